@@ -15,7 +15,7 @@ import (
 	"polder/lib/tick"
 )
 
-// stream is n ticks of the guide's 48-core node with 100 pods, as collect writes them.
+// stream returns n ticks of the guide's 48-core node with 100 pods, as collect writes them.
 func stream(b testing.TB, n int) []byte {
 	b.Helper()
 	topology := &tick.Topology{
@@ -56,7 +56,7 @@ func stream(b testing.TB, n int) []byte {
 	return out.Bytes()
 }
 
-// cpuTime is the process's CPU time so far.
+// cpuTime returns the process's CPU time so far.
 func cpuTime(b *testing.B) time.Duration {
 	b.Helper()
 	var use syscall.Rusage
@@ -66,23 +66,22 @@ func cpuTime(b *testing.B) time.Duration {
 	return time.Duration(use.Utime.Nano() + use.Stime.Nano())
 }
 
-// BenchmarkTicks is the whole tool on a recorded stream: read, decode, decide, splice, write. The target is 5,000 ticks a
-// second.
+// BenchmarkTicks measures the whole tool on a recorded stream: read, decode, decide, splice, write. The target is 5,000 ticks per second.
 func BenchmarkTicks(b *testing.B) { benchmark(b, stream(b, perFile)) }
 
-// BenchmarkKoordinator is the same with Koordinator's policy, and with what that needs of a sample.
+// BenchmarkKoordinator does the same with Koordinator's policy, and with the sample fields that it needs.
 func BenchmarkKoordinator(b *testing.B) {
 	benchmark(b, bytes.ReplaceAll(stream(b, perFile), []byte(`"memory":{"totalBytes"`),
 		[]byte(`"cpu":{"usageMilliCPU":12000},"capacity":{"milliCPU":48000,"memoryBytes":2e11},"allocatable":{"milliCPU":47000,"memoryBytes":19e10},"memory":{"availableBytes":9e10,"totalBytes"`)), "--policy", "koordinator")
 }
 
-// BenchmarkHarvest is the same with policy harvest.
+// BenchmarkHarvest does the same with policy harvest.
 func BenchmarkHarvest(b *testing.B) {
 	benchmark(b, bytes.ReplaceAll(stream(b, perFile), []byte(`"memory":{"totalBytes"`),
 		[]byte(`"cpu":{"usageMilliCPU":12000},"memory":{"availableBytes":9e10,"totalBytes"`)), "--policy", "harvest")
 }
 
-// perFile is how many ticks a recording has.
+// perFile is the number of ticks of a recording.
 const perFile = 600
 
 func benchmark(b *testing.B, recorded []byte, args ...string) {

@@ -13,7 +13,7 @@ import (
 	"polder/lib/tick"
 )
 
-// checkConfig prints what would be in force with a configuration file and the flags that are given beside it.
+// checkConfig prints the settings that a configuration file and the given flags result in.
 func checkConfig(s *stage.Session, o *options) error {
 	l := live{path: o.checked, flag: "check-config", given: o.live.given, isGiven: s.IsSet}
 	now, err := l.load()
@@ -38,7 +38,7 @@ func checkConfig(s *stage.Session, o *options) error {
 	return checkObjects(s, now)
 }
 
-// checkObjects prints what the file's objects contain for this machine, taken as a node without labels.
+// checkObjects prints what the file's objects contain for this machine, as for a node without labels.
 func checkObjects(s *stage.Session, now *loaded) error {
 	if now.objects.None() {
 		return nil

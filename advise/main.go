@@ -1,4 +1,4 @@
-// Command advise decides, from what collect saw, what may be reclaimed and which CPUs or quotas each pod gets.
+// Command advise decides, from collect's samples, what may be reclaimed and which CPUs or quotas each pod gets.
 //
 // See advise --help, and docs/advise.md.
 package main

@@ -2,13 +2,13 @@ package main
 
 import "polder/lib/stage"
 
-// summary is what --help and the manual begin with.
+// summary is the start of --help and of the manual.
 const summary = `
 Reads ticks, decides from each sample what may be reclaimed and which CPUs or quotas the pods get,
 and adds the section "advice". It changes nothing: isolate applies the advice, report publishes
 it, and "advice.reasons" explains the result.`
 
-// tasks begin the page in docs/; --help has the first five, which tests run.
+// tasks begin the page in docs/; --help shows the first five, which tests run.
 var tasks = []stage.Task{
 	{Want: "See how much could be offered on this machine now", Command: `collect --once | advise | jq .advice.reclaimed`},
 	{Want: "Find out why it is that much", Command: `collect --once | advise | jq -r '.advice.reasons[]'`},
@@ -22,7 +22,7 @@ var tasks = []stage.Task{
 	{Want: "Run once a minute from cron, with hold-downs kept between runs", Command: `collect --once --state c.json | advise --state a.json | isolate --journal j`},
 }
 
-// manual is the rest, for the page in docs/ and for man.
+// manual is the rest of the page in docs/ and of the manual page.
 const manual = `
 Sections read: sample. Section written: advice.
 

@@ -13,25 +13,25 @@ type shaper struct {
 	settings network.Settings
 }
 
-// configure takes the settings that a changed configuration brings.
+// configure applies the settings of a changed configuration.
 func (s *shaper) configure(next *loaded) {
 	s.decider.configure(next)
 	s.settings = next.Network
 }
 
-// networkStrategist is a policy that has settings of the network from the cluster's configuration: they hold where the command line and the
-// file have none.
+// networkStrategist is a policy that has network settings from the cluster's configuration: they apply if the command line and the file
+// have none.
 type networkStrategist interface {
 	Network(*tick.Tick) (s network.Settings, reasons []string)
 }
 
-// Decide is the policy's advice with the shaping.
+// Decide returns the policy's advice with the shaping.
 func (s *shaper) Decide(t *tick.Tick) *tick.Advice {
 	advice := s.decider.Decide(t)
 	if advice == nil {
 		return nil
 	}
-	both := *advice // the policy may keep what it has returned
+	both := *advice // the policy may keep a reference to the advice
 	settings := s.settings
 	if from, ok := s.decider.(networkStrategist); ok && !settings.Batch.Rate.IsSet() {
 		theirs, reasons := from.Network(t)

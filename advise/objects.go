@@ -11,7 +11,7 @@ import (
 	"polder/lib/tick"
 )
 
-// objects are the configuration objects of a file, which stand in the place of the cluster's of the same kinds.
+// objects are the configuration objects of a file, which replace the cluster's of the same kinds.
 type objects struct {
 	file     config.Objects
 	log      *slog.Logger
@@ -19,7 +19,7 @@ type objects struct {
 	reported config.Reported
 }
 
-// local is what they contain for one node, and what came of it last.
+// local is what they contain for one node, and the last result of resolving them.
 type local struct {
 	customconfig.Local
 	slo       sloconfig.Local

@@ -14,14 +14,14 @@ import (
 	"polder/tests/await"
 )
 
-// sloFile is Koordinator's ConfigMap with a document.
+// sloFile returns Koordinator's ConfigMap with a document.
 func sloFile(threshold, qos string) string {
 	return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: slo-controller-config}\ndata:\n" +
 		"  resource-threshold-config: |\n    " + threshold + "\n  resource-qos-config: |\n    " + qos + "\n"
 }
 
-// What a ConfigMap of --config sets and nothing acts on is in the log once, and again where a changed file has something else.
-// What holds and is odd all the same is once for each node.
+// A setting in the ConfigMap of --config that no tool uses is logged once, and again if a changed file has another one. A valid but unusual
+// setting is logged once per node.
 func TestConfigMapIsAnnounced(t *testing.T) {
 	const (
 		unsupported = "settings of the ConfigMap that are not supported"
@@ -72,7 +72,7 @@ func TestConfigMapIsAnnounced(t *testing.T) {
 	ticks(10)
 	count(unsupported, 2)
 	count("resource-qos-config: clusterStrategy.systemClass.resctrlQOS", 1)
-	count(problem, 2) // as before
+	count(problem, 2) // unchanged
 
 	write(sloFile(`{"clusterStrategy":{"enable":true}}`, `{}`))
 	log.Await(t, patient, "configuration read again", 2)

@@ -18,7 +18,7 @@ import (
 	"polder/tests/await"
 )
 
-// A state tells by its version whose it is.
+// A state's version identifies its policy.
 func TestStateVersionsDiffer(t *testing.T) {
 	whose := map[int]string{}
 	for _, p := range policies {
@@ -29,7 +29,7 @@ func TestStateVersionsDiffer(t *testing.T) {
 	}
 }
 
-// filled gives every field of a sample a value: what its type is good for, and the names that decide something.
+// filled gives every field of a sample a value: one that suits its type, and names that affect decisions.
 func filled(t *testing.T) string {
 	t.Helper()
 	const text = `{"intervalSeconds":1,
@@ -57,7 +57,7 @@ func filled(t *testing.T) string {
 	return strings.NewReplacer("POD", strings.Join(pods, ","), "\n", "", "\t", "").Replace(text)
 }
 
-// What is not decoded for a policy changes nothing in its advice; a name that is misspelt or of no field would.
+// Fields that are not decoded for a policy do not affect its advice; a misspelt name, or a name of no field, would fail.
 func TestUnreadFieldsAreNotRead(t *testing.T) {
 	types := map[string]reflect.Type{}
 	for _, v := range []any{tick.Sample{}, tick.Pod{}, tick.Container{}, tick.Memory{}, tick.NodeCPU{}, tick.NodeMemory{}} {
@@ -102,7 +102,7 @@ func TestUnreadFieldsAreNotRead(t *testing.T) {
 	}
 }
 
-// A pod on the CPUs of a partition needs none of those that the others share: what it uses and requests changes nothing in what is offered.
+// A pod on the CPUs of a partition needs none of the shared ones: its use and requests do not affect the offer.
 func TestPodOnCPUsOfAPartitionNeedsNoneOfTheOthers(t *testing.T) {
 	sample := filled(t)
 	offers := func(p kind, milliCPU float64) (out []float64) {
@@ -146,7 +146,7 @@ func TestPodOnCPUsOfAPartitionNeedsNoneOfTheOthers(t *testing.T) {
 	}
 }
 
-// The policy does not change while the tool runs: a file that names another is refused, and the settings in force stay.
+// The policy does not change while the tool runs: a file that names another one is rejected, and the settings in force stay.
 func TestPolicyStaysOnReload(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "advise.yaml")
 	write := func(text string) {
@@ -199,8 +199,7 @@ func TestPolicyStaysOnReload(t *testing.T) {
 	}
 }
 
-// What was advised of the cgroups of another run of the kernel is not undone on those that have their names now; what is known of
-// pods stays.
+// After a reboot, earlier advice is not undone on cgroups that have the same names now; the history of pods stays.
 func TestRebootForgetsCgroups(t *testing.T) {
 	for _, tt := range []struct{ policy, state, want string }{
 		{

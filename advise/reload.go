@@ -14,20 +14,20 @@ import (
 // live is the settings in force, replaced when the configuration file changes.
 type live struct {
 	path    string
-	flag    string                    // that has the path
-	given   settings.Settings         // of the command line, or of environment variables: they win over the file
-	isGiven func(setting string) bool // none where nil
+	flag    string                    // the flag with the path
+	given   settings.Settings         // from the command line or environment variables: they take precedence over the file
+	isGiven func(setting string) bool // nil means none
 	changed atomic.Pointer[loaded]
-	runs    atomic.Pointer[kind] // the policy, which is not changed while the tool runs
+	runs    atomic.Pointer[kind] // the policy, which does not change while the tool runs
 }
 
 // loaded is what the command line and the file set.
 type loaded struct {
 	settings.Settings
 	kind    kind
-	from    map[string]string // where each setting is from that is no default, by its name
-	lines   map[string]int    // of those that the file has
-	objects config.Objects    // none where the file has settings
+	from    map[string]string // the source of each setting that is not a default, by its name
+	lines   map[string]int    // of the settings in the file
+	objects config.Objects    // none if the file has settings
 	path    string
 }
 
@@ -56,7 +56,7 @@ func (l *live) load() (*loaded, error) {
 	return next, nil
 }
 
-// has reports whether a setting is of the command line.
+// has reports whether the command line has a setting.
 func (l *live) has(name string) bool { return l.isGiven != nil && l.isGiven(name) }
 
 // read reads the file into the rows' values, or into objects.
@@ -69,7 +69,7 @@ func (l *loaded) read(rows []settings.Row) (err error) {
 	return err
 }
 
-// refuseAlien refuses settings that the policy does not have: who gives them expects them to do something.
+// refuseAlien rejects settings that the policy does not have, because they would have no effect.
 func (l *live) refuseAlien(next *loaded, rows []settings.Row) error {
 	for _, where := range []struct {
 		has  func(name string) bool
@@ -89,10 +89,10 @@ func (l *live) refuseAlien(next *loaded, rows []settings.Row) error {
 
 func (l *loaded) inFile(name string) bool { return l.lines[name] > 0 }
 
-// at is the place of a setting in the file.
+// at returns the place of a setting in the file.
 func (l *loaded) at(name string) string { return fmt.Sprintf("%s:%d", l.path, l.lines[name]) }
 
-// watch loads the file again when it changes. A file that is invalid is refused and the settings in force stay.
+// watch loads the file again when it changes. It rejects an invalid file, and the settings in force stay.
 func (l *live) watch(ctx context.Context, s *stage.Session) error {
 	return config.Reload(ctx, l.path, s.Log, func() (*loaded, error) {
 		next, err := l.load()

@@ -15,11 +15,11 @@ import (
 	"polder/tests/await"
 )
 
-// patient is how long the tests wait for anything: they check what happens, not how fast a busy machine does it.
+// patient is the tests' timeout: they check the result, not the speed of a busy machine.
 const patient = time.Minute
 
-// The configuration file is read again when it changes, also by the symlink swap of a ConfigMap; one that is invalid is
-// refused with its line, and the old one stays in force.
+// The configuration file is read again when it changes, also by the symlink swap of a ConfigMap; an invalid one is rejected with its line,
+// and the old one stays in force.
 func TestReload(t *testing.T) {
 	dir := t.TempDir()
 	write := func(version, text string) {
@@ -56,7 +56,7 @@ func TestReload(t *testing.T) {
 	second := 0
 	reclaimed := func() int64 {
 		t.Helper()
-		second += 3600 // past every hold
+		second += 3600 // past every hold-down
 		at := time.Date(2026, 1, 1, 0, 0, second, 0, time.UTC).Format(time.RFC3339)
 		fmt.Fprintf(input, `{"v":1,"node":"n","time":%q,"sample":{"intervalSeconds":1,"topology":{"cpus":"0-47"}}}`+"\n", at)
 		if !lines.Scan() {
@@ -94,7 +94,7 @@ func TestReload(t *testing.T) {
 	}
 }
 
-// Whatever a configuration file contains, it is refused with its name or gives settings that can be decided with.
+// Any configuration file is either rejected with its name or gives valid settings.
 func FuzzSettings(f *testing.F) {
 	for _, seed := range []string{"", "policy: katalyst\nreserve-cpu: 2\n", "hold: 1m\npool-min-cpus: 9\nreserved-cpus: 0-1", "policy: gold", "pool-min-cpus: 0", "policy: koordinator", "policy: koordinator\nhold: 1s", "reserved-cpus: [1]"} {
 		f.Add([]byte(seed))

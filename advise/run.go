@@ -19,20 +19,20 @@ import (
 // kind is a policy, with what the tool needs to run it.
 type kind struct {
 	policy.Policy
-	// unread are the sample's fields that the policy does not look at.
+	// unread are the sample's fields that the policy does not use.
 	unread []string
 	start  func(*loaded) decider
 }
 
-// decider is a policy's, and takes the settings that a changed configuration brings.
+// decider is a policy's Decider that accepts the settings of a changed configuration.
 type decider interface {
 	policy.Decider
 	configure(*loaded)
-	// Reboot forgets what another run of the kernel has ended.
+	// Reboot discards the state that a reboot invalidates.
 	Reboot()
 }
 
-// policies lists what --policy takes; the first is the default.
+// policies lists the values of --policy; the first is the default.
 var policies = []kind{
 	{katalyst.Policy, []string{
 		"Sample.Annotations", "Sample.Resctrl", "Sample.IO", "Sample.Disks", "NodeCPU.Load1", "NodeCPU.Load5", "NodeCPU.Load15",
@@ -76,7 +76,7 @@ func (d ofHarvest) configure(l *loaded) { d.Configure(l.ForHarvest()) }
 type options struct {
 	list   bool
 	shadow string
-	// checked is the configuration file to look at only.
+	// checked is the configuration file that is only checked.
 	checked string
 	live    live
 }
@@ -146,10 +146,10 @@ func run(ctx context.Context, s *stage.Session, o *options) error {
 	return decideAll(ctx, s, o, now, &decider, beside, &objects)
 }
 
-// saveEvery is how often the state is saved while the stream runs; it is saved at the end too.
+// saveEvery is how often the state is saved while the stream runs; it is also saved at the end.
 const saveEvery = 10 * time.Second
 
-// decideAll decides on every tick, and saves the state now and then and at the end.
+// decideAll decides on every tick, and saves the state periodically and at the end.
 func decideAll(ctx context.Context, s *stage.Session, o *options, now *loaded, decider decider, beside *shadow, objects *objects) error {
 	saver := s.NewSaver(now.kind.StateVersion, saveEvery, func() (tick.Raw, error) { return tick.Marshal(decider.State()) })
 	err := s.Filter(ctx, stage.Filter{

@@ -7,14 +7,14 @@ import (
 	"polder/lib/tick"
 )
 
-// shadow is a second policy that decides on the same samples, and on which nobody acts.
+// shadow is a second policy that decides on the same samples, and on which no tool acts.
 type shadow struct {
 	kind    kind
 	decider decider
 }
 
-// newShadow is the shadow of a policy's name, which --shadow has checked; nil where there is none. What it remembers is empty at the
-// process's start: it has no state file.
+// newShadow returns the shadow of a policy's name, which --shadow has checked; nil if there is none. Its state is empty at the start of the
+// process: it has no state file.
 func newShadow(name string, now *loaded) (*shadow, error) {
 	if name == "" {
 		return nil, nil
@@ -26,7 +26,7 @@ func newShadow(name string, now *loaded) (*shadow, error) {
 	return &shadow{policies[at], policies[at].start(now)}, nil
 }
 
-// unread are the sample's fields that neither policy looks at.
+// unread returns the sample's fields that neither policy uses.
 func (s *shadow) unread(first kind) []string {
 	if s == nil {
 		return first.unread
@@ -46,7 +46,7 @@ func (s *shadow) configure(next *loaded) {
 	}
 }
 
-// decide is the advice with what the shadow decides beside it.
+// decide adds the shadow's decision to the advice.
 func (s *shadow) decide(seen *tick.Tick, finish func(*tick.Advice), advice *tick.Advice) *tick.Advice {
 	if s == nil || advice == nil {
 		return advice
@@ -56,7 +56,7 @@ func (s *shadow) decide(seen *tick.Tick, finish func(*tick.Advice), advice *tick
 		return advice
 	}
 	finish(other)
-	both := *advice // the policy may keep what it has returned
+	both := *advice // the policy may keep a reference to the advice
 	both.Shadow = &tick.Shadow{
 		Policy: other.Policy, Reclaimed: other.Reclaimed, Withdrawn: other.Withdrawn, Pools: other.Pools, Reasons: other.Reasons,
 	}

@@ -1,18 +1,18 @@
 // Package class puts batch pods into a scheduling class below the services', so that the kernel itself gives a waking service the CPU
-// at once, between two ticks too:
+// immediately, also between two ticks:
 //
 //	idle    cpu.idle: the cgroup's tasks run only while no sibling wants the CPU (SCHED_IDLE for cgroups, Linux 5.15)
-//	weight  the smallest weight: batch gets a hundredth beside a busy sibling
-//	none    the class is nobody's business; what was set before is undone
+//	weight  the smallest weight: batch gets about 1 % of the CPU beside a busy sibling
+//	none    no class is set; a class that was set before is undone
 //
-// The default is idle, but for pods of kubelet's that can be resized: they have none. On a plain host batch then waits for everything that
-// stands beside it. Below kubelet's tiers it does not, for there the tiers' weights decide between batch and services; but a CPU on which
-// idle tasks alone run counts as free when the kernel looks for a CPU for a service's thread that wakes (docs/adr/0010).
+// The default is idle, except for resizable pods of kubelet: they get no class. On a plain host, batch then waits for every sibling. Below
+// kubelet's tiers it does not, because there the tiers' weights decide between batch and services; but a CPU that runs only idle tasks
+// counts as free when the kernel selects a CPU for a waking thread of a service (docs/adr/0010).
 //
-// Both are relative to the cgroup's siblings, so they are set on the pod's cgroup and on those above it that hold batch alone: the
-// outermost of these is the services' sibling, and what appears below it between two ticks has the class at once. A batch pod that starves
-// is a failure too (locks, liveness probes, memory that nobody frees): where the machine is full and batch gets less than its floor for a
-// while, it has a weight that stands for the floor until the services leave room again.
+// Both classes are relative to the cgroup's siblings, so they are set on the pod's cgroup and on the cgroups above it that contain only
+// batch: the outermost of these is the services' sibling, and a cgroup that appears below it between two ticks has the class immediately. A
+// starving batch pod is a failure too (locks, liveness probes, memory that is not freed): if the machine is full and batch gets less than
+// its floor for some time, batch gets a weight that corresponds to the floor until services leave room again.
 package class
 
 import (
@@ -38,17 +38,17 @@ const (
 	None   = "none"
 )
 
-// Names are all of them.
+// Names contains all names of classes.
 var Names = []string{Idle, Weight, None}
 
-// IdleOnHosts is the setting that policy koordinator has by default, and none of [Names]: the idle class on a plain host, and none for
-// pods of Kubernetes. There Koordinator's own schedIdle decides, for batch pods have weights by what they request, and an idle cgroup has
-// no weight.
+// IdleOnHosts is the default setting of policy koordinator; it is not one of [Names]: the idle class on a plain host, and no class for pods
+// of Kubernetes. There Koordinator's own schedIdle decides, because batch pods have weights according to their requests, and an idle cgroup
+// has no weight.
 const IdleOnHosts = "idle on hosts"
 
-// Of is a reclaimed pod's class by the setting, which is empty for the default: the idle class. A pod of Kubernetes that can be resized
-// (one that is not BestEffort) never has a class: kubelet writes its weight then, and the kernel takes none for an idle cgroup. Nor has
-// one whose cgroup is not known, for there is nothing to set it on.
+// Of returns a reclaimed pod's class according to the setting; an empty setting means the default, the idle class. A resizable pod of
+// Kubernetes (one that is not BestEffort) never has a class: kubelet writes its weight then, and the kernel refuses a weight for an idle
+// cgroup. A pod whose cgroup is unknown has no class either, because there is no cgroup to set it on.
 func Of(setting string, p *tick.Pod) string {
 	switch {
 	case !has(p):
@@ -60,10 +60,10 @@ func Of(setting string, p *tick.Pod) string {
 	return nameOf(setting)
 }
 
-// isPlain reports whether a pod is a cgroup of a plain host, which only a rule makes a pod.
+// isPlain reports whether a pod is a cgroup of a plain host, which only a rule of the classification makes a pod.
 func isPlain(p *tick.Pod) bool { return p.QoSSource == tick.QoSFromRule && !isKubelets(p.Cgroup) }
 
-// nameOf is the class that a setting means, one of [Names].
+// nameOf returns the class that a setting means, one of [Names].
 func nameOf(setting string) string {
 	if setting == "" || setting == IdleOnHosts {
 		return Idle
@@ -73,43 +73,42 @@ func nameOf(setting string) string {
 
 const (
 	leastWeight   = 1
-	defaultWeight = 100  // of a cgroup for which nobody set one (Documentation/admin-guide/cgroup-v2.rst)
-	defaultShares = 1024 // likewise on version 1
+	defaultWeight = 100  // the kernel's default (Documentation/admin-guide/cgroup-v2.rst)
+	defaultShares = 1024 // the default of version 1
 
-	// starveAfter is how long batch must have had less than its floor on a full machine, and relieveFor how long it keeps the weight at
-	// least.
+	// starveAfter is how long batch must have less than its floor on a full machine before it gets the weight, and relieveFor the least time
+	// for which it keeps the weight.
 	starveAfter = 10 * time.Second
 	relieveFor  = 30 * time.Second
-	// releaseFor is for how long the class of a cgroup above pods is undone after the last tick in which it had one.
+	// releaseFor is how long the class of a cgroup above pods is undone after the last tick in which it had one.
 	releaseFor = time.Minute
-	// fullPermille is the part of the machine from which on it counts as full.
+	// fullPermille is the share of the machine's CPU from which the machine counts as full.
 	fullPermille = 970
 )
 
-// Machine is what the floor is measured by: all of its CPU and the floor, in milli-CPU, and the version of its cgroups.
+// Machine is what the floor is measured against: all CPU and the floor, in milli-CPU, and the version of the cgroups.
 type Machine struct {
 	MilliCPU, FloorMilliCPU int64
 	CgroupVersion           int
 }
 
-// State is what is remembered of one node, in the form of the state file.
+// State is what this package remembers of one node, in the format of the state file.
 type State struct {
-	// Set has the class that was last set of each cgroup, while the cgroup is in the sample: where no class is desired any more, it is
-	// what must be undone.
+	// Set is the class that was last set of each cgroup that is in the sample: if no class is desired any more, this one must be undone.
 	Set map[string]string `json:"set,omitempty"`
-	// Above has those of them that are above pods, with the time of the last tick in which they held batch alone.
+	// Above lists those of them that are above pods, with the time of the last tick in which they contained only batch.
 	Above map[string]time.Time `json:"above,omitempty"`
-	// StarvingSince is when batch first had less than its floor, and RelievedAt when it got the floor's weight; zero where it has not.
+	// StarvingSince is when batch first had less than its floor, and RelievedAt when it got the floor's weight; zero means never.
 	StarvingSince time.Time `json:"starvingSince,omitzero"`
 	RelievedAt    time.Time `json:"relievedAt,omitzero"`
-	// Weight is the weight that batch has since then.
+	// Weight is the weight that batch has had since RelievedAt.
 	Weight int64 `json:"weight,omitempty"`
 
-	at map[string]int // of a cgroup in the advice; used again
+	at map[string]int // index of a cgroup in the advice; the map is reused
 }
 
-// Advise adds the class of each reclaimed pod's cgroup, and of the cgroups that hold nothing else, to the advice and to its fallback, and
-// sets how the floor is kept. The setting is one of [Names], or empty. It returns what is to be remembered: nil while there is nothing.
+// Advise adds the class of each reclaimed pod's cgroup, and of the cgroups that contain only such pods, to the advice and to its fallback,
+// and sets how the floor is kept. The setting is one of [Names], or empty. It returns the new state, nil if there is nothing to remember.
 func (st *State) Advise(t *tick.Tick, a *tick.Advice, setting string, m Machine) *State {
 	if t.Sample == nil {
 		return st
@@ -142,7 +141,7 @@ func (st *State) Advise(t *tick.Tick, a *tick.Advice, setting string, m Machine)
 	a.Cgroups = st.join(a.Cgroups, c.desired)
 	st.index(a.Fallback)
 	a.Fallback = st.join(a.Fallback, c.desired)
-	if c.pods > 0 && c.floorWeight == 0 { // else starves has a reason for what batch has instead
+	if c.pods > 0 && c.floorWeight == 0 { // otherwise starves adds the reason
 		a.Reasons = append(a.Reasons, c.reason(nameOf(setting)))
 		if beside != "" {
 			a.Reasons = append(a.Reasons, beside)
@@ -151,16 +150,16 @@ func (st *State) Advise(t *tick.Tick, a *tick.Advice, setting string, m Machine)
 	return st
 }
 
-// choices are the classes of one tick.
+// choices are the classes chosen in one tick.
 type choices struct {
 	before, set map[string]string // cgroup -> class, of the last tick and of this one
 	desired     []tick.Cgroup
-	chosen      []string // cgroups with a class now, without those whose class is undone
-	floorWeight int64    // what batch outside of kubelet's cgroups has in place of its class while it starves, else 0
+	chosen      []string // cgroups that have a class now, without those whose class is undone
+	floorWeight int64    // weight that replaces the class outside of kubelet's cgroups while batch starves, else 0
 	pods, above int      // cgroups with a class: of pods, and above pods
 }
 
-// add chooses a class for a cgroup and reports whether it has one. A second pod of the same cgroup changes nothing.
+// add chooses a class for a cgroup and reports whether the cgroup has one. A second pod with the same cgroup changes nothing.
 func (c *choices) add(cgroup, class string) bool {
 	if c.set[cgroup] != "" {
 		return false
@@ -174,7 +173,7 @@ func (c *choices) add(cgroup, class string) bool {
 	}
 	c.set[cgroup], c.chosen = class, append(c.chosen, cgroup)
 	isRelieved := c.floorWeight > 0 && !isKubelets(cgroup)
-	weight := int64(leastWeight) // of class weight, and where the kernel has no idle class
+	weight := int64(leastWeight) // for class weight, and for kernels without the idle class
 	if isRelieved {
 		weight = c.floorWeight
 	}
@@ -186,13 +185,13 @@ func (c *choices) add(cgroup, class string) bool {
 	return true
 }
 
-// undo takes a cgroup's class back, and remembers it as long as that is advised.
+// undo undoes a cgroup's class, and remembers the class as long as it advises that.
 func (c *choices) undo(cgroup, was string) {
 	c.set[cgroup] = was
 	c.desired = append(c.desired, undone(cgroup, was))
 }
 
-// reason returns how many cgroups are in the class.
+// reason returns the number of cgroups in the class as text.
 func (c *choices) reason(class string) string {
 	text := fmt.Sprintf("batch class %s: %s", class, phrase.Count(c.pods, "pod"))
 	if c.above > 0 {
@@ -201,11 +200,11 @@ func (c *choices) reason(class string) string {
 	return text
 }
 
-// besideServices names the first cgroup below which both batch and a service are, or nothing. To the kernel's own threads, which are at
-// the top, such a cgroup is one sibling, whatever class batch has inside it (docs/adr/0014). kubelet's cgroups always are of that kind,
-// and nobody could change it.
+// besideServices names the first cgroup that contains both batch and a service, if any. For the kernel's own threads, which are in the root
+// cgroup, such a cgroup is one sibling, whatever class batch has inside it (docs/adr/0014). kubelet's cgroups are always of that kind and
+// cannot be changed.
 func (c *choices) besideServices(pods []tick.Pod) string {
-	above := map[string]bool{} // cgroups that services are below
+	above := map[string]bool{} // cgroups that contain services
 	for i := range pods {
 		if p := &pods[i]; has(p) && p.QoS != tick.QoSReclaimed {
 			for parent := path.Dir(p.Cgroup); parent != "/" && !above[parent]; parent = path.Dir(parent) {
@@ -216,7 +215,7 @@ func (c *choices) besideServices(pods []tick.Pod) string {
 	first, count := "", 0
 	for _, cgroup := range c.chosen {
 		parent := path.Dir(cgroup)
-		if isKubelets(cgroup) || c.set[parent] != "" { // the one with a class above it counts
+		if isKubelets(cgroup) || c.set[parent] != "" { // the ancestor that has a class counts
 			continue
 		}
 		for parent != "/" && !above[parent] {
@@ -236,8 +235,8 @@ func (c *choices) besideServices(pods []tick.Pod) string {
 		"(disk, network), whatever the class; move batch to a cgroup at the top", phrase.Count(count, "batch cgroup"), clip.Text(first, 100))
 }
 
-// release undoes the class of the cgroups above pods that hold something else by now, or no pod any more: what comes into them next may
-// be a service. It is advised for [releaseFor], since the sample does not show whether such a cgroup is still there.
+// release undoes the class of the cgroups above pods that now contain other pods too, or no pod: the next pod in them may be a service. It
+// advises this for [releaseFor], because the sample does not show whether such a cgroup still exists.
 func (st *State) release(now time.Time, c *choices, seen map[string]time.Time) {
 	for _, cgroup := range slices.Sorted(maps.Keys(st.Above)) {
 		at, was := st.Above[cgroup], st.Set[cgroup]
@@ -248,12 +247,12 @@ func (st *State) release(now time.Time, c *choices, seen map[string]time.Time) {
 	}
 }
 
-// isKubelets reports whether a cgroup is one that kubelet makes, or inside of one.
+// isKubelets reports whether a cgroup is one of kubelet's, or below one.
 func isKubelets(cgroup string) bool {
 	return strings.Contains(cgroup, "/kubepods") || strings.Contains(cgroup, "-kubepods")
 }
 
-// Above are the cgroups above reclaimed pods that hold no other pod, without kubelet's: a value that is set there is for batch alone.
+// Above returns the cgroups above reclaimed pods that contain no other pod, without kubelet's: a value set there affects only batch.
 func Above(s *tick.Sample) (list []string) {
 	for _, cgroup := range s.BatchCgroups {
 		if len(cgroup) < 2 || cgroup[0] != '/' || isKubelets(cgroup) {
@@ -269,12 +268,12 @@ func Above(s *tick.Sample) (list []string) {
 	return list
 }
 
-// has reports whether a pod runs in a cgroup of its own, which can be named in an advice.
+// has reports whether a pod runs in a cgroup of its own that an advice can name.
 func has(p *tick.Pod) bool {
 	return strings.HasPrefix(p.Cgroup, "/") && p.Cgroup != "/" && p.Missing == "" && !p.Ended()
 }
 
-// classOf is the class of any pod.
+// classOf returns the class of any pod.
 func classOf(setting string, p *tick.Pod) string {
 	if p.QoS != tick.QoSReclaimed {
 		return None
@@ -282,8 +281,8 @@ func classOf(setting string, p *tick.Pod) string {
 	return Of(setting, p)
 }
 
-// undone gives a cgroup the class of others back. isolate restores the weight that the idle class took; a weight that was set itself
-// becomes the kernel's default.
+// undone returns the desired values that undo a cgroup's class. isolate restores the weight that the idle class replaced; a weight that
+// class weight set becomes the kernel's default.
 func undone(cgroup, was string) tick.Cgroup {
 	if was == Weight {
 		return tick.Cgroup{Cgroup: cgroup, CPUWeight: new(int64(defaultWeight))}
@@ -291,7 +290,7 @@ func undone(cgroup, was string) tick.Cgroup {
 	return tick.Cgroup{Cgroup: cgroup, CPUIdle: new(false)}
 }
 
-// floorWeight is the weight with which a cgroup gets the floor beside one busy sibling of the default weight: w / (w + default) of
+// floorWeight returns the weight with which a cgroup gets the floor beside one busy sibling with the default weight: w / (w + default) of
 // the machine is the floor.
 func (m Machine) floorWeight() int64 {
 	part := min(max(float64(m.FloorMilliCPU)/float64(max(m.MilliCPU, 1)), 0), 0.5)
@@ -301,8 +300,8 @@ func (m Machine) floorWeight() int64 {
 	return max(int64(math.Ceil(defaultWeight*part/(1-part))), leastWeight)
 }
 
-// starves decides whether batch has a weight for its floor, and which, and returns the reason. Inside kubelet's tiers it never has one:
-// no weight there counts beside a service.
+// starves decides whether batch has a weight for its floor, and which, and adds the reason. Inside kubelet's tiers it never has one: a
+// weight there has no effect against services.
 func (st *State) starves(t *tick.Tick, a *tick.Advice, setting string, m Machine) bool {
 	batch, some, known, relievable := use(t.Sample, setting)
 	cpu := t.Sample.CPU
@@ -310,7 +309,7 @@ func (st *State) starves(t *tick.Tick, a *tick.Advice, setting string, m Machine
 		st.StarvingSince, st.RelievedAt = time.Time{}, time.Time{}
 		return false
 	}
-	if !known || cpu == nil || cpu.UsageMilliCPU == nil { // what is unknown changes nothing
+	if !known || cpu == nil || cpu.UsageMilliCPU == nil { // unknown values change nothing
 		return !st.RelievedAt.IsZero()
 	}
 	floor, all, machine := float64(m.FloorMilliCPU), *cpu.UsageMilliCPU, float64(m.MilliCPU)
@@ -349,9 +348,8 @@ func (st *State) starves(t *tick.Tick, a *tick.Advice, setting string, m Machine
 	return true
 }
 
-// adjust doubles the weight on a full machine while batch has less than nine tenths of its floor, and halves it where batch has more
-// than twice the floor: how many busy siblings there are is not known. Batch never weighs more than a service for which nobody set a
-// weight.
+// adjust doubles the weight on a full machine while batch has less than nine tenths of its floor, and halves it while batch has more than
+// twice the floor: the number of busy siblings is unknown. Batch never gets more than the default weight.
 func (st *State) adjust(batch float64, full bool, m Machine) {
 	floor := float64(m.FloorMilliCPU)
 	switch {
@@ -363,8 +361,8 @@ func (st *State) adjust(batch float64, full bool, m Machine) {
 	st.Weight = max(st.Weight, m.floorWeight())
 }
 
-// use is what the pods that are in a class use together in milli-CPU, whether there are any, whether the use of each of them is known, and
-// whether one of them is outside of kubelet's cgroups, where a weight relieves it.
+// use returns the CPU use of all pods in a class in milli-CPU, whether there are any, whether the use of each of them is known, and whether
+// one of them is outside of kubelet's cgroups, where a weight helps.
 func use(s *tick.Sample, setting string) (milliCPU float64, some, known, relievable bool) {
 	known = true
 	for i := range s.Pods {
@@ -391,8 +389,8 @@ func (st *State) index(list []tick.Cgroup) {
 	}
 }
 
-// join adds the desired classes to the indexed list of cgroups, which it copies: what others want of the same cgroup stays. A weight
-// that a policy wants of a pod in the idle class is the one for kernels that have not got that class.
+// join adds the desired classes to a copy of the indexed list of cgroups; values that others desire of the same cgroup stay. The weight
+// that a policy desires of a pod in the idle class is for kernels without the idle class.
 func (st *State) join(list, wanted []tick.Cgroup) []tick.Cgroup {
 	list = slices.Clone(list)
 	for _, w := range wanted {

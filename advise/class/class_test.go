@@ -17,7 +17,7 @@ var small = Machine{MilliCPU: 2000, FloorMilliCPU: 200, CgroupVersion: 2}
 
 var begin = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// at is a tick so many seconds after the beginning, on a machine that uses so much, batch's part among it.
+// at returns a tick some seconds after the start, on a machine with the total use all, which includes batch's.
 func at(seconds int, all, batch float64) *tick.Tick {
 	return &tick.Tick{Node: "n", Time: begin.Add(time.Duration(seconds) * time.Second), Sample: &tick.Sample{
 		CPU: &tick.NodeCPU{UsageMilliCPU: &all},
@@ -29,7 +29,7 @@ func at(seconds int, all, batch float64) *tick.Tick {
 	}}
 }
 
-// of is what the advice and its fallback want of a cgroup; both must be the same.
+// of returns the desired values of a cgroup in the advice and its fallback; both must be equal.
 func of(t *testing.T, a *tick.Advice, cgroup string) *tick.Cgroup {
 	t.Helper()
 	find := func(list []tick.Cgroup) *tick.Cgroup {
@@ -78,7 +78,7 @@ func TestBatchPodsAreIdleAndServicesAreNot(t *testing.T) {
 	}
 }
 
-// TestAPolicysWeightIsForKernelsWithoutTheIdleClass: it stays beside cpu.idle, and gives way to the weight of the class and to the floor's.
+// TestAPolicysWeightIsForKernelsWithoutTheIdleClass: it stays beside cpu.idle; the weights of the class and of the floor replace it.
 func TestAPolicysWeightIsForKernelsWithoutTheIdleClass(t *testing.T) {
 	for _, tt := range []struct {
 		class   string
@@ -97,7 +97,7 @@ func TestAPolicysWeightIsForKernelsWithoutTheIdleClass(t *testing.T) {
 	}
 }
 
-// TestClassIsUndone: a pod that is a service now, and all where no class is desired any more.
+// TestClassIsUndone: for a pod that is a service now, and for all pods if no class is desired any more.
 func TestClassIsUndone(t *testing.T) {
 	for _, class := range []string{Idle, Weight} {
 		var st *State
@@ -128,7 +128,7 @@ func TestClassIsUndone(t *testing.T) {
 	}
 }
 
-// TestFloorIsKept: batch that starves on a full machine gets the floor's weight after a while, keeps it while the services leave no room,
+// TestFloorIsKept: batch that starves on a full machine gets the floor's weight after some time, keeps it until the services leave room,
 // and then is idle again.
 func TestFloorIsKept(t *testing.T) {
 	var st *State
@@ -146,19 +146,19 @@ func TestFloorIsKept(t *testing.T) {
 	if !strings.Contains(strings.Join(a.Reasons, "\n"), "batch starves: it has 20m of its floor of 200m on a full machine, for 9s") {
 		t.Errorf("reasons %q", a.Reasons)
 	}
-	wants(t, step(10, 2000, 20), false, 12) // 12 / 112 of 2000m are 214m
-	wants(t, step(39, 600, 200), false, 12) // there is room, but not for long enough
+	wants(t, step(10, 2000, 20), false, 12) // 12 / 112 of 2000m is 214m
+	wants(t, step(39, 600, 200), false, 12) // there is room, but not long enough
 	wants(t, step(60, 2000, 214), false, 12)
 	wants(t, step(61, 2000, 399), false, 12) // services use 1601m: less than twice the floor is left
 	wants(t, step(62, 1500, 0), true, 1)
 	wants(t, step(63, 2000, 150), true, 1)
-	wants(t, step(72, 2000, 250), true, 1) // it had its floor meanwhile
+	wants(t, step(72, 2000, 250), true, 1) // it had its floor in between
 	wants(t, step(74, 2000, 150), true, 1)
 	wants(t, step(83, 2000, 150), true, 1)
 	wants(t, step(84, 2000, 150), false, 12)
 }
 
-// TestBatchStarvesBelowItsFloorOnAFullMachine: a machine is full from 97 % on, and batch starves below its floor, not at it. Without a floor nothing is known.
+// TestBatchStarvesBelowItsFloorOnAFullMachine: full from 97 % on, and below the floor, not at it. Without a floor it is unknown.
 func TestBatchStarvesBelowItsFloorOnAFullMachine(t *testing.T) {
 	for _, tt := range []struct {
 		all, batch float64
@@ -179,7 +179,7 @@ func TestBatchStarvesBelowItsFloorOnAFullMachine(t *testing.T) {
 	}
 }
 
-// TestFloorsWeightEnds: after 30 s, where the services leave twice the floor; what batch itself uses is not the services'.
+// TestFloorsWeightEnds: after 30 s, if the services leave twice the floor; batch's own use does not count as the services'.
 func TestFloorsWeightEnds(t *testing.T) {
 	for _, tt := range []struct {
 		seconds    int
@@ -199,7 +199,7 @@ func TestFloorsWeightEnds(t *testing.T) {
 	}
 }
 
-// TestACgroupIsNamedOnce: two pods of one cgroup, and a cgroup that is no path.
+// TestACgroupIsNamedOnce: with two pods of one cgroup, and a cgroup that is not a path.
 func TestACgroupIsNamedOnce(t *testing.T) {
 	in := at(0, 100, 50)
 	in.Sample.Pods = append(in.Sample.Pods, in.Sample.Pods[0], tick.Pod{QoS: tick.QoSReclaimed, Cgroup: "batch"})
@@ -211,7 +211,7 @@ func TestACgroupIsNamedOnce(t *testing.T) {
 	}
 }
 
-// TestDefaultIsByTheKindOfPod: a batch cgroup is idle, and where Koordinator's schedIdle decides what kubelet has in its tiers is left alone.
+// TestDefaultIsByTheKindOfPod: a batch cgroup is idle; pods in kubelet's tiers are left alone if Koordinator's schedIdle decides.
 func TestDefaultIsByTheKindOfPod(t *testing.T) {
 	for cgroup, onHosts := range map[string]string{
 		"/batch.slice": Idle, "/batch": Idle, "/grid/jobs/1": Idle,
@@ -238,7 +238,7 @@ func TestDefaultIsByTheKindOfPod(t *testing.T) {
 	}
 }
 
-// TestPodsThatCanBeResizedHaveNoClass: kubelet writes their weight, which the kernel refuses while they are idle.
+// TestPodsThatCanBeResizedHaveNoClass: kubelet writes their weight, which the kernel refuses for an idle cgroup.
 func TestPodsThatCanBeResizedHaveNoClass(t *testing.T) {
 	pod := tick.Pod{QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromKatalyst, KubernetesQOS: "Burstable", Cgroup: "/kubepods/burstable/pod1"}
 	for _, setting := range []string{"", Idle, Weight} {
@@ -252,8 +252,8 @@ func TestPodsThatCanBeResizedHaveNoClass(t *testing.T) {
 	}
 }
 
-// TestStarvingUnderKubelet: it is named, and the pods stay idle, for their weights count among themselves alone. Batch outside of
-// kubelet's cgroups has the weight of its floor all the same.
+// TestStarvingUnderKubelet: it is reported, and the pods stay idle, because their weights only count among themselves. Batch outside of
+// kubelet's cgroups still gets the weight of its floor.
 func TestStarvingUnderKubelet(t *testing.T) {
 	const pod = "/kubepods/besteffort/pod1"
 	for _, both := range []bool{false, true} {
@@ -280,12 +280,12 @@ func TestStarvingUnderKubelet(t *testing.T) {
 			}
 		}
 		if both {
-			wants(t, a, false, 24) // doubled once, for batch has less than nine tenths of its floor
+			wants(t, a, false, 24) // doubled once, because batch has less than nine tenths of its floor
 		}
 	}
 }
 
-// TestWeightFollowsTheFloor: beside many busy siblings the first weight is too little, and later too much.
+// TestWeightFollowsTheFloor: beside many busy siblings the first weight is too small, and later too large.
 func TestWeightFollowsTheFloor(t *testing.T) {
 	var st *State
 	for _, step := range []struct {
@@ -318,7 +318,7 @@ func TestWeightFollowsTheFloor(t *testing.T) {
 	}
 }
 
-// TestUnknownUseIsNotStarving: what was not read is not 0.
+// TestUnknownUseIsNotStarving: an unknown value is not 0.
 func TestUnknownUseIsNotStarving(t *testing.T) {
 	var st *State
 	for seconds := range 60 {
@@ -344,9 +344,9 @@ func TestFloorWeight(t *testing.T) {
 		want int64
 	}{
 		{Machine{2000, 200, 2}, 12},
-		{Machine{2000, 200, 1}, 18}, // some 114 shares of 1024
+		{Machine{2000, 200, 1}, 18}, // about 114 shares of 1024
 		{Machine{48000, 4000, 2}, 10},
-		{Machine{4000, 4000, 2}, 100}, // never more than services have
+		{Machine{4000, 4000, 2}, 100}, // never more than the services' weight
 		{Machine{0, 4000, 2}, 100},
 		{Machine{48000, 1, 2}, 1},
 	} {
@@ -356,8 +356,8 @@ func TestFloorWeight(t *testing.T) {
 	}
 }
 
-// TestCgroupsAboveBatchAlone: those above reclaimed pods that hold nothing else have the pods' class, so that services beside them have
-// the CPU first; those that hold a service, are kubelet's, or are no paths have none.
+// TestCgroupsAboveBatchAlone: cgroups above reclaimed pods that contain nothing else have the pods' class, so that services beside them get
+// the CPU first; those that contain a service, are kubelet's, or are not paths have none.
 func TestCgroupsAboveBatchAlone(t *testing.T) {
 	in := at(0, 100, 50)
 	in.Sample.Pods = append(in.Sample.Pods,
@@ -390,8 +390,8 @@ func TestCgroupsAboveBatchAlone(t *testing.T) {
 	}
 }
 
-// TestBatchBelowACgroupWithServicesIsNamed: to the kernel's own threads the two are one sibling. Batch at the top, alone below what is at
-// the top, or in kubelet's cgroups is not named, nor is a pod that was batch before.
+// TestBatchBelowACgroupWithServicesIsNamed: for the kernel's own threads the two are one sibling. Batch in a top-level cgroup, alone below
+// one, or in kubelet's cgroups is not named, nor is a pod that was batch before.
 func TestBatchBelowACgroupWithServicesIsNamed(t *testing.T) {
 	const lab = "batch class: 1 batch cgroup below a cgroup that holds services too, as /lab: they can wait long for the kernel's own threads " +
 		"(disk, network), whatever the class; move batch to a cgroup at the top"
@@ -431,13 +431,13 @@ func TestBatchBelowACgroupWithServicesIsNamed(t *testing.T) {
 	}
 }
 
-// TestACgroupThatBatchLeftIsReleased: whatever comes into it next is not in batch's class, whether a service joined or the last job ended.
+// TestACgroupThatBatchLeftIsReleased: the next pod in it is not in batch's class, whether a service joined or the last job ended.
 func TestACgroupThatBatchLeftIsReleased(t *testing.T) {
 	with := at(0, 100, 50)
 	with.Sample.Pods[0].Cgroup, with.Sample.Pods[0].QoSSource, with.Sample.BatchCgroups = "/grid/1", tick.QoSFromRule, []string{"/grid"}
 	var st *State
 	st = st.Advise(with, &tick.Advice{}, "", small)
-	encoded, err := json.Marshal(st) // also over a restart
+	encoded, err := json.Marshal(st) // also across a restart
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -464,7 +464,7 @@ func TestACgroupThatBatchLeftIsReleased(t *testing.T) {
 	}
 }
 
-// TestAClockSetBackEndsTheFloorsWeight: a time in the future is not used, else batch would keep the weight until then.
+// TestAClockSetBackEndsTheFloorsWeight: a time in the future is ignored, otherwise batch would keep the weight until then.
 func TestAClockSetBackEndsTheFloorsWeight(t *testing.T) {
 	for _, tt := range []struct {
 		st      State
@@ -484,14 +484,14 @@ func TestAClockSetBackEndsTheFloorsWeight(t *testing.T) {
 	}
 }
 
-// TestACgroupAboveBatchIsAnyButTheTop: a name of one letter is one, too.
+// TestACgroupAboveBatchIsAnyButTheTop: also one with a name of one letter.
 func TestACgroupAboveBatchIsAnyButTheTop(t *testing.T) {
 	if got := Above(&tick.Sample{BatchCgroups: []string{"/", "", "g", "/g", "/grid"}}); !slices.Equal(got, []string{"/g", "/grid"}) {
 		t.Errorf("%q; want /g and /grid", got)
 	}
 }
 
-// TestTheFirstCgroupWithServicesIsNamed: by its name, so that the reason is the same in each tick, whatever the order of the pods.
+// TestTheFirstCgroupWithServicesIsNamed: by name, so that the reason does not depend on the order of the pods.
 func TestTheFirstCgroupWithServicesIsNamed(t *testing.T) {
 	for _, order := range [][]string{{"/a", "/b"}, {"/b", "/a"}} {
 		in := at(0, 100, 50)

@@ -7,7 +7,7 @@ import (
 	"polder/lib/tick"
 )
 
-// What was read before goes on only where there is no gap, no clock that was set back, and no count that is none.
+// The last reading counts only without a gap, without a clock that was set back, and if its counters are valid.
 func TestWhatWasReadBeforeGoesOn(t *testing.T) {
 	now := begin0
 	for name, tt := range map[string]struct {
@@ -30,7 +30,7 @@ func TestWhatWasReadBeforeGoesOn(t *testing.T) {
 	}
 }
 
-// A pod that is read anew stays left alone for its last mistake, within bounds; another pod of that cgroup does not.
+// A pod whose state starts again keeps the hold-down of its last mistake, within bounds; another pod of that cgroup does not.
 func TestAnEarlierMistakeStaysKnown(t *testing.T) {
 	now := begin0
 	for name, tt := range map[string]struct {
@@ -56,7 +56,7 @@ func TestAnEarlierMistakeStaysKnown(t *testing.T) {
 	}
 }
 
-// A step takes no more than two of the usual part, than is over the least, and than is left of the tick's; and no more than the most.
+// A step takes at most twice the usual part, the excess over the least, the rest of the tick's budget, and the most.
 func TestWhatAStepTakes(t *testing.T) {
 	const mib = mebibyte
 	for name, tt := range map[string]struct {
@@ -89,7 +89,7 @@ func TestWhatAStepTakes(t *testing.T) {
 	}
 }
 
-// A fleet's tick, or one of an agent that was away, asks for nothing.
+// A tick of a fleet, or of an agent that was away, requests nothing.
 func TestATickOfAnotherKindAsksForNothing(t *testing.T) {
 	for name, change := range map[string]func(*tick.Sample){
 		"fleet": func(s *tick.Sample) { s.Fleet = new(tick.Fleet) }, "agent": func(s *tick.Sample) { s.Agent = new(tick.Agent) },
@@ -102,7 +102,7 @@ func TestATickOfAnotherKindAsksForNothing(t *testing.T) {
 	}
 }
 
-// Of pods that are left alone the one whose time is over first is the one that is named.
+// Of several pods in a hold-down the reason names the one whose hold-down ends first.
 func TestTheFirstPodThatIsLeftAloneIsNamed(t *testing.T) {
 	s, now := step{waiting: 3}, begin0
 	pods := map[string]*pod{"/a": {Until: now.Add(9 * time.Second)}, "/b": {Until: now.Add(5 * time.Second)}, "/c": {Until: now.Add(7 * time.Second)}, "/d": {}}
@@ -111,7 +111,7 @@ func TestTheFirstPodThatIsLeftAloneIsNamed(t *testing.T) {
 	}
 }
 
-// Two pods that claim one cgroup are counted, both, as not known; pods beyond the most that is remembered are counted, too.
+// Two pods that claim one cgroup are both counted as unknown; pods beyond the bound of the state are counted, too.
 func TestPodsThatAreNotReadAreCounted(t *testing.T) {
 	var into step
 	s := &tick.Sample{}

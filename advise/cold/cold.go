@@ -1,20 +1,20 @@
-// Package cold takes memory back that batch pods hold and do not use, before anything must be evicted for it: a small part of what each
-// holds, every few seconds, for as long as the pod does not notice. It asks by [tick.MemoryReclaim], an action, which isolate does once.
+// Package cold reclaims memory that batch pods have but do not use, before an eviction is needed for it: a small part of each pod's memory,
+// every few seconds, as long as the pod is not affected. It requests this by [tick.MemoryReclaim], an action that isolate does once.
 //
-//	bytes = what the pod holds * 1 % * max(0, 1 - pressure / 0.1 %)      every 6 s
+//	bytes = the pod's memory * 1 % * max(0, 1 - pressure / 0.1 %)      every 6 s
 //
-// The brake is the pod's own: its memory.pressure, the part of the time in which one of its tasks waited for memory, and its refaults,
-// which is memory that was needed again shortly after it had been taken. At a tenth of a percent of waiting nothing is taken; at ten times
-// that, or where half as much comes back as a step takes, the pod is left alone for a minute, and twice as long after each such mistake.
-// What a pod does with its memory is not asked: whether a page is cold shows by taking it.
+// The brake is per pod: its memory.pressure, the share of time in which one of its tasks waited for memory, and its refaults, memory that
+// is needed again shortly after it was reclaimed. At a tenth of a percent of waiting nothing is reclaimed; at ten times that, or if half as
+// much refaults as a step reclaims, the pod is left alone for a minute, and twice as long after each further mistake. How a pod uses its
+// memory is not examined: reclaiming a page shows whether it was cold.
 //
-// Where the ideas are from:
+// Sources of the ideas:
 //   - TMO (Weiner and others, ASPLOS 2022, "TMO: Transparent Memory Offloading in Datacenters"): the formula, its target of 0.1 %, the step
-//     of 6 s, pressure and not rates of promotion as what tells cold from warm, and offloading to compressed memory.
-//   - senpai (Meta, github.com/facebookincubator/senpai; its successor is a plugin of oomd): the part of 1 % in a step, where TMO's 0.05 %
-//     is for a whole fleet's services; and the backing off where the target is far exceeded.
-//   - memory.reclaim (Linux 5.19, Documentation/admin-guide/cgroup-v2.rst): takes back without a limit that stays behind, as senpai's
-//     memory.high did, and counts the time that this takes as the writer's and not as the pod's.
+//     of 6 s, pressure instead of promotion rates to distinguish cold from warm memory, and offloading to compressed memory.
+//   - senpai (Meta, github.com/facebookincubator/senpai; its successor is a plugin of oomd): 1 % per step, where TMO's 0.05 %
+//     is for the services of a whole fleet; and the backoff if the target is far exceeded.
+//   - memory.reclaim (Linux 5.19, Documentation/admin-guide/cgroup-v2.rst): reclaims without leaving a limit behind, unlike senpai's
+//     memory.high, and the kernel attributes the time to the writer instead of the pod.
 package cold
 
 import (
@@ -29,64 +29,64 @@ import (
 	"polder/lib/tick"
 )
 
-// Modes: [Reclaim] takes cold memory back, [None], the default of all policies, does not.
+// Modes: [Reclaim] reclaims cold memory, [None], the default of all policies, does not.
 const (
 	Reclaim = "cold"
 	None    = "none"
 )
 
-// Modes are all that the setting takes.
+// Modes are all values of the setting.
 var Modes = []string{Reclaim, None}
 
-// Settings are what an administrator may set; an empty mode is [None].
+// Settings are what an administrator can set; an empty mode means [None].
 type Settings struct{ Mode string }
 
 const (
 	mebibyte = 1 << 20
-	// every is the time between two steps of a pod, and longest the time after which what was read before shows nothing about now.
+	// every is the time between two steps of a pod, and longest the gap after which earlier readings are stale.
 	every   = 6 * time.Second
 	longest = 2 * time.Minute
-	// ratio is the part of what a pod holds that a step of [every] takes.
+	// ratio is the part of a pod's memory that a step of [every] reclaims.
 	ratio = 0.01
-	// stallTarget is the part of the time in which a task waits for memory at which nothing is taken, and stallBrake the one that stops for
-	// longer.
+	// stallTarget is the share of time that tasks wait for memory at which nothing is reclaimed, and stallBrake the share that stops reclaim
+	// for a hold-down.
 	stallTarget = 0.001
 	stallBrake  = 0.01
-	// refaultPart is the part of what a step takes that may be needed again in the same time.
+	// refaultPart is the part of a step's bytes that may refault in the same time.
 	refaultPart = 0.5
-	// A mistake leaves the pod alone for firstHold, and each further one twice as long, up to mostHold.
+	// After a mistake the pod is left alone for firstHold, after each further one twice as long, up to mostHold.
 	firstHold = time.Minute
 	mostHold  = 16 * time.Minute
-	// A pod that holds less than leastUse is left alone; a step takes from leastStep to mostStep, and all pods' steps of a tick mostTick.
+	// A pod with less than leastUse is left alone; a step reclaims from leastStep to mostStep, and all pods' steps of a tick mostTick.
 	leastUse  = 64 * mebibyte
 	leastStep = mebibyte / 4
 	mostStep  = 256 * mebibyte
 	mostTick  = 512 * mebibyte
-	// maxPods bounds what is remembered and asked for, whatever a sample contains; so many cgroups isolate takes in one tick.
+	// maxPods bounds the state and the requests, whatever a sample contains; isolate accepts that many cgroups in one tick.
 	maxPods = 64
 )
 
-// State is what is remembered of one node, in the form of the state file: its pods, by cgroup.
+// State is what this package remembers of one node, in the format of the state file: its pods, by cgroup.
 type State struct {
 	Pods map[string]*pod `json:"pods,omitempty"`
 }
 
-// pod is what is remembered of one pod.
+// pod is the state of one pod.
 type pod struct {
-	// UID tells it from a later one whose cgroup has the same name.
+	// UID distinguishes it from a later pod with the same cgroup path.
 	UID string `json:"uid,omitempty"`
-	// At is when the last step began, StallMicroseconds what its memory.pressure had counted then.
+	// At is when the last step began, StallMicroseconds the counter of its memory.pressure then.
 	At                time.Time `json:"at"`
 	StallMicroseconds float64   `json:"stallMicroseconds"`
-	// RefaultBytes were needed again since then, up to Seen.
+	// RefaultBytes refaulted from At to Seen.
 	RefaultBytes float64   `json:"refaultBytes,omitempty"`
 	Seen         time.Time `json:"seen"`
-	// Until then it is left alone, and Hold is for how long the last mistake did so.
+	// Until is when the hold-down of the last mistake ends, and Hold its length.
 	Until time.Time     `json:"until,omitzero"`
 	Hold  time.Duration `json:"hold,omitempty"`
 }
 
-// Reboot forgets the pods of another run of the kernel.
+// Reboot discards the pods of before a reboot.
 func (st *State) Reboot() *State { return nil }
 
 // reading is what a sample contains about one pod.
@@ -94,11 +94,11 @@ type reading struct {
 	path, uid, name string
 	use             float64 // bytes
 	stall           float64 // microseconds
-	refaults        float64 // bytes in a second
+	refaults        float64 // bytes per second
 }
 
-// Advise asks for cold memory of the batch pods, and gives reasons for what was asked for and what was not. It returns what is to be
-// remembered: nil while there is nothing.
+// Advise requests reclaim of cold memory of the batch pods, and gives reasons for what was requested and what was not. It returns the new
+// state, nil if there is nothing to remember.
 func (st *State) Advise(t *tick.Tick, a *tick.Advice, s Settings) *State {
 	if t.Sample == nil || t.Sample.Fleet != nil || t.Sample.Agent != nil {
 		return st
@@ -136,13 +136,13 @@ func (st *State) Advise(t *tick.Tick, a *tick.Advice, s Settings) *State {
 	return st
 }
 
-// goesOn reports whether what was read before is of the same time as now: not after a gap, nor after a clock that was set back.
+// goesOn reports whether the last reading is recent: neither before a gap nor before the clock was set back.
 func (p *pod) goesOn(now time.Time) bool {
 	gap := now.Sub(p.Seen)
 	return gap >= 0 && gap <= longest && !p.At.After(now) && now.Sub(p.At) <= 2*longest && p.StallMicroseconds >= 0 && p.RefaultBytes >= 0
 }
 
-// begin remembers a pod from now on. What an earlier mistake of the same pod was stays known, and at least the last hold begins again.
+// begin starts a pod's state. It keeps the hold-down of an earlier mistake of the same pod, which ends at the latest p.Hold from now.
 func begin(now time.Time, r *reading, before *pod) *pod {
 	p := &pod{UID: strings.Clone(r.uid), At: now, Seen: now, StallMicroseconds: r.stall}
 	if before != nil && before.UID == r.uid && before.Hold > 0 {
@@ -154,7 +154,7 @@ func begin(now time.Time, r *reading, before *pod) *pod {
 	return p
 }
 
-// readings are the batch pods of which all is known that is needed, sorted by cgroup. It counts those of which it is not.
+// readings returns the batch pods of which all needed values are known, sorted by cgroup. It counts the others.
 func readings(s *tick.Sample, into *step) []reading {
 	var list []reading
 	seen := map[string]bool{}
@@ -168,7 +168,7 @@ func readings(s *tick.Sample, into *step) []reading {
 		case m == nil || !known(m.UsageBytes) || !known(m.RefaultBytesPerSecond), p.MemoryPressure == nil || p.MemoryPressure.Some == nil,
 			!(p.MemoryPressure.Some.TotalMicroseconds >= 0):
 			into.unknown++
-		case seen[p.Cgroup]: // two pods that claim one cgroup: neither is believed
+		case seen[p.Cgroup]: // two pods claim one cgroup: neither counts
 			all := len(list)
 			list = slices.DeleteFunc(list, func(r reading) bool { return r.path == p.Cgroup })
 			into.unknown += all - len(list) + 1
@@ -193,25 +193,25 @@ func readings(s *tick.Sample, into *step) []reading {
 
 func known(v *float64) bool { return v != nil && *v >= 0 }
 
-// maxPath is the longest path that the kernel takes (PATH_MAX).
+// maxPath is the longest path that the kernel accepts (PATH_MAX).
 const maxPath = 4096
 
 func isPath(path string) bool { return len(path) > 1 && len(path) <= maxPath && path[0] == '/' }
 
-// step is what one tick asks for.
+// step is what one tick requests.
 type step struct {
 	list                         []tick.MemoryToTake
 	bytes                        int64
 	unknown, more, warm, waiting int
-	stopped                      []string // why, for each pod that a mistake has just been seen of
+	stopped                      []string // the reason for each pod for which a mistake was just seen
 }
 
-// take judges a pod's last step, where it is over, and asks for the next.
+// take evaluates a pod's last step, if it is over, and requests the next.
 func (s *step) take(now time.Time, r *reading, p *pod) {
 	p.RefaultBytes = policy.Bounded(p.RefaultBytes + r.refaults*now.Sub(p.Seen).Seconds())
 	p.Seen = now
 	elapsed := now.Sub(p.At)
-	if r.stall < p.StallMicroseconds { // another cgroup's counter
+	if r.stall < p.StallMicroseconds { // the counter is another cgroup's
 		*p = *begin(now, r, p)
 		return
 	}
@@ -236,7 +236,7 @@ func (s *step) take(now time.Time, r *reading, p *pod) {
 		s.stop(now, r, p, fmt.Sprintf("needed %s/s again", size(refaults/elapsed.Seconds())))
 		return
 	}
-	if p.Hold > 0 && now.Sub(p.Until) >= p.Hold { // as long without a mistake as it was left alone for the last one
+	if p.Hold > 0 && now.Sub(p.Until) >= p.Hold { // no mistake for as long as the last hold-down
 		if p.Hold /= 2; p.Hold < firstHold {
 			p.Hold = 0
 		}
@@ -245,7 +245,7 @@ func (s *step) take(now time.Time, r *reading, p *pod) {
 	s.ask(r, waited, taken)
 }
 
-// stop leaves a pod alone for a while.
+// stop leaves a pod alone for its hold-down.
 func (s *step) stop(now time.Time, r *reading, p *pod, why string) {
 	p.Hold = min(max(2*p.Hold, firstHold), mostHold)
 	p.Until = now.Add(p.Hold)
@@ -256,7 +256,7 @@ func (s *step) stop(now time.Time, r *reading, p *pod, why string) {
 	}
 }
 
-// ask asks for a part of what the pod holds, the less the more it waits, and never for what brings it under [leastUse].
+// ask requests a part of the pod's memory, less the more the pod waits, and never so much that it falls below [leastUse].
 func (s *step) ask(r *reading, waited, taken float64) {
 	bytes := min(min(taken, 2*ratio*r.use)*max(0, 1-waited/stallTarget), mostStep, r.use-leastUse, float64(mostTick-s.bytes))
 	if bytes < leastStep {
@@ -268,7 +268,7 @@ func (s *step) ask(r *reading, waited, taken float64) {
 	s.bytes += whole
 }
 
-// reasons are what is asked for and what is not.
+// reasons returns what is requested, and what is not.
 func (s *step) reasons(now time.Time, pods map[string]*pod) []string {
 	text := "cold memory: nothing to take back now"
 	if len(s.list) > 0 {
@@ -295,5 +295,5 @@ func (s *step) reasons(now time.Time, pods map[string]*pod) []string {
 	return append([]string{text}, s.stopped...)
 }
 
-// size is a number of bytes for people.
+// size formats a number of bytes.
 func size(bytes float64) string { return fmt.Sprintf("%.1f MiB", bytes/mebibyte) }

@@ -15,7 +15,7 @@ const gib = 1 << 30
 
 var begin0 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// run is a node whose pods are told what they do.
+// run is a node whose pods the test sets.
 type run struct {
 	t      *testing.T
 	st     *State
@@ -40,7 +40,7 @@ func plain(t *testing.T) *run {
 	}}
 }
 
-// after runs a tick so many seconds later, in which the job waited for the part of the time, and needed so much again in a second.
+// after runs a tick some seconds later, in which the job waited for a part of the time, and had refaults bytes of refaults per second.
 func (r *run) after(seconds, waited, refaults float64) *run {
 	r.second += seconds
 	j := &r.sample.Pods[0]
@@ -53,7 +53,7 @@ func (r *run) after(seconds, waited, refaults float64) *run {
 	return r.again()
 }
 
-// again runs the same tick once more.
+// again repeats the same tick.
 func (r *run) again() *run {
 	if r.sample.MemoryReclaim != nil {
 		r.sample.MemoryReclaim.BootSeconds = 1000 + r.second
@@ -64,7 +64,7 @@ func (r *run) again() *run {
 	return r
 }
 
-// asked is how many MiB are asked for of the job; -1 where anything else is asked for too.
+// asked returns the MiB requested of the job; -1 if there is any other request.
 func (r *run) asked() float64 {
 	m := r.advice.MemoryReclaim
 	if m == nil {
@@ -83,7 +83,7 @@ func (r *run) want(mib float64, reason string) {
 	}
 }
 
-// A pod that does not notice gives a part in a hundred every 6 s, by the time that the sample was taken; a repeated tick asks for nothing.
+// A pod that is not affected gives 1 % every 6 s, by the time of the sample; a repeated tick requests nothing.
 func TestAPodThatDoesNotNotice(t *testing.T) {
 	r := plain(t)
 	r.after(1, 0, 0).want(0, "nothing to take back now")
@@ -107,7 +107,7 @@ func TestWaitingSlowsDown(t *testing.T) {
 	r.after(6, 0, 0).want(102.4, "")
 }
 
-// What is far too much stops it for a minute, and twice as long each time; as long without a mistake halves that.
+// Much too much waiting stops it for a minute, and twice as long each time; the same time without a mistake halves that.
 func TestTheBrake(t *testing.T) {
 	r := plain(t).after(1, 0, 0)
 	r.after(6, 0.012, 0).want(0, `cold memory: "batch/job" waited for memory 1.2 % of the time: left alone for 1m0s`)
@@ -120,9 +120,9 @@ func TestTheBrake(t *testing.T) {
 	r.after(1, 0, 0).want(0, "") // within 6 s of the last reading
 	r.after(6, 0, 0).want(119.5, "")
 	for range 20 {
-		r.after(6, 0, 8<<20).want(102.4, "") // a little less than half of what is taken
+		r.after(6, 0, 8<<20).want(102.4, "") // a little less than half of the reclaimed memory
 	}
-	r.after(6, 0.5, 0).want(0, "left alone for 2m0s") // the mistakes of before count half
+	r.after(6, 0.5, 0).want(0, "left alone for 2m0s") // earlier mistakes count half
 	for range 3 {
 		r.after(119, 0, 0)
 		r.after(7, 0, 0)
@@ -137,7 +137,7 @@ func TestTheBrake(t *testing.T) {
 	}
 }
 
-// What is not known is not taken for nothing: no step is judged by it.
+// An unknown value is not 0: no step is evaluated with it.
 func TestUnknownIsNotZero(t *testing.T) {
 	for name, forget := range map[string]func(p *tick.Pod){
 		"the use":             func(p *tick.Pod) { p.Memory.UsageBytes = nil },
@@ -170,7 +170,7 @@ func TestUnknownIsNotZero(t *testing.T) {
 	}
 }
 
-// Another pod in a cgroup of the same name begins from nothing, and so does one whose counter went back or whose clock did.
+// Another pod in a cgroup of the same name starts without history, and so does one whose counter or clock was set back.
 func TestAnotherPod(t *testing.T) {
 	r := plain(t).after(1, 0, 0)
 	r.sample.Pods[0].UID = "other"
@@ -186,14 +186,14 @@ func TestAnotherPod(t *testing.T) {
 	r.after(6, 0, 0).want(0, "2 pods of which not all is known")
 }
 
-// A pod whose memory is in use down to a part keeps that part, however long it goes on: what is taken of it comes back as refaults, and
-// makes it wait.
+// A pod that uses a part of its memory keeps that part, however long reclaim continues: what is reclaimed of it refaults, and makes the pod
+// wait.
 func TestItStopsAtWhatIsInUse(t *testing.T) {
 	r := plain(t).after(1, 0, 0)
 	const inUse = 6.0 * gib
 	use, taken, mistakes := r.sample.Pods[0].Memory.UsageBytes, 0.0, 0
 	for range 3600 {
-		back := max(inUse-*use, 0) // needed again within the second
+		back := max(inUse-*use, 0) // refaults within the second
 		*use += back
 		r.after(1, min(back/(100*mebibyte)*0.05, 1), back)
 		if back > 0 {
@@ -212,7 +212,7 @@ func TestItStopsAtWhatIsInUse(t *testing.T) {
 	}
 }
 
-// Whatever samples and state contain, only batch pods are named, each once, within the bounds, and never more than they hold over the least.
+// For any samples and state only batch pods are named, each once, within the bounds, and never for more than their memory over the least.
 func TestBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		amount := rapid.OneOf(rapid.Float64(), rapid.Float64Range(0, 1e12), rapid.SampledFrom([]float64{math.NaN(), math.Inf(1), math.Inf(-1), -1, 0, math.MaxFloat64}))

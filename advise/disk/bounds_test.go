@@ -10,7 +10,7 @@ import (
 	"polder/lib/tick"
 )
 
-// A limit of nothing is the least that isolate writes, and not the word for no limit; a negative one is no limit. The reason states the same.
+// A limit of 0 becomes the smallest that isolate writes; a negative one means no limit. The reason states the same.
 func TestALimitOfNothingIsTheLeast(t *testing.T) {
 	for _, tt := range []struct {
 		limit             int64
@@ -36,8 +36,8 @@ func TestALimitOfNothingIsTheLeast(t *testing.T) {
 	}
 }
 
-// Neither the root nor what is no path of a cgroup gets a value, nor another tier of kubelet's than that of the BestEffort pods, though
-// batch be alone in it now.
+// Neither the root nor an invalid path gets a value, nor a tier of kubelet's other than that of the BestEffort pods, even if it contains
+// only batch now.
 func TestOnlyBatchsCgroupsGetValues(t *testing.T) {
 	for path, want := range map[string]bool{
 		"": false, "/": false, "x": false, "/b": true, "/" + strings.Repeat("x", maxPath-1): true, "/" + strings.Repeat("x", maxPath): false,
@@ -54,7 +54,7 @@ func TestOnlyBatchsCgroupsGetValues(t *testing.T) {
 	expect(t, "batch alone in kubelet's Burstable tier", r.after(1), "/kubepods/burstable/j weight 1")
 }
 
-// Where there is no batch, and where no costs are set, nothing is advised.
+// Without batch and without costs nothing is advised.
 func TestNothingIsAdvisedForWhatIsNotThere(t *testing.T) {
 	for version := 1; version <= 2; version++ {
 		r := plain(version)
@@ -66,7 +66,7 @@ func TestNothingIsAdvisedForWhatIsNotThere(t *testing.T) {
 	}
 }
 
-// As many disks as can be limited are undone when their limits are gone, those of two settings that followed one another too.
+// The maximum number of disks is undone when their limits are removed, also after two settings in succession.
 func TestAllDisksAreUndone(t *testing.T) {
 	named := func(prefix string) (list []tick.DiskLimit, costs []tick.DiskCost) {
 		for i := range maxDisks {
@@ -106,7 +106,7 @@ func TestAllDisksAreUndone(t *testing.T) {
 	}
 }
 
-// A state file that has more than that is forgotten, whichever list is too long.
+// A state file with more than that is discarded, whichever list is too long.
 func TestATooLongStateIsForgotten(t *testing.T) {
 	many := make([]string, 2*maxDisks+1)
 	for i := range many {

@@ -10,7 +10,7 @@ import (
 	"polder/lib/tick"
 )
 
-// bothCosts are the costs of the settings, and of the policy's own configuration for the disks that the settings do not name.
+// bothCosts returns the costs of the settings, and of the policy's own configuration for the disks that the settings do not name.
 func bothCosts(own, settings []tick.DiskCost) []tick.DiskCost {
 	own = slices.DeleteFunc(slices.Clone(own), func(d tick.DiskCost) bool {
 		return slices.ContainsFunc(settings, func(s tick.DiskCost) bool { return s.Disk == d.Disk })
@@ -18,8 +18,8 @@ func bothCosts(own, settings []tick.DiskCost) []tick.DiskCost {
 	return slices.Concat(own, settings)
 }
 
-// costs has the kernel share disks by costs. They are the root's, and nobody's in particular: what is not desired any more is as it was
-// before.
+// costs makes the kernel share disks by costs (io.cost). The costs are the root cgroup's, not a pod's: costs that are no longer desired are
+// restored to their original values.
 func (st *State) costs(t *tick.Tick, a *tick.Advice, desired []tick.DiskCost) {
 	desired = slices.Clone(desired[:min(len(desired), maxDisks)])
 	if len(desired) > 0 && t.Sample.CgroupVersion != 2 {

@@ -7,7 +7,7 @@ import (
 	"polder/lib/tick"
 )
 
-// costs is what is advised of the root, in a few words.
+// costs returns the root's advice as short text.
 func (r *run) costs() string {
 	var out []string
 	for _, c := range r.advice.Cgroups {
@@ -25,7 +25,7 @@ func (r *run) costs() string {
 	return strings.Join(out, ", ")
 }
 
-// Costs are of the root, whether there is batch or not; what is not desired any more is as before for a minute. Version 1 has none.
+// Costs are the root's, with or without batch; costs that are no longer desired are restored for a minute. Version 1 has none.
 func TestCosts(t *testing.T) {
 	r := plain(2)
 	r.sample.Pods = nil
@@ -63,7 +63,7 @@ func TestCosts(t *testing.T) {
 	}
 }
 
-// A policy's own costs hold for the disks that the settings do not name, and are undone as those of the settings are.
+// A policy's own costs apply to the disks that the settings do not name, and are undone like those of the settings.
 func TestCostsOfAStrategy(t *testing.T) {
 	r := plain(2)
 	r.own.Costs = []tick.DiskCost{{Disk: "vda", Enabled: new(true), ReadLatencyMicroseconds: new(3000.0)}, {Disk: "vdb", Enabled: new(true)}}
@@ -84,7 +84,7 @@ func TestCostsOfAStrategy(t *testing.T) {
 	}
 }
 
-// A state file that another wrote changes nothing that is not a disk's.
+// An invalid state file changes only values of disks.
 func TestCostsOfAHostileState(t *testing.T) {
 	r := plain(2)
 	names := strings.Repeat(`"x",`, 500)

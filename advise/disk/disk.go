@@ -1,13 +1,13 @@
-// Package disk decides what batch may have of the disks, after a policy has decided:
+// Package disk decides batch's weight and limits on disks, after a policy has decided:
 //
-//	share   the smallest weight (io.weight, BFQ's): batch gets what services leave, at once and between two ticks too
-//	limits  what batch may read and write together on a disk in a second (io.max, blkio.throttle)
+//	share   the smallest weight (io.weight, BFQ's): batch gets what services leave, immediately and also between two ticks
+//	limits  what all batch may read and write per second on a disk (io.max, blkio.throttle)
 //
-// Both are set on the outermost cgroups that hold batch alone. On version 1 limits hold for a cgroup's own processes and not for those
-// below, so there they are set on each container's. Nothing is advised of a cgroup of which input and output was never seen: the controller
-// is not handed down to it. What is no longer desired is undone for a while: it is advised to be as it was before.
+// Both are set on the outermost cgroups that contain only batch. On version 1 a limit applies to a cgroup's own processes and not to those
+// below, so it is set on each container's cgroup. Nothing is advised for a cgroup whose I/O was never seen: the controller is not enabled
+// for it. A value that is no longer desired is undone for some time: the advice is to restore its original value.
 //
-// That batch is throttled while services wait is the guard's.
+// Throttling batch while services wait is the task of package guard.
 package disk
 
 import (
@@ -29,21 +29,21 @@ const (
 	None = "none"
 )
 
-// Shares are all of them.
+// Shares are all names of shares.
 var Shares = []string{Idle, None}
 
-// Settings are what an administrator may set.
+// Settings are what an administrator can set.
 type Settings struct {
-	// Share is one of [Shares]; empty is the policy's default.
+	// Share is one of [Shares]; empty means the policy's default.
 	Share string
-	// Limits are what batch may have together on each disk that they name.
+	// Limits are batch's total limits on each disk that they name.
 	Limits []tick.DiskLimit
-	// Costs are the disks that the kernel shares by what reads and writes cost, so that the weight counts (io.cost, version 2).
+	// Costs are the disks that the kernel shares by the cost of each read and write, so that weights take effect (io.cost, version 2).
 	Costs []tick.DiskCost
 }
 
-// Strategy is what a policy's own configuration contains: a weight of batch, 0 for none, limits, and disks that are shared by costs. A
-// disk that the settings name too has the settings' costs.
+// Strategy is what a policy's own configuration contains: batch's weight, 0 for none, limits, and disks that are shared by costs. For a
+// disk that the settings name too, the settings' costs apply.
 type Strategy struct {
 	Weight int64
 	Limits []tick.DiskLimit
@@ -52,27 +52,27 @@ type Strategy struct {
 
 const (
 	leastWeight = 1
-	// minBytes and minOperations are the least that isolate writes, in a second.
+	// minBytes and minOperations are the smallest limits that isolate writes, per second.
 	minBytes      = 64 << 10
 	minOperations = 4
 	// releaseFor is for how long a value is undone after the last tick in which it was desired.
 	releaseFor = time.Minute
-	// maxCgroups and maxDisks bound what is remembered, whatever a sample or a state file contains.
+	// maxCgroups and maxDisks bound the state, whatever a sample or a state file contains.
 	maxCgroups = 10_000
 	maxDisks   = 64
 )
 
-// State is what is remembered of one node, in the form of the state file.
+// State is what this package remembers of one node, in the format of the state file.
 type State struct {
 	// Set is what was advised, by cgroup.
 	Set map[string]*set `json:"set,omitempty"`
-	// Costs are the disks whose costs were advised, and UndoCosts those that are as before again, since UndoCostsAt or earlier.
+	// Costs are the disks whose costs were advised, and UndoCosts those whose costs are restored, since UndoCostsAt or earlier.
 	Costs       []string  `json:"costs,omitempty"`
 	UndoCosts   []string  `json:"undoCosts,omitempty"`
 	UndoCostsAt time.Time `json:"undoCostsAt,omitzero"`
 }
 
-// values are what is advised of one cgroup, or undone: a weight, and limits of disks.
+// values are what is advised, or undone, for one cgroup: a weight, and limits of disks.
 type values struct {
 	Weight bool     `json:"weight,omitempty"`
 	Disks  []string `json:"disks,omitempty"`
@@ -82,7 +82,7 @@ func (v *values) none() bool { return !v.Weight && len(v.Disks) == 0 }
 
 type set struct {
 	values
-	// Undo is what was advised before and is not desired any more, since UndoAt or earlier.
+	// Undo is what was advised before and is no longer desired, since UndoAt or earlier.
 	Undo   values    `json:"undo,omitzero"`
 	UndoAt time.Time `json:"undoAt,omitzero"`
 
@@ -90,11 +90,11 @@ type set struct {
 	limits []tick.DiskLimit
 }
 
-// Reboot forgets what was set of cgroups that another run of the kernel had.
+// Reboot discards what was set of cgroups before a reboot.
 func (st *State) Reboot() *State { return nil }
 
-// Advise adds batch's weight and limits to the advice and to its fallback. idle reports whether batch has the idle share by default. It
-// returns what is to be remembered: nil while there is nothing.
+// Advise adds batch's weight and limits to the advice and to its fallback. idle reports whether the share idle is the default. It returns
+// the new state, nil if there is nothing to remember.
 func (st *State) Advise(t *tick.Tick, a *tick.Advice, s Settings, own Strategy, idle bool) *State {
 	if t.Sample == nil || t.Sample.Fleet != nil || t.Sample.Agent != nil {
 		return st
@@ -127,7 +127,7 @@ func (st *State) Advise(t *tick.Tick, a *tick.Advice, s Settings, own Strategy, 
 	return st
 }
 
-// mend makes sense of a state file, and of a clock that was set back.
+// mend corrects invalid values of a state file, and times after a clock was set back.
 func (st *State) mend(now time.Time) {
 	if len(st.Set) > maxCgroups {
 		st.Set = nil
@@ -149,7 +149,7 @@ func (st *State) mend(now time.Time) {
 	}
 }
 
-// share gives batch the weight.
+// share sets batch's weight.
 func (st *State) share(s *tick.Sample, a *tick.Advice, next map[string]*set, weight int64) {
 	list := st.seen(s, units(s))
 	for _, path := range list {
@@ -187,7 +187,7 @@ func (st *State) limit(s *tick.Sample, a *tick.Advice, next map[string]*set, lim
 	a.Reasons = append(a.Reasons, fmt.Sprintf(text, strings.Join(texts, "; "), phrase.Count(len(list), "cgroup")))
 }
 
-// divided is the part of one of n cgroups, with all four keys: what is not limited is as it was before.
+// divided returns the part of one of n cgroups, with all four keys: keys without a limit restore the original value.
 func divided(d *tick.DiskLimit, n int64) tick.DiskLimit {
 	part := func(limit *int64, least int64) *int64 {
 		if limit == nil || *limit < 0 {
@@ -205,7 +205,7 @@ func divided(d *tick.DiskLimit, n int64) tick.DiskLimit {
 // NoLimit undoes all limits of a disk.
 func NoLimit(disk string) tick.DiskLimit { return divided(&tick.DiskLimit{Disk: disk}, 1) }
 
-// Text is a limit for people.
+// Text formats a limit.
 func Text(d *tick.DiskLimit) string {
 	var parts []string
 	for _, one := range []struct {
@@ -229,8 +229,8 @@ func Text(d *tick.DiskLimit) string {
 	return strings.Join(parts, ", ") + " on " + policy.Quote(d.Disk)
 }
 
-// seen are those of the cgroups in which some pod's input and output is known, and those of which something was advised before: a reading
-// that failed changes nothing.
+// seen returns the cgroups in which some pod's I/O is known, and those for which something was advised before, so that a failed reading
+// changes nothing.
 func (st *State) seen(s *tick.Sample, list []string) []string {
 	return slices.DeleteFunc(list, func(path string) bool {
 		if was := st.Set[path]; was != nil && !was.none() {
@@ -242,8 +242,8 @@ func (st *State) seen(s *tick.Sample, list []string) []string {
 	})
 }
 
-// units are the outermost cgroups that hold batch alone, kubelet's of the BestEffort pods among them, and the batch pods that are in none
-// of those.
+// units returns the outermost cgroups that contain only batch, including kubelet's of the BestEffort pods, and the batch pods that are in
+// none of those.
 func units(s *tick.Sample) (list []string) {
 	above := class.Above(s) // outermost first
 	for i := range s.Tiers {
@@ -268,7 +268,7 @@ func units(s *tick.Sample) (list []string) {
 	return list
 }
 
-// containers are the cgroups in which batch's processes are.
+// containers returns the cgroups that contain batch's processes.
 func containers(s *tick.Sample) (list []string) {
 	for i := range s.Pods {
 		p := &s.Pods[i]
@@ -289,7 +289,7 @@ func isBatch(p *tick.Pod) bool {
 	return p.QoS == tick.QoSReclaimed && p.Missing == "" && !p.Ended()
 }
 
-// batchAlone reports whether some pod is in a cgroup, and no service.
+// batchAlone reports whether a cgroup contains some pod, and no service.
 func batchAlone(s *tick.Sample, path string) bool {
 	some := false
 	for i := range s.Pods {
@@ -305,17 +305,17 @@ func batchAlone(s *tick.Sample, path string) bool {
 	return some
 }
 
-// maxPath is the longest path that the kernel takes (PATH_MAX).
+// maxPath is the longest path that the kernel accepts (PATH_MAX).
 const maxPath = 4096
 
 func isPath(path string) bool { return len(path) > 1 && len(path) <= maxPath && path[0] == '/' }
 
-// within reports whether a cgroup is another one or below it.
+// within reports whether path is parent or below it.
 func within(path, parent string) bool {
 	return strings.HasPrefix(path, parent) && (len(path) == len(parent) || path[len(parent)] == '/')
 }
 
-// of is what is desired of a cgroup; it is made where there is nothing.
+// of returns what is desired of a cgroup, and creates it if there is nothing.
 func of(next map[string]*set, path string) *set {
 	s := next[path]
 	if s == nil {
@@ -325,14 +325,14 @@ func of(next map[string]*set, path string) *set {
 	return s
 }
 
-// release undoes what is not desired any more, for [releaseFor].
+// release undoes what is no longer desired, for [releaseFor].
 func (st *State) release(now time.Time, next map[string]*set) {
 	for path, was := range st.Set {
 		is, desired := next[path]
 		if !desired {
 			is = &set{}
 		}
-		all := slices.Contains(is.Disks, tick.AllDisks) // it has limits for all that it had by their names
+		all := slices.Contains(is.Disks, tick.AllDisks) // its limits include those of all disks that had limits by name
 		dropped := values{Weight: was.Weight && !is.Weight, Disks: without(was.Disks, is.Disks, all)}
 		if is.UndoAt = was.UndoAt; !dropped.none() {
 			is.UndoAt = now
@@ -358,7 +358,7 @@ func without(list, others []string, all bool) (left []string) {
 	return left
 }
 
-// apply puts all of it into the advice. A weight that the policy itself wants holds.
+// apply adds all values to the advice. A weight that the policy itself desires takes precedence.
 func apply(a *tick.Advice, next map[string]*set) {
 	if len(next) == 0 {
 		return

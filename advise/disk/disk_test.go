@@ -32,7 +32,7 @@ func pod(name, class, cgroup string, io bool) tick.Pod {
 	return p
 }
 
-// plain is a host with batch in /batch, of which the input and output is known, and a service.
+// plain returns a host with batch in /batch, whose I/O is known, and a service.
 func plain(version int) *run {
 	return &run{sample: tick.Sample{CgroupVersion: version, BatchCgroups: []string{"/batch"}, Pods: []tick.Pod{
 		pod("j", tick.QoSReclaimed, "/batch/job", true), pod("k", tick.QoSReclaimed, "/batch/other", true), pod("w", tick.QoSShared, "/web", true),
@@ -122,7 +122,7 @@ func TestLimits(t *testing.T) {
 	expect(t, "off for long", r.after(60), "")
 }
 
-// A strategy of the policy's holds where nothing is set, and a weight that the policy itself wants.
+// The policy's strategy applies without settings, and so does a weight that the policy itself desires.
 func TestStrategy(t *testing.T) {
 	r := plain(2)
 	r.own = Strategy{Weight: 60, Limits: []tick.DiskLimit{{Disk: "sdb", ReadsPerSecond: new(int64(10))}}}
@@ -149,8 +149,8 @@ func TestFleetAndClock(t *testing.T) {
 	}
 }
 
-// FuzzAdvise looks at arbitrary samples after an arbitrary state: what is advised is of cgroups, within bounds, and what is remembered can be
-// written again.
+// FuzzAdvise decides on arbitrary samples after an arbitrary state: the advice is for cgroups, within bounds, and the state can be written
+// again.
 func FuzzAdvise(f *testing.F) {
 	const sample = `{"cgroupVersion":1,"batchCgroups":["/b","x","/"],"tiers":[{"name":"besteffort","cgroup":"/k"}],"pods":[{"uid":"j","qos":"reclaimed","cgroup":"/b/j","io":{}},
 		{"uid":"k","qos":"reclaimed","cgroup":"/k/j","io":{"readsPerSecond":1e308},"containers":[{"cgroup":"/k/j/c"},{"cgroup":"/"},{"cgroup":"x"}]},{"uid":"w","qos":"shared","cgroup":"/w"}]}`

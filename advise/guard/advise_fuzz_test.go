@@ -9,9 +9,8 @@ import (
 	"polder/lib/tick"
 )
 
-// FuzzAdvise has the guard look at arbitrary samples, beside arbitrary advice and after an arbitrary state: what it wants is never wider than
-// what the policy advised, no list is emptied, no value is one that the kernel refuses, and what is remembered is bounded and can be
-// written again.
+// FuzzAdvise runs the guard on arbitrary samples, with arbitrary advice and after an arbitrary state: its values are never wider than the
+// policy's, no list is empty, no value is one that the kernel refuses, and the state is bounded and can be written again.
 func FuzzAdvise(f *testing.F) {
 	const sample = `{"cgroupVersion":2,"topology":{"cpus":"0-7","cores":["0,4","1,5","x","0-7"]},"cpu":{"pressure":{"some":{"avg10":1e300}}},"pods":[
 		{"uid":"w","name":"w","qos":"shared","cgroup":"/w","usageMilliCPU":1e308,"cpuWaitPermille":1e308,"memoryPressure":{"some":{"avg10":99}},"ioPressure":{"some":{"avg10":-1}}},
@@ -24,7 +23,7 @@ func FuzzAdvise(f *testing.F) {
 	f.Add(sample, advice, `{}`, 0.0)
 	f.Add(sample, advice, state, 0.0)
 	f.Add(sample, `{}`, state, 1e5)
-	// A limit under the kernel's least, to which the quota goes back.
+	// A limit below the kernel's least, to which the quota is reverted.
 	f.Add(`{"cgroupVersion":2,"pods":[{"uid":"j","name":"j","qos":"reclaimed","cgroup":"/b/j","usageMilliCPU":6,"limits":{"milliCPU":5}}]}`,
 		`{}`, `{"batch":{"/b/j":{"quota":true}}}`, 0.0)
 	f.Add(`{"cgroupVersion":2,"pods":[{"uid":"j","name":"j","qos":"reclaimed","cgroup":"/b/j","usageMilliCPU":6,"limits":{"milliCPU":1e308}}]}`,
@@ -59,7 +58,7 @@ func FuzzAdvise(f *testing.F) {
 	})
 }
 
-// checkTighter compares what is desired with what the policy wanted, entry by entry: the guard's own come after them.
+// checkTighter compares the guard's entries with the policy's, one by one: the guard's own come after them.
 func checkTighter(t *testing.T, before, after []tick.Cgroup) {
 	t.Helper()
 	for i := range after {

@@ -11,7 +11,7 @@ import (
 	"polder/lib/tick"
 )
 
-// A waiting that is no part of the time is unknown, not long and not short.
+// A waiting that is not a valid part of the time is unknown, neither long nor short.
 func TestAWaitingOutOfBoundsIsUnknown(t *testing.T) {
 	pressure := func(avg10 float64) *tick.Pressure { return &tick.Pressure{Some: &tick.PressureLine{Avg10: avg10}} }
 	for avg10, want := range map[float64]float64{-0.1: -1, 0: 0, 30: 300, 100: 1000, 100.1: -1, math.Inf(1): -1} {
@@ -31,7 +31,7 @@ func TestAWaitingOutOfBoundsIsUnknown(t *testing.T) {
 	}
 }
 
-// A service's level doubles from 50 milli-CPU on, and the table has a last one.
+// The levels of a service's use double from 50 milli-CPU on, and there is a last one.
 func TestLevelOfAServicesUse(t *testing.T) {
 	for use, want := range map[float64]int{-1: 0, 0: 0, 50: 0, 51: 1, 100: 1, 101: 2, 50 << 11: 11, 1e12: 11} {
 		if got := levelOf(&use); got != want {
@@ -43,7 +43,7 @@ func TestLevelOfAServicesUse(t *testing.T) {
 	}
 }
 
-// The service that counts is the one that waits longest against its own target, whichever comes first.
+// The service that counts is the one that waits longest relative to its own target, in any order.
 func TestTheLongestWaitingIsAgainstItsTarget(t *testing.T) {
 	w := func(name string, permille, target, calm float64) waiting {
 		return waiting{permille: permille, target: target, calm: calm, pod: &tick.Pod{Namespace: "n", Name: name}}
@@ -69,7 +69,7 @@ func TestTheLongestWaitingIsAgainstItsTarget(t *testing.T) {
 	}
 }
 
-// A target that is set holds; else that of a service of which nothing is known yet is 10 %, unless it waits less than half the margin.
+// A configured target applies; else that of a service without history is 10 %, unless it waits less than half the margin.
 func TestTargetOfAServiceThatIsNotKnown(t *testing.T) {
 	for _, tt := range []struct{ set, permille, target, calm float64 }{
 		{0, 10, 20, 10}, {0, 10.5, 100, 80}, {0, 500, 100, 80}, {50, 5, 50, 40}, {50, 500, 50, 40},
@@ -81,8 +81,8 @@ func TestTargetOfAServiceThatIsNotKnown(t *testing.T) {
 	}
 }
 
-// A service that was seen ten times at a level of its use has a waiting of its own there; at a higher level it may wait twice as long for
-// each level between, and at a lower one, or an unknown one, as long.
+// A service that was observed ten times at a level of its use has a waiting of its own there; at a higher level it may wait twice as long
+// for each level between, and at a lower or unknown one as long.
 func TestAServicesOwnWaiting(t *testing.T) {
 	var st State
 	w := &waiting{permille: 50, table: 0, level: 1, pod: &tick.Pod{UID: "u"}}
@@ -108,7 +108,7 @@ func TestAServicesOwnWaiting(t *testing.T) {
 	}
 }
 
-// What a state file contains is brought within its bounds.
+// Values of a state file are brought within their bounds.
 func TestAStateFilesNumbersAreBounded(t *testing.T) {
 	for hold, want := range map[time.Duration]time.Duration{
 		-1: firstHold, 0: firstHold, firstHold + 1: firstHold + 1, longestHold: longestHold, 48 * time.Hour: longestHold,
@@ -143,11 +143,11 @@ func TestAStateFilesNumbersAreBounded(t *testing.T) {
 	}
 }
 
-// The hold-down doubles where a step is taken again within ten minutes or the hold-down of one given back, up to a day. The first step
-// of another load has the first hold-down.
+// The hold-down doubles, up to a day, if a step is taken again within ten minutes or within the hold-down after a revert. The first step of
+// another load has the first hold-down.
 func TestHoldDownAfterARelapse(t *testing.T) {
 	for _, tt := range []struct {
-		hold, ago time.Duration // ago 0: none was given back
+		hold, ago time.Duration // ago 0: none was reverted
 		steps     int
 		want      time.Duration
 	}{
@@ -170,8 +170,8 @@ func TestHoldDownAfterARelapse(t *testing.T) {
 	}
 }
 
-// Batch is found not to be the cause only where the same service waits for the same, works as much as at the first step, not long ago, and
-// still waits for more than three quarters as long.
+// Batch is found not to be the cause only if the same service waits for the same resource, under a load like that at the first step, not
+// long ago, and still waits for more than three quarters as long.
 func TestWhenBatchIsNotTheCause(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(st *State, v *view, w *waiting)
@@ -204,7 +204,7 @@ func TestWhenBatchIsNotTheCause(t *testing.T) {
 	}
 }
 
-// The load is another one where the services use less than three quarters of what they did at the last step, as far as is known.
+// The load has changed if the services use less than three quarters of their use at the last step, as far as that is known.
 func TestWhenTheLoadHasFallen(t *testing.T) {
 	for _, tt := range []struct {
 		was, is float64
@@ -217,7 +217,7 @@ func TestWhenTheLoadHasFallen(t *testing.T) {
 	}
 }
 
-// A step of disk leaves a part of what is above the least, and never less than that.
+// A step of disk leaves a part of the excess over the least, and never less than the least.
 func TestWhatAStepOfDiskLeaves(t *testing.T) {
 	was := rates{301 << 20, 0, 32, 35}
 	for steps, want := range []rates{
@@ -229,7 +229,7 @@ func TestWhatAStepOfDiskLeaves(t *testing.T) {
 	}
 }
 
-// Batch uses disks where all of it together is over the least of one kind.
+// Batch uses disks if its total exceeds the least of one kind.
 func TestBatchUsesDisksOverTheLeast(t *testing.T) {
 	for _, tt := range []struct {
 		disks []rates
@@ -251,7 +251,7 @@ func TestBatchUsesDisksOverTheLeast(t *testing.T) {
 	}
 }
 
-// A pod's rates are known if one of them is; what is no number is 0, and what no disk does is bounded.
+// A pod's rates are known if one of them is; NaN becomes 0, and a rate that no disk can have is bounded.
 func TestRatesOfAPod(t *testing.T) {
 	for _, tt := range []struct {
 		io    *tick.IO
@@ -264,7 +264,7 @@ func TestRatesOfAPod(t *testing.T) {
 		{&tick.IO{ReadBytesPerSecond: new(-1.0), WriteBytesPerSecond: new(1e300), WritesPerSecond: new(math.NaN())}, rates{0, 1e12, 0, 0}, true},
 	} {
 		got, known := ratesOf(tt.io)
-		if tt.want[1] > 0 { // more than any disk does
+		if tt.want[1] > 0 { // more than any disk can do
 			if got[1] <= 0 || got[1] > maxRate {
 				t.Errorf("%+v: %v", tt.io, got)
 			}
@@ -291,8 +291,8 @@ func TestBatchKeepsTheLeastMemory(t *testing.T) {
 	}
 }
 
-// Batch's floor is divided by use; a cgroup that uses next to nothing keeps a quarter of an equal part, and what the policy falls back to
-// is the floor where there is one.
+// Batch's floor is divided by use; a cgroup that uses almost nothing keeps a quarter of an equal part, and the policy's fallback is the
+// floor if there is one.
 func TestWhatACgroupKeepsOfTheFloor(t *testing.T) {
 	for _, tt := range []struct {
 		name               string
@@ -319,7 +319,7 @@ func TestWhatACgroupKeepsOfTheFloor(t *testing.T) {
 	}
 }
 
-// A cgroup is within another one by its path's parts, not by its first letters.
+// A cgroup is within another one by the components of its path, not by its first letters.
 func TestWithin(t *testing.T) {
 	for _, tt := range []struct {
 		path, parent string
@@ -331,7 +331,7 @@ func TestWithin(t *testing.T) {
 	}
 }
 
-// Services that were away for more than an hour are forgotten, and one that was seen in the future is seen now.
+// Services that were absent for more than an hour are forgotten, and a time in the future becomes now.
 func TestServicesAreForgottenAfterAnHour(t *testing.T) {
 	st := &State{Services: map[string]*service{
 		"here": {Seen: begin.Add(-forgetAfter)}, "gone": {Seen: begin.Add(-forgetAfter - 1)}, "null": nil,
@@ -344,7 +344,7 @@ func TestServicesAreForgottenAfterAnHour(t *testing.T) {
 	}
 }
 
-// Whose waiting counts: everybody's who runs and is not batch, known to the cluster or not.
+// The waiting of every running pod that is not batch counts, whether the API server knows the pod or not.
 func TestWhoIsAService(t *testing.T) {
 	for _, tt := range []struct {
 		pod  tick.Pod
@@ -362,7 +362,7 @@ func TestWhoIsAService(t *testing.T) {
 	}
 }
 
-// A batch pod that is not there, or whose cgroup cannot be named, has nothing taken.
+// Nothing is taken from a batch pod that does not exist, or whose cgroup cannot be named.
 func TestWhatIsSeenOfBatch(t *testing.T) {
 	use := 100.0
 	pod := func(cgroup, missing string) tick.Pod {
@@ -376,13 +376,13 @@ func TestWhatIsSeenOfBatch(t *testing.T) {
 	}
 }
 
-// What a service waits at batch's floor, where that is long, is its own after a while; what is short enough there teaches nothing, for batch
-// still runs beside it.
+// A service's waiting while batch is at its floor, if it is long, counts as its own after some time; a short one teaches nothing, because
+// batch still runs beside it.
 func TestWhatIsLearnedAtBatchsFloor(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
 		waits     float64
-		exhausted time.Duration // since when there is nothing left to take; 0 where there is
+		exhausted time.Duration // since when no further step is possible; 0 if one is
 		want      bool
 	}{
 		{"a long waiting", 300, learnAfter, true},

@@ -8,17 +8,17 @@ import (
 	"polder/lib/tick"
 )
 
-// leastDisk is what no step of disk takes, and what batch must do at least for a step to be of any use: bytes read and written, reads and
-// writes in a second.
+// leastDisk is what steps always leave, and the least that batch must use for a step to have an effect: bytes read and written, reads and
+// writes per second.
 var leastDisk = rates{1 << 20, 1 << 20, 32, 32}
 
-// maxRate is what no disk does.
+// maxRate is more than any disk can do.
 const maxRate = 1 << 50
 
-// rates are what a batch pod reads and writes on disks.
+// rates are a batch pod's reads and writes on disks.
 type rates [4]int64
 
-// ratesOf are those of a pod, and whether they are known.
+// ratesOf returns a pod's rates, and whether they are known.
 func ratesOf(io *tick.IO) (r rates, known bool) {
 	if io == nil {
 		return r, false
@@ -31,7 +31,7 @@ func ratesOf(io *tick.IO) (r rates, known bool) {
 	return r, known
 }
 
-// most are the larger ones of each kind.
+// most returns the larger rate of each kind.
 func (r rates) most(other rates) rates {
 	for i := range r {
 		r[i] = max(r[i], other[i])
@@ -39,7 +39,7 @@ func (r rates) most(other rates) rates {
 	return r
 }
 
-// after is what is left of the rates after so many steps: at least [leastDisk].
+// after returns the rates that are left after a number of steps: at least [leastDisk].
 func (r rates) after(steps int) rates {
 	for i, least := range leastDisk {
 		above := max(r[i]-least, 0)
@@ -48,7 +48,7 @@ func (r rates) after(steps int) rates {
 	return r
 }
 
-// usesDisks reports whether batch is known to read or write more than next to nothing.
+// usesDisks reports whether batch is known to read or write more than almost nothing.
 func (v *view) usesDisks() bool {
 	var sum rates
 	for _, r := range v.disks {
@@ -64,7 +64,7 @@ func (r rates) plus(other rates) rates {
 	return r
 }
 
-// over reports whether any of the rates is over another's.
+// over reports whether any rate is larger than the other's.
 func (r rates) over(other rates) bool {
 	for i := range r {
 		if r[i] > other[i] {
@@ -86,8 +86,8 @@ func (st *State) throttles(v *view) bool {
 	return sum.over(leastDisk)
 }
 
-// applyDisk limits what batch pods read and write on every disk, and returns the cgroups of which it did. What each did at the first step
-// is what the steps take parts of.
+// applyDisk limits what batch pods read and write on every disk, and returns the cgroups that it limited. The steps are parts of each pod's
+// rates at the first step.
 func (st *State) applyDisk(d draft, v *view, steps int) map[string]bool {
 	if steps == 0 {
 		return nil
@@ -109,7 +109,7 @@ func (st *State) applyDisk(d draft, v *view, steps int) map[string]bool {
 	return done
 }
 
-// tighterDisks tightens the limits that there are, and adds those of all disks.
+// tighterDisks tightens the existing limits, and adds limits for all disks.
 func tighterDisks(list []tick.DiskLimit, left rates) []tick.DiskLimit {
 	list = slices.Clone(list)
 	if !slices.ContainsFunc(list, func(one tick.DiskLimit) bool { return one.Disk == tick.AllDisks }) {
@@ -124,7 +124,7 @@ func tighterDisks(list []tick.DiskLimit, left rates) []tick.DiskLimit {
 	return list
 }
 
-// freeDisk gives back what the steps took of a cgroup's disks.
+// freeDisk undoes the steps' limits of a cgroup's disks.
 func (d draft) freeDisk(path string) {
 	d.Each(path, func(c *tick.Cgroup) {
 		if !slices.ContainsFunc(c.IOMax, func(one tick.DiskLimit) bool { return one.Disk == tick.AllDisks }) {
@@ -133,7 +133,7 @@ func (d draft) freeDisk(path string) {
 	})
 }
 
-// diskPaths are the cgroups of batch pods, sorted.
+// diskPaths returns the cgroups of batch pods, sorted.
 func (v *view) diskPaths() []string {
 	paths := make([]string, 0, len(v.disksOf))
 	for path := range v.disksOf {

@@ -8,14 +8,14 @@ import (
 	"polder/lib/tick"
 )
 
-// waitsForDisk is a service that waits for disks in so many hundredths of the time.
+// waitsForDisk returns a service that waits for disks for avg10 hundredths of the time.
 func waitsForDisk(avg10 float64) tick.Pod {
 	p := web(0, 1000)
 	p.IOPressure = &tick.Pressure{Some: &tick.PressureLine{Avg10: avg10}}
 	return p
 }
 
-// writes is a batch pod that writes so many bytes a second; -1 is not known.
+// writes returns a batch pod that writes some bytes per second; -1 is unknown.
 func writes(bytes float64) tick.Pod {
 	p := job("job", 3000)
 	if bytes >= 0 {
@@ -34,7 +34,7 @@ func diskLimits(list []tick.Cgroup) string {
 	return text
 }
 
-// Batch is throttled in steps while a service waits for the disk, before its CPUs are touched, and let go slowly.
+// Batch is throttled in steps while a service waits for the disk, before its CPUs are taken, and the steps are reverted slowly.
 func TestDiskSteps(t *testing.T) {
 	r := &rig{version: 2, set: Settings{Disk: On}}
 	r.times(60, waitsForDisk(0), job("job", 0)) // alone
@@ -56,7 +56,7 @@ func TestDiskSteps(t *testing.T) {
 	if a := r.tick(waitsForDisk(40), writes(301<<20)); !hasReason(a, `guard: step 1: disk taken from batch (1 of 3)`) || !hasReason(a, `waited for I/O for 40.0 % of the time`) {
 		t.Errorf("reasons %q", a.Reasons)
 	}
-	seen(r.tick(waitsForDisk(0), writes(-1))) // what batch does now is not known: the steps stay
+	seen(r.tick(waitsForDisk(0), writes(-1))) // batch's current rates are unknown: the steps stay
 	for range 120 {
 		seen(r.tick(waitsForDisk(0), writes(1<<20)))
 	}
@@ -69,7 +69,7 @@ func TestDiskSteps(t *testing.T) {
 	}
 }
 
-// Version 1 has no pressure of a service, the steps are off by default, and a batch pod that leaves the disk alone is not the cause: CPUs are taken as before.
+// On version 1, by default, and with a batch pod without disk I/O there are no steps of disk: CPUs are taken instead.
 func TestDiskStepsElsewhere(t *testing.T) {
 	for _, tt := range []struct {
 		version int
@@ -85,7 +85,7 @@ func TestDiskStepsElsewhere(t *testing.T) {
 	}
 }
 
-// Limits that the policy has stay where they are tighter.
+// The policy's limits stay if they are tighter.
 func TestDiskStepsAreTighter(t *testing.T) {
 	limit := int64(50 << 20)
 	r := &rig{version: 2, set: Settings{Disk: On}, policy: tick.Advice{Cgroups: []tick.Cgroup{{Cgroup: "/job", IOMax: []tick.DiskLimit{{Disk: "sda", WriteBytesPerSecond: &limit}}}}}}
@@ -99,8 +99,7 @@ func TestDiskStepsAreTighter(t *testing.T) {
 	}
 }
 
-// A step of disk takes something while what it takes parts of is more than the least: what batch did at the first step, else what it
-// does now.
+// A step of disk has an effect while its base is more than the least: batch's rates at the first step, else the current ones.
 func TestWhenAStepOfDiskTakesSomething(t *testing.T) {
 	much, little := rates{1: 301 << 20}, rates{1: 1000}
 	for _, tt := range []struct {
@@ -122,7 +121,7 @@ func TestWhenAStepOfDiskTakesSomething(t *testing.T) {
 	}
 }
 
-// A batch pod of which it is not known what it reads and writes is not limited, whatever else was taken from it, unless it was before.
+// A batch pod with unknown disk I/O is not limited, whatever else was taken from it, unless it was limited before.
 func TestDisksOfAnUnknownPodAreNotLimited(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -145,7 +144,7 @@ func TestDisksOfAnUnknownPodAreNotLimited(t *testing.T) {
 	}
 }
 
-// What was taken of all disks is given back beside limits of single ones, and not where the policy has a limit of all of its own.
+// A limit of all disks is reverted beside limits of single disks, but not if the policy has a limit of all disks of its own.
 func TestDisksAreGivenBack(t *testing.T) {
 	limit := func(disk string) tick.DiskLimit {
 		bytes, operations := new(int64(50<<20)), new(int64(40))

@@ -1,18 +1,18 @@
-// Package guard takes from batch while services wait, after a policy has decided. What scheduling class and CPU lists do not prevent shows
-// as waiting: for a CPU, for memory, for I/O. The guard compares how long each service waits with its target, which is what the service
-// showed while batch used next to nothing, and a margin; it takes from batch in steps while a service waits longer, and gives back slowly:
+// Package guard takes resources from batch while services wait, after a policy has decided. Contention that scheduling class and CPU lists
+// do not prevent shows as waiting: for a CPU, for memory, for I/O. The guard compares each service's waiting with its target: the waiting
+// while batch used almost nothing, plus a margin. It takes from batch in steps while a service exceeds its target, and reverts them slowly:
 //
-//	CPUs    batch's CPU lists become shorter, by thirds of what is above the policy's floor
-//	quota   batch's use is limited, by thirds of what it was above its floor
-//	disk    what batch reads and writes is limited, by thirds of what it was (for waiting for I/O, on cgroup v2, first; off by default)
-//	memory  memory.high of batch at its use, then a tenth below (only for waiting for memory or I/O, on cgroup v2)
+//	CPUs    batch's CPU lists become shorter, by thirds of the part above the policy's floor
+//	quota   batch's CPU use is limited, by thirds of its use above its floor
+//	disk    batch's reads and writes are limited, by thirds of their rates (if services wait for I/O, on cgroup v2, first; off by default)
+//	memory  memory.high of batch at its use, then a tenth below (only if services wait for memory or I/O, on cgroup v2)
 //
-// What it wants only ever tightens what the policy advises. It gives the last step back after a hold-down; where that was a mistake, the
-// hold-down doubles, so that a constant load sees ever fewer changes and no cycle. Where the services' own use has fallen since the step,
-// the load is another one, and the first hold-down counts again.
+// Its desired values only ever tighten what the policy advises. It reverts the last step after a hold-down; if the step is needed again
+// soon, the hold-down doubles, so that a constant load causes fewer and fewer changes and no oscillation. If the services' own use has
+// fallen since the step, the load has changed and the first hold-down applies again.
 //
-// The idea is that of Heracles (Lo and others, ISCA 2015): feedback on what services feel, take at once, give back slowly; that of the
-// target is CPI2's (Zhang and others, EuroSys 2013): compare a service with its own past, not with a number for all.
+// The idea is that of Heracles (Lo and others, ISCA 2015): feedback from the services, take immediately, revert slowly; the target's idea
+// is CPI2's (Zhang and others, EuroSys 2013): compare a service with its own history, not with one number for all.
 package guard
 
 import (
@@ -34,101 +34,101 @@ const (
 // Modes are all of them.
 var Modes = []string{Off, On}
 
-// Settings are what an administrator may set.
+// Settings are what an administrator can set.
 type Settings struct {
 	// Mode is one of [Modes], or empty for the policy's default.
 	Mode string
-	// Disk is one of [Modes] too, empty for off: whether batch's disks are throttled. On a file system that batch shares with services
-	// that may harm these (docs/disk.md).
+	// Disk is one of [Modes] too, empty for off: whether batch's disk I/O is throttled. On a file system that batch shares with services,
+	// throttling may harm the services (docs/disk.md).
 	Disk string
-	// TargetPermille is how long each service may wait, in thousandths of the time; 0 is what it showed while batch used next to nothing, and
+	// TargetPermille is how long each service may wait, in thousandths of the time; 0 means the waiting while batch used almost nothing, plus
 	// MarginPermille.
 	TargetPermille, MarginPermille float64
 }
 
-// DefaultMarginPermille is the usual margin: 2 % of the time.
+// DefaultMarginPermille is the default margin: 2 % of the time.
 const DefaultMarginPermille = 20
 
 const (
-	// takeAfter is how long, and takeTicks in how many ticks, a service must have waited too long before a step is taken; the same passes
-	// between two steps, so that the first one shows.
+	// takeAfter and takeTicks are for how long and in how many ticks a service must exceed its target before a step is taken; the same applies
+	// between two steps, so that the first one can take effect.
 	takeAfter = 5 * time.Second
 	takeTicks = 3
-	// firstHold is the first hold-down before a step is given back, and longestHold the longest; relapseWithin is how soon after that a step
-	// must be taken again for the hold-down to double.
+	// firstHold and longestHold are the first and the longest hold-down before a step is reverted; relapseWithin is how soon after the revert
+	// a step must be needed again for the hold-down to double.
 	firstHold     = 30 * time.Second
 	longestHold   = 24 * time.Hour
 	relapseWithin = 10 * time.Minute
-	// fallenTo is the part of the services' use at the last step under which the load counts as another one.
+	// fallenTo is the part of the services' use at the last step below which the load counts as changed.
 	fallenTo = 0.75
 	// unknownAfter is how long steps stay while no service's waiting is known.
 	unknownAfter = time.Minute
-	// verdictAfter is how long all must have been taken before the services' waiting is compared with what it was at the first step, at most
-	// withinTime ago: if more than harmlessPart of it is left, batch was not the cause. Where it was a part of it, what is left counts as
-	// the services' own after learnAfter.
+	// verdictAfter is how long all steps must have been in force before the services' waiting is compared with that at the first step, at most
+	// withinTime ago: if more than harmlessPart of it is left, batch was not the cause. If batch was part of the cause, the rest counts as the
+	// services' own waiting after learnAfter.
 	verdictAfter = 8 * time.Second
 	learnAfter   = 20 * time.Second
 	withinTime   = 2 * time.Minute
 	harmlessPart = 0.75
 )
 
-// State is what is remembered of one node, in the form of the state file.
+// State is what the guard remembers of one node, in the format of the state file.
 type State struct {
-	// Services has what is known of each, by [policy.Identity].
+	// Services has the history of each service, by [policy.Identity].
 	Services map[string]*service `json:"services,omitempty"`
-	// Steps are those in force, oldest first.
+	// Steps are the steps in force, oldest first.
 	Steps []step `json:"steps,omitempty"`
-	// Batch are the cgroups of batch of which a quota or memory.high was set, by path.
+	// Batch are the batch cgroups of which a quota or memory.high was set, by path.
 	Batch map[string]*share `json:"batch,omitempty"`
-	// Over is since when some service has waited too long, OverTicks in how many ticks; Calm since when none does, and Little since when
-	// batch uses next to nothing.
+	// Over is since when some service exceeds its target, OverTicks for how many ticks; Calm is since when none does, and Little since when
+	// batch uses almost nothing.
 	Over      time.Time `json:"over,omitzero"`
 	OverTicks int       `json:"overTicks,omitempty"`
 	// Mean is the mean of the longest waiting over the last few ticks.
 	Mean   float64   `json:"mean,omitempty"`
 	Calm   time.Time `json:"calm,omitzero"`
 	Little time.Time `json:"little,omitzero"`
-	// Exhausted is since when a service has waited too long though there is nothing left to take.
+	// Exhausted is since when a service exceeds its target while no further step is possible.
 	Exhausted time.Time `json:"exhausted,omitzero"`
 	// Absolved is until when no step is taken, because batch was found not to be the cause.
 	Absolved time.Time `json:"absolved,omitzero"`
-	// Fallen is since when the services have used less than at the last step.
+	// Fallen is since when the services use less than at the last step.
 	Fallen time.Time `json:"fallen,omitzero"`
-	// Changed is when a step was last taken or given back, and GaveBack when one was last given back though the load was the same.
+	// Changed is when a step was last taken or reverted, and GaveBack when one was last reverted under the same load.
 	Changed  time.Time `json:"changed,omitzero"`
 	GaveBack time.Time `json:"gaveBack,omitzero"`
-	// Hold is the hold-down in force, Known when some service's waiting was known last.
+	// Hold is the hold-down in force, Known when some service's waiting was last known.
 	Hold  time.Duration `json:"hold,omitempty"`
 	Known time.Time     `json:"known,omitzero"`
 }
 
-// step is something that was taken from batch, and why.
+// step is one reduction of batch's resources, and its cause.
 type step struct {
 	Kind string    `json:"kind"`
 	At   time.Time `json:"at"`
-	// Service waited for a resource so long, over its target.
+	// Service waited for Resource for Permille thousandths of the time, over Target.
 	Service  string  `json:"service"`
 	Resource string  `json:"resource"`
 	Permille float64 `json:"permille"`
 	Target   float64 `json:"target"`
-	// Mean is what Permille was over the last few ticks.
+	// Mean is the mean of the waiting over the last few ticks.
 	Mean float64 `json:"mean"`
-	// Use is what the services used, in milli-CPU; negative where that was not known.
+	// Use is the services' CPU use in milli-CPU; negative if it was unknown.
 	Use float64 `json:"use"`
 }
 
-// Kinds of steps, in the order in which they are taken.
+// Kinds of steps, in the order in which the guard takes them.
 const (
 	kindCPUs   = "CPUs"
 	kindQuota  = "quota"
 	kindMemory = "memory"
-	kindDisk   = "disk" // before the others, where services wait for I/O
+	kindDisk   = "disk" // before the others, if services wait for I/O
 )
 
-// stepsOf is the number of steps of each kind.
+// stepsOf is the maximum number of steps of each kind.
 var stepsOf = map[string]int{kindCPUs: 3, kindQuota: 3, kindMemory: 2, kindDisk: 3}
 
-// Reboot forgets what was set of cgroups that another run of the kernel had. How long services waited stays known.
+// Reboot discards what was set of cgroups before a reboot. The history of the services' waiting stays.
 func (st *State) Reboot() *State {
 	if st == nil || len(st.Services) == 0 {
 		return nil
@@ -136,8 +136,8 @@ func (st *State) Reboot() *State {
 	return &State{Services: st.Services}
 }
 
-// Advise compares the services' waiting with their targets, and takes from the batch cgroups in the advice and its fallback. It returns
-// what is to be remembered: nil while there is nothing. The guard is on by default where byDefault is set.
+// Advise compares the services' waiting with their targets, and tightens the batch cgroups in the advice and its fallback. It returns the
+// new state, nil if there is nothing to remember. With byDefault the guard is on by default.
 func (st *State) Advise(t *tick.Tick, a *tick.Advice, s Settings, byDefault bool, m class.Machine) *State {
 	if t.Sample == nil {
 		return st
@@ -170,7 +170,7 @@ func (st *State) Advise(t *tick.Tick, a *tick.Advice, s Settings, byDefault bool
 	return st
 }
 
-// off undoes what a guard that was on has set.
+// off undoes the values that the guard set before it was switched off.
 func (st *State) off(t *tick.Tick, a *tick.Advice) *State {
 	if st == nil || len(st.Batch) == 0 {
 		return nil
@@ -181,7 +181,7 @@ func (st *State) off(t *tick.Tick, a *tick.Advice) *State {
 	return st
 }
 
-// mend makes sense of a state file, and of a clock that was set back.
+// mend corrects invalid values of a state file, and times after a clock was set back.
 func (st *State) mend(now time.Time) {
 	for _, at := range []*time.Time{&st.Over, &st.Calm, &st.Little, &st.Exhausted, &st.Fallen, &st.Changed, &st.GaveBack, &st.Known} {
 		if at.After(now) {
@@ -208,7 +208,7 @@ func (st *State) mend(now time.Time) {
 	})
 }
 
-// unknown keeps the steps for a while where no service's waiting is known, and gives them back one by one then.
+// unknown keeps the steps for [unknownAfter] while no service's waiting is known, and then reverts them one by one.
 func (st *State) unknown(now time.Time, a *tick.Advice, v *view) {
 	st.Over, st.OverTicks, st.Calm = time.Time{}, 0, time.Time{}
 	if st.Known.IsZero() {
@@ -228,8 +228,8 @@ func (st *State) unknown(now time.Time, a *tick.Advice, v *view) {
 	}
 }
 
-// decide takes a step or gives one back. worst is what waits longest over its target, nil where nothing does, and next the kind of the step
-// that can be taken, empty where there is none.
+// decide takes or reverts a step. worst is the waiting that is longest relative to its target, nil if all are short enough, and next the
+// kind of the step that can be taken, empty if there is none.
 func (st *State) decide(now time.Time, a *tick.Advice, v *view, worst *waiting, next string) {
 	since := func(at *time.Time, holds bool) {
 		switch {
@@ -266,7 +266,7 @@ func (st *State) decide(now time.Time, a *tick.Advice, v *view, worst *waiting, 
 	}
 }
 
-// take takes the next step, if the waiting has lasted and the last step had time to show.
+// take takes the next step, if the waiting has lasted and the last step had time to take effect.
 func (st *State) take(now time.Time, a *tick.Advice, v *view, worst *waiting, next string) {
 	switch {
 	case st.Absolved.After(now):
@@ -293,7 +293,7 @@ func (st *State) take(now time.Time, a *tick.Advice, v *view, worst *waiting, ne
 	st.Over, st.OverTicks = now, 0
 }
 
-// relapse sets the hold-down of a step that was just taken: it doubles where one was given back not long ago.
+// relapse sets the hold-down of a step that was just taken: it doubles if a step was reverted not long ago.
 func (st *State) relapse(now time.Time) {
 	switch {
 	case !st.GaveBack.IsZero() && now.Sub(st.GaveBack) < max(relapseWithin, st.Hold):
@@ -303,8 +303,8 @@ func (st *State) relapse(now time.Time) {
 	}
 }
 
-// harmless reports whether taking all from batch left the waiting as it was, so that batch is not the cause. Only the same waiting, of a
-// service that works as much as it did, and not long after, can be compared.
+// harmless reports whether taking everything from batch left the waiting unchanged, so that batch is not the cause. It compares only the
+// same kind of waiting of the same service under a similar load, and only soon after the first step.
 func (st *State) harmless(now time.Time, v *view, worst *waiting) bool {
 	if len(st.Steps) == 0 || worst.pod == nil || worst.level < 0 {
 		return false
@@ -314,7 +314,7 @@ func (st *State) harmless(now time.Time, v *view, worst *waiting) bool {
 		first.Use > 0 && use >= fallenTo*first.Use && use <= first.Use/fallenTo && st.Mean > harmlessPart*first.Mean
 }
 
-// letGo gives all back, because batch was not the cause, and leaves batch alone for the hold-down; the next time for twice as long.
+// letGo reverts all steps, because batch was not the cause, and takes none for the hold-down, which doubles the next time.
 func (st *State) letGo(now time.Time, a *tick.Advice, worst *waiting) {
 	const text = "guard: %s, and did so before all was taken from batch (%.1f %%): batch is not the cause, and gets all back"
 	a.Reasons = append(a.Reasons, fmt.Sprintf(text, worst, st.Steps[0].Mean/10))
@@ -324,7 +324,7 @@ func (st *State) letGo(now time.Time, a *tick.Advice, worst *waiting) {
 	st.Over, st.OverTicks, st.Mean, st.Exhausted = time.Time{}, 0, 0, time.Time{}
 }
 
-// release gives a step back when its hold-down is over.
+// release reverts a step when its hold-down is over.
 func (st *State) release(now time.Time, a *tick.Advice) {
 	quiet, why := st.Calm, "services wait no longer than their targets"
 	if !st.Little.IsZero() && (quiet.IsZero() || st.Little.Before(quiet)) {
@@ -358,7 +358,7 @@ func (st *State) giveBack(now time.Time, a *tick.Advice, why string) {
 	a.Reasons = append(a.Reasons, fmt.Sprintf("guard: a step of %s is given back: %s", last.Kind, why))
 }
 
-// fallen reports whether the services use much less than they did at the last step.
+// fallen reports whether the services use much less CPU than at the last step.
 func (st *State) fallen(v *view) bool {
 	if len(st.Steps) == 0 {
 		return false
@@ -367,7 +367,7 @@ func (st *State) fallen(v *view) bool {
 	return was > 0 && is >= 0 && is < fallenTo*was
 }
 
-// addReasons names the steps in force, each with its cause.
+// addReasons adds a reason with the cause of each step in force.
 func (st *State) addReasons(a *tick.Advice, batch bool) {
 	if !batch {
 		return
@@ -382,7 +382,7 @@ func (st *State) addReasons(a *tick.Advice, batch bool) {
 	}
 }
 
-// taken is the number of steps of a kind.
+// taken returns the number of steps of a kind.
 func (st *State) taken(kind string) (n int) {
 	for i := range st.Steps {
 		if st.Steps[i].Kind == kind {
@@ -392,7 +392,7 @@ func (st *State) taken(kind string) (n int) {
 	return n
 }
 
-// next is the kind of the step that can be taken for a waiting; empty where all that can be taken is.
+// next returns the kind of the step that can be taken for a waiting; empty if no step is left.
 func (st *State) next(a *tick.Advice, v *view, worst *waiting, s Settings, m class.Machine) string {
 	switch {
 	case worst == nil || worst.permille <= worst.target:
@@ -409,7 +409,7 @@ func (st *State) next(a *tick.Advice, v *view, worst *waiting, s Settings, m cla
 	return ""
 }
 
-// String returns what a service does, as a part of a sentence.
+// String describes the waiting as part of a sentence.
 func (w *waiting) String() string {
 	return fmt.Sprintf("service %s waits for %s for %.1f %% of the time, target %.1f %%",
 		policy.Quote(w.name), w.resource, w.permille/10, w.target/10)

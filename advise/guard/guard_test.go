@@ -30,14 +30,14 @@ func job(name string, milliCPU float64) tick.Pod {
 	return p
 }
 
-// rig runs a guard on samples of its own making, a second apart.
+// rig runs a guard on generated samples, one per second.
 type rig struct {
 	st      *State
 	now     time.Time
 	set     Settings
 	version int
 	cpu     *tick.NodeCPU
-	policy  tick.Advice // what the policy advises each time
+	policy  tick.Advice // the policy's advice in each tick
 }
 
 func (r *rig) tick(pods ...tick.Pod) *tick.Advice {
@@ -61,7 +61,7 @@ func (r *rig) times(n int, pods ...tick.Pod) (a *tick.Advice) {
 	return a
 }
 
-// kinds are the steps in force.
+// kinds returns the steps in force.
 func (r *rig) kinds() string {
 	var list []string
 	for i := range r.st.Steps {
@@ -74,7 +74,7 @@ func hasReason(a *tick.Advice, part string) bool {
 	return strings.Contains(strings.Join(a.Reasons, "\n"), part)
 }
 
-// entries are the desired keys of cgroups as text.
+// entries formats the desired keys of cgroups.
 func entries(list []tick.Cgroup) string {
 	var out []string
 	for _, c := range list {
@@ -108,7 +108,7 @@ func TestStepsAndTheirCauses(t *testing.T) {
 	}
 	want := []string{
 		"/job 0-7 | /job 3,7",
-		"/job 0-1,3-5,7 | /job 3,7", // whole cores, the floor's among them
+		"/job 0-1,3-5,7 | /job 3,7", // whole cores, including the floor's
 		"/job 0,3-4,7 | /job 3,7",
 		"/job 3,7 | /job 3,7",
 		"/job 3,7 4267m | /job 3,7 4267m",
@@ -131,7 +131,7 @@ func TestStepsAndTheirCauses(t *testing.T) {
 	if got := entries(a.Cgroups[1:]); got != "/web 0-7" {
 		t.Errorf("the service's cgroup: %s; want what the policy wants", got)
 	}
-	// The waiting did not fall: batch is not the cause, and that waiting is the service's own from now on.
+	// The waiting did not fall: batch is not the cause, and that waiting counts as the service's own from now on.
 	for i := 0; i < 10 && !hasReason(a, "gets all back"); i++ {
 		a = r.tick(web(300, 1000), job("job", 800))
 	}
@@ -146,7 +146,7 @@ func TestStepsAndTheirCauses(t *testing.T) {
 	}
 }
 
-// Where batch uses next to nothing it is not the cause; where its use is not known nothing is taken either.
+// Batch that uses almost nothing is not the cause; if its use is unknown nothing is taken either.
 func TestNoStepWithoutACause(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -158,14 +158,14 @@ func TestNoStepWithoutACause(t *testing.T) {
 		{"none", nil, ""},
 	} {
 		r := &rig{}
-		a := r.times(9, append(tt.batch, web(300, 1000))...) // later that is what the service shows alone
+		a := r.times(9, append(tt.batch, web(300, 1000))...) // later this counts as the service's own waiting
 		if r.kinds() != "" || !hasReason(a, tt.reason) {
 			t.Errorf("%s: steps %q, reasons %v; want none, and %q", tt.name, r.kinds(), a.Reasons, tt.reason)
 		}
 	}
 }
 
-// Steps stay for a minute while nobody knows how long services wait, and go back one by one then.
+// Steps stay for a minute while the services' waiting is unknown, and are then reverted one by one.
 func TestUnknownWaiting(t *testing.T) {
 	r := &rig{}
 	a := r.times(10, web(-1, 1000), job("job", 6000))
@@ -190,7 +190,7 @@ func TestUnknownWaiting(t *testing.T) {
 	}
 }
 
-// The guard tightens what the policy wants, and never loosens it.
+// The guard tightens the policy's values, and never loosens them.
 func TestThePolicysValuesHoldWhereTheyAreTighter(t *testing.T) {
 	r := &rig{policy: tick.Advice{
 		Cgroups:  []tick.Cgroup{{Cgroup: "/job", CPUMaxMilliCPU: new(int64(900))}},
@@ -207,7 +207,7 @@ func TestThePolicysValuesHoldWhereTheyAreTighter(t *testing.T) {
 	if got := entries(a.Cgroups); got != "/job 367m" { // two of three steps from 900m to the fallback's 100m
 		t.Errorf("%s; want the guard's", got)
 	}
-	// Where the guard is switched off what it has set is undone, until the pod is gone.
+	// When the guard is switched off its values are undone, until the pod is gone.
 	r.set.Mode = Off
 	r.policy = tick.Advice{}
 	if got := entries(r.tick(web(300, 1000), job("job", 900)).Cgroups); got != "/job -1m" {
@@ -218,7 +218,7 @@ func TestThePolicysValuesHoldWhereTheyAreTighter(t *testing.T) {
 	}
 }
 
-// A quota that the policy wants of a tier of batch alone is lowered there, and not again below it.
+// A quota that the policy desires of a tier with only batch is lowered there, and not also below it.
 func TestQuotaOfATier(t *testing.T) {
 	const tier = "/kubepods/besteffort"
 	pod := func(name, path, class string) tick.Pod {
@@ -237,12 +237,12 @@ func TestQuotaOfATier(t *testing.T) {
 	}
 }
 
-// Memory is taken where services wait for memory or I/O, on version 2, never more than a step below what a pod holds.
+// Memory is taken if services wait for memory or I/O, on version 2, never more than a step below a pod's use.
 func TestStepsOfMemory(t *testing.T) {
 	waits := web(0, 1000)
 	waits.MemoryPressure = &tick.Pressure{Some: &tick.PressureLine{Avg10: 30}}
 	holds := func(mebi float64) tick.Pod {
-		p := job("job", 700) // under the floor: no quota can be taken
+		p := job("job", 700) // below the floor: no quota can be taken
 		p.Memory = &tick.Memory{UsageBytes: new(mebi * (1 << 20))}
 		return p
 	}
@@ -267,7 +267,7 @@ func TestStepsOfMemory(t *testing.T) {
 	}
 }
 
-// The node's PSI counts what batch waits as well: it is used where somebody has set a target, and nothing better is known.
+// The node's PSI includes batch's waiting: it is used only with a configured target, and if nothing better is known.
 func TestTheNodesPressureIsTheLastResort(t *testing.T) {
 	for _, tt := range []struct {
 		target float64
@@ -281,7 +281,7 @@ func TestTheNodesPressureIsTheLastResort(t *testing.T) {
 	}
 }
 
-// What another run of the kernel had is forgotten, but not how long services waited; who is gone is forgotten after an hour.
+// A reboot discards what was set, but not the services' history; absent services are forgotten after an hour.
 func TestWhatIsForgotten(t *testing.T) {
 	r := &rig{}
 	r.times(60, web(0, 1000), job("job", 0))
@@ -301,7 +301,7 @@ func TestWhatIsForgotten(t *testing.T) {
 	}
 }
 
-// A clock that is set back changes nothing but times.
+// A clock that is set back changes only times.
 func TestClockSetBack(t *testing.T) {
 	r := &rig{}
 	r.times(60, web(0, 1000), job("job", 0))
@@ -320,7 +320,7 @@ func TestClockSetBack(t *testing.T) {
 	}
 }
 
-// Narrowed lists are never empty, keep the floor, and are in the list of one step less.
+// Narrowed lists are never empty, keep the floor, and are subsets of the list of one step less.
 func TestNarrowed(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := &view{sample: &tick.Sample{Topology: &tick.Topology{CPUs: "0-15", Cores: []string{"0,8", "1,9", "2,10", "3,11", "4,12", "5,13", "6,14"}}}}

@@ -11,19 +11,19 @@ import (
 	"polder/lib/tick"
 )
 
-// plant is a machine of 8 CPUs with one service and one batch pod, in a closed loop with the guard: batch runs on as many CPUs as it is left,
-// and the service waits where both together want more than there is. What is read of the waiting is the mean of the last two seconds, and
-// noise.
+// plant is a machine of 8 CPUs with one service and one batch pod, in a closed loop with the guard: batch runs on the CPUs that the guard
+// leaves it, and the service waits if both together demand more than there is. The reading of the waiting is the mean of the last two
+// seconds, plus noise.
 type plant struct {
 	state    *State
 	settings Settings
-	quota    bool // the policy has no CPU lists, so that quota is all there is
+	quota    bool // the policy has no CPU lists, so that only quota can be taken
 	now      time.Time
 
 	load     func(second int) float64 // of the service, in CPUs
-	own      float64                  // how long the service waits whatever batch does, in thousandths
-	hungry   float64                  // what batch would use, in CPUs
-	batch    float64                  // what it may use, in CPUs
+	own      float64                  // the service's waiting that batch does not cause, in thousandths
+	hungry   float64                  // batch's demand, in CPUs
+	batch    float64                  // batch's limit, in CPUs
 	second   int
 	waited   []float64
 	changes  []int     // the seconds in which the number of steps changed
@@ -38,7 +38,7 @@ var usual = Settings{MarginPermille: DefaultMarginPermille}
 
 var eight = class.Machine{MilliCPU: 8000, FloorMilliCPU: 800, CgroupVersion: 2}
 
-// noise is between -1 and 1, the same in each run.
+// noise returns a value between -1 and 1, the same in each run.
 func noise(second int) float64 {
 	return math.Sin(float64(second)*12.9898) * math.Cos(float64(second)*78.233)
 }
@@ -64,7 +64,7 @@ func (p *plant) run(t *testing.T, seconds int) {
 	}
 }
 
-// tick runs the guard once on what the plant shows.
+// tick runs the guard once on the plant's readings.
 func (p *plant) tick(t *testing.T, service, batch, waiting float64) {
 	t.Helper()
 	x := &tick.Tick{V: 1, Node: "n", Time: p.now, Sample: &tick.Sample{
@@ -119,7 +119,7 @@ func wave(period int, low, high float64) func(int) float64 {
 	}
 }
 
-// learn shows the guard the service without batch, through its whole wave.
+// learn shows the guard the service without batch, for a whole period of its wave.
 func (p *plant) learn(t *testing.T, seconds int) {
 	t.Helper()
 	hungry := p.hungry
@@ -131,8 +131,8 @@ func (p *plant) learn(t *testing.T, seconds int) {
 	}
 }
 
-// A square wave of ten minutes: each edge costs a few changes, the service does not wait longer than its target but for the seconds after
-// an edge, and batch has the machine back in each long trough.
+// A square wave of ten minutes: each edge causes a few changes, the service exceeds its target only for some seconds after an edge, and
+// batch has the whole machine again in each long trough.
 func TestNoOscillationOnASquareWave(t *testing.T) {
 	for _, quota := range []bool{false, true} {
 		for _, period := range []int{10, 60, 120, 300} {
@@ -160,8 +160,8 @@ func TestNoOscillationOnASquareWave(t *testing.T) {
 	}
 }
 
-// A constant load has no cycle: steps are taken until the service no longer waits, and each try to give one back comes at twice the
-// distance.
+// A constant load causes no limit cycle: steps are taken until the service no longer waits, and the time between attempts to revert one
+// doubles.
 func TestNoLimitCycleOnAConstantLoad(t *testing.T) {
 	for _, load := range []float64{0.5, 1.5, 3, 4.5, 6, 7.5} {
 		for _, quota := range []bool{false, true} {
@@ -169,7 +169,7 @@ func TestNoLimitCycleOnAConstantLoad(t *testing.T) {
 				p := &plant{load: func(int) float64 { return load }, hungry: 8, settings: usual, quota: quota}
 				p.learn(t, 60)
 				p.run(t, 6*3600)
-				// Up to 8 steps at first; then tries after 30 s, 1, 2, 4 ... minutes, each of two changes: 10 in 6 hours.
+				// Up to 8 steps at first; then attempts after 30 s, 1, 2, 4 ... minutes, each of two changes: 10 in 6 hours.
 				if most := 8 + 2*10; len(p.changes) > most {
 					t.Errorf("%d changes in six hours: %v; want at most %d", len(p.changes), p.changes, most)
 				}
@@ -191,8 +191,8 @@ func TestNoLimitCycleOnAConstantLoad(t *testing.T) {
 	}
 }
 
-// A service that waits whatever batch does is not the guard's to help: batch is at its floor for some seconds, then that waiting counts as
-// the service's own and batch has everything back.
+// A service that waits independently of batch cannot be helped by the guard: batch is at its floor for some seconds, then that waiting
+// counts as the service's own and all steps are reverted.
 func TestAServiceThatWaitsByItself(t *testing.T) {
 	p := &plant{load: func(int) float64 { return 1 }, hungry: 4, settings: usual}
 	p.learn(t, 60)

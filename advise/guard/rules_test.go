@@ -10,7 +10,7 @@ import (
 	"polder/lib/tick"
 )
 
-// The waiting that a verdict compares is the mean of the last few ticks, which begins anew with each time that a service waits too long.
+// A verdict compares the mean waiting of the last few ticks, which starts again each time that a service exceeds its target.
 func TestMeanOfTheWaiting(t *testing.T) {
 	st, now := &State{}, begin
 	for i, tt := range []struct{ permille, want float64 }{{100, 100}, {190, 130}, {40, 100}, {0, 0}, {50, 50}} {
@@ -26,8 +26,8 @@ func TestMeanOfTheWaiting(t *testing.T) {
 	}
 }
 
-// Which step is next: of disks only where a service waits for I/O, of CPUs only where batch itself has a list, and no more of a kind than
-// there are.
+// The next step is of disks only if a service waits for I/O, of CPUs only if batch itself has a list, and of no kind more often than its
+// maximum.
 func TestWhichStepIsNext(t *testing.T) {
 	lists := &tick.Advice{
 		Cgroups:  []tick.Cgroup{{Cgroup: "/job", CPUSetCPUs: "0-7"}, {Cgroup: "/web", CPUSetCPUs: "0-7"}},
@@ -78,7 +78,7 @@ func TestWhichStepIsNext(t *testing.T) {
 	}
 }
 
-// Where the policy has no floor, batch keeps whole cores of as many CPUs as its floor is, and one at least.
+// If the policy has no floor, batch keeps whole cores for its floor, at least one.
 func TestTheFloorWithoutAPolicysList(t *testing.T) {
 	v := &view{sample: &tick.Sample{Topology: &tick.Topology{CPUs: "0-7", Cores: []string{"0,4", "1,5", "2,6", "3,7"}}}}
 	for milli, want := range map[int64]string{0: "0,4", 1: "0,4", 2000: "0,4", 2001: "0-1,4-5", 3000: "0-1,4-5"} {
@@ -96,7 +96,7 @@ func TestTheFloorWithoutAPolicysList(t *testing.T) {
 	}
 }
 
-// A first step of quota takes something where batch uses more than its floor and what the kernel takes at least.
+// A first step of quota has an effect if batch uses more than its floor and than the smallest quota of the kernel.
 func TestWhenAQuotaTakesAnything(t *testing.T) {
 	m := class.Machine{FloorMilliCPU: 800}
 	for _, tt := range []struct {
@@ -121,11 +121,11 @@ func TestWhenAQuotaTakesAnything(t *testing.T) {
 	}
 }
 
-// Where the services have used less for half a minute than when the step was taken, the first hold-down counts and not the one in force.
+// If the services have used less than at the step for half a minute, the first hold-down applies instead of the one in force.
 func TestAFallenLoadShortensTheHoldDown(t *testing.T) {
 	for _, tt := range []struct {
-		fallen, calm time.Duration // ago; 0 is not
-		want         bool          // given back
+		fallen, calm time.Duration // ago; 0 means not
+		want         bool          // reverted
 	}{
 		{30 * time.Second, 30 * time.Second, true},
 		{30*time.Second - 1, time.Minute, false},
@@ -151,7 +151,7 @@ func TestAFallenLoadShortensTheHoldDown(t *testing.T) {
 	}
 }
 
-// The target of a service that is known is its own waiting and the margin; up to half the margin over it a step may be given back.
+// The target of a service with history is its own waiting plus the margin; up to half the margin a step may be reverted.
 func TestTargetOfAServiceThatIsKnown(t *testing.T) {
 	var st State
 	var one *service
@@ -168,7 +168,7 @@ func TestTargetOfAServiceThatIsKnown(t *testing.T) {
 	}
 }
 
-// What batch was not the cause of is the service's own from then on, however much else was seen of it.
+// A waiting that batch did not cause counts as the service's own from then on, whatever else was observed.
 func TestAWaitingThatWasNotBatchsIsTheServicesOwn(t *testing.T) {
 	for _, seen := range []int{0, 5, 500} {
 		pod := &tick.Pod{UID: "u"}
@@ -185,7 +185,7 @@ func TestAWaitingThatWasNotBatchsIsTheServicesOwn(t *testing.T) {
 		if sum, most := st.Services["u"].CPU[1].Sum(), float64(seen)*1.05+leastSeen+1; sum > most {
 			t.Errorf("seen %d times before: counts as %v; want %v at most", seen, sum, most)
 		}
-		w.level = 3 // of which nothing is known
+		w.level = 3 // a level without history
 		st.absolve(w, begin)
 		if own, sure := st.Services["u"].own(0, 3); !sure || own < 270 || own > 360 {
 			t.Errorf("at another level: %v, %v; want some 300", own, sure)
@@ -193,7 +193,7 @@ func TestAWaitingThatWasNotBatchsIsTheServicesOwn(t *testing.T) {
 	}
 }
 
-// Only the time in which something is learned makes older things count less: ten seconds of it at most from one waiting to the next.
+// Only time in which something is learned ages older observations: at most ten seconds from one observation to the next.
 func TestOlderWaitingsCountLessByTheTimeOfLearning(t *testing.T) {
 	for gap, factor := range map[time.Duration]float64{
 		0: 1, 5 * time.Second: math.Exp2(-5.0 / 1800), settled: math.Exp2(-10.0 / 1800), time.Hour: math.Exp2(-10.0 / 1800), -time.Hour: 1,
@@ -208,7 +208,7 @@ func TestOlderWaitingsCountLessByTheTimeOfLearning(t *testing.T) {
 	}
 }
 
-// No more services are remembered than are bounded.
+// The number of remembered services is bounded.
 func TestTheMostServices(t *testing.T) {
 	st := &State{}
 	for i := range maxServices + 1 {
@@ -222,7 +222,7 @@ func TestTheMostServices(t *testing.T) {
 	}
 }
 
-// A pod that is not there, or that the cluster does not know, is not batch, though its cgroup is named.
+// A pod that does not exist, or that the API server does not know, is not batch, even if its cgroup is named.
 func TestAPodThatIsNotThereIsNotBatch(t *testing.T) {
 	gone := job("gone", 5)
 	gone.Missing = tick.MissingCgroup

@@ -11,28 +11,28 @@ import (
 )
 
 const (
-	// minQuotaMilliCPU is the least quota that the kernel takes: 1 ms of the usual period of 100 ms.
+	// minQuotaMilliCPU is the smallest quota that the kernel accepts: 1 ms of the usual period of 100 ms.
 	minQuotaMilliCPU = 10
-	// maxMilliCPU is more than any machine has; what a sample or a state file has beyond it is not a size.
+	// maxMilliCPU is more than any machine has; a larger value in a sample or a state file is invalid.
 	maxMilliCPU = 1 << 40
-	// memoryStep is the part of a cgroup's memory that a step takes, and leastMemory what no step takes.
+	// memoryStep is the part of a cgroup's memory that a step takes, and leastMemory the memory that steps always leave.
 	memoryStep  = 0.1
 	leastMemory = 128 << 20
 	mebibyte    = 1 << 20
 )
 
-// share is what was set of a batch cgroup: a container's, and of disks a pod's. The numbers are those of the first step, so that a steady
+// share is what was set of a batch cgroup: a container's, or for disks a pod's. The numbers are those of the first step, so that a steady
 // state writes nothing.
 type share struct {
-	// Quota and Memory are whether they were set, and must be undone where they are desired no more.
+	// Quota and Memory report whether they were set, and must be undone if they are no longer desired.
 	Quota  bool `json:"quota,omitempty"`
 	Memory bool `json:"memory,omitempty"`
-	// Base is the CPU that the cgroup used at the first step of quota, and Floor what it keeps, in milli-CPU.
+	// Base is the CPU that the cgroup used at the first step of quota, and Floor the CPU that it keeps, in milli-CPU.
 	Base  int64 `json:"base,omitempty"`
 	Floor int64 `json:"floor,omitempty"`
-	// Bytes is the memory that it held at the first step of memory.
+	// Bytes is the memory that the cgroup used at the first step of memory.
 	Bytes int64 `json:"bytes,omitempty"`
-	// Disk means that what the pod reads and writes was limited, and Rates are what it did at the first step of disk.
+	// Disk reports whether the pod's I/O was limited; Rates are its rates at the first step of disk.
 	Disk  bool  `json:"disk,omitempty"`
 	Rates rates `json:"rates,omitzero"`
 }
@@ -40,7 +40,7 @@ type share struct {
 // draft is an advice's cgroups while the guard changes them.
 type draft struct{ *policy.Draft }
 
-// apply takes from the advice what the steps are, and undoes what was set before.
+// apply applies the steps in force to the advice, and undoes what earlier steps set.
 func (st *State) apply(a *tick.Advice, v *view, m class.Machine) {
 	if len(st.Steps) == 0 && len(st.Batch) == 0 {
 		return
@@ -60,7 +60,7 @@ func (st *State) apply(a *tick.Advice, v *view, m class.Machine) {
 	d.Finish(a)
 }
 
-// floorList is the CPU list of a cgroup in the fallback: the policy's floor.
+// floorList returns the CPU list of a cgroup in the fallback: the policy's floor.
 func (d draft) floorList(path string) string {
 	if c := d.FallbackOf(path); c != nil {
 		return c.CPUSetCPUs
@@ -84,8 +84,8 @@ func (v *view) narrows(a *tick.Advice, m class.Machine, taken int) bool {
 	return false
 }
 
-// narrowed is a CPU list after so many steps: the floor, and whole cores of the list up to the size that is left. It is never empty. Of two
-// lists with the same floor, one of which is in the other, the same holds for what is left of them.
+// narrowed returns a CPU list after a number of steps: the floor, and whole cores of the list up to the remaining size. It is never empty.
+// If two lists have the same floor and one contains the other, their results contain each other too.
 func (v *view) narrowed(list, floorList string, m class.Machine, steps int) string {
 	set, err := cpus.Parse(list)
 	if err != nil || steps == 0 || set.IsEmpty() {
@@ -103,7 +103,7 @@ func (v *view) narrowed(list, floorList string, m class.Machine, steps int) stri
 	return v.fill(floor, set, left).String()
 }
 
-// fill adds cores of a list to a set until it has so many CPUs, or a core more than fits.
+// fill adds cores of a list to a set until the set has size CPUs or the next core does not fit.
 func (v *view) fill(into, from cpus.Set, size int) cpus.Set {
 	for _, core := range v.wholeCores() {
 		if into.Size() >= size {
@@ -111,14 +111,14 @@ func (v *view) fill(into, from cpus.Set, size int) cpus.Set {
 		}
 		into = into.Union(core.Intersection(from))
 	}
-	if into.Size() < size { // CPUs that are in no core
+	if into.Size() < size { // CPUs that belong to no core
 		into = from
 	}
 	return into
 }
 
-// units are the cgroups whose quota the steps lower: those of which the policy wants one and that hold batch alone, and batch's own cgroups
-// where no such one is around or below them.
+// units returns the cgroups whose quota the steps lower: those of which the policy desires a quota and that contain only batch, and batch's
+// own cgroups if no such cgroup is above or below them.
 func units(d draft, v *view) []group {
 	var list []group
 	for i := range d.Cgroups {
@@ -147,7 +147,7 @@ func units(d draft, v *view) []group {
 	return list
 }
 
-// limits reports whether one more step of quota takes anything.
+// limits reports whether one more step of quota takes CPU.
 func (st *State) limits(a *tick.Advice, v *view, m class.Machine) bool {
 	if st.taken(kindQuota) == 0 {
 		return len(v.groups) > 0 && v.batchUse > float64(m.FloorMilliCPU)+minQuotaMilliCPU
@@ -160,7 +160,7 @@ func (st *State) limits(a *tick.Advice, v *view, m class.Machine) bool {
 	return false
 }
 
-// applyQuota lowers quotas, and returns the cgroups of which it did.
+// applyQuota lowers quotas, and returns the cgroups whose quota it lowered.
 func (st *State) applyQuota(d draft, v *view, m class.Machine, steps int) map[string]bool {
 	if steps == 0 {
 		return nil
@@ -185,8 +185,8 @@ func (st *State) applyQuota(d draft, v *view, m class.Machine, steps int) map[st
 	return done
 }
 
-// part is what a cgroup keeps of batch's floor however much is taken, and what it has before the first step: what it uses, within its
-// limit. The floor is divided by use, and one that uses nothing now keeps a little, so that it can begin.
+// part returns the part of batch's floor that a cgroup always keeps, and its CPU before the first step: its use, within its limit. The
+// floor is divided by use; a cgroup that uses nothing keeps a little, so that it can start.
 func (d draft) part(u *group, used float64, n int, m class.Machine) (floor, base int64) {
 	part := 1 / float64(4*n)
 	if used > 0 && u.use > 0 {
@@ -203,7 +203,7 @@ func (d draft) part(u *group, used float64, n int, m class.Machine) (floor, base
 	return floor, max(base, floor)
 }
 
-// applyMemory lowers memory.high, and returns the cgroups of which it did. It never leaves a cgroup less than a step under what it holds.
+// applyMemory lowers memory.high, and returns the cgroups whose memory.high it lowered. It never sets it more than one step below the use.
 func (st *State) applyMemory(d draft, v *view, steps int) map[string]bool {
 	if steps == 0 {
 		return nil
@@ -226,8 +226,8 @@ func (st *State) applyMemory(d draft, v *view, steps int) map[string]bool {
 	return done
 }
 
-// undo gives back what was set of cgroups of which nothing is desired any more, and forgets those that are gone. What the policy wants of
-// them holds.
+// undo undoes what was set of cgroups of which it is no longer desired, and forgets cgroups that no longer exist. Values that the policy
+// desires take precedence.
 func (st *State) undo(d draft, v *view, limited, held, throttled map[string]bool) {
 	limit := make(map[string]float64, len(v.groups))
 	for i := range v.groups {
@@ -258,13 +258,13 @@ func (st *State) undo(d draft, v *view, limited, held, throttled map[string]bool
 	}
 }
 
-// quotaOf is the quota that a limit in milli-CPU amounts to: the kernel takes none under [minQuotaMilliCPU], and the kubelet sets that for
-// smaller limits.
+// quotaOf converts a limit in milli-CPU to a quota: the kernel accepts none below [minQuotaMilliCPU], and kubelet sets that for smaller
+// limits.
 func quotaOf(limit float64) int64 {
 	return int64(min(max(limit, minQuotaMilliCPU), maxMilliCPU))
 }
 
-// shareOf is what is known of a cgroup; it is made where there is nothing.
+// shareOf returns the share of a cgroup, and creates it if there is none.
 func (st *State) shareOf(path string) *share {
 	s := st.Batch[path]
 	if s == nil {

@@ -11,19 +11,19 @@ import (
 // view is what a sample contains about batch and the services.
 type view struct {
 	sample *tick.Sample
-	// groups are batch's cgroups that run something, and pods the pods that they are of.
+	// groups are batch's cgroups with processes, and pods the pods that they belong to.
 	groups []group
 	pods   int
-	// batchUse is what is known of batch's use, in milli-CPU; batchKnown reports whether no pod's is missing.
+	// batchUse is the known part of batch's use, in milli-CPU; batchKnown reports whether every pod's use is known.
 	batchUse   float64
 	batchKnown bool
-	// services is how many there are, serviceUse what they use, negative where that of one is missing.
+	// services is their number, serviceUse their use, negative if that of one is unknown.
 	services   int
 	serviceUse float64
-	// known means that some waiting is known, byNode that it is the node's alone.
+	// known reports whether some waiting is known, byNode whether it is only the node's.
 	known, byNode bool
 
-	// disks are the rates of the batch pods whose are known, and disksOf all that have a cgroup, by that.
+	// disks are the known rates of batch pods, and disksOf all batch pods with a cgroup, both by cgroup.
 	disks   map[string]rates
 	disksOf map[string]bool
 
@@ -34,12 +34,12 @@ type view struct {
 // group is a cgroup of batch.
 type group struct {
 	cgroup string
-	use    float64 // in milli-CPU, negative where it is not known
-	bytes  float64 // of memory, likewise
-	limit  float64 // of CPU in milli-CPU, 0 where it has none
+	use    float64 // in milli-CPU, negative if unknown
+	bytes  float64 // of memory, negative if unknown
+	limit  float64 // of CPU in milli-CPU, 0 for none
 }
 
-// look makes the view.
+// look builds the view of a sample.
 func look(s *tick.Sample) view {
 	v := view{sample: s, batchKnown: true}
 	for i := range s.Pods {
@@ -61,7 +61,7 @@ func look(s *tick.Sample) view {
 	return v
 }
 
-// batch takes a batch pod into the view.
+// batch adds a batch pod to the view.
 func (v *view) batch(p *tick.Pod) {
 	if !strings.HasPrefix(p.Cgroup, "/") || p.Missing != "" {
 		return
@@ -99,7 +99,7 @@ func (v *view) batch(p *tick.Pod) {
 	}
 }
 
-// known is a figure of the stream, negative where it is missing.
+// known returns a value of the sample, negative if it is missing.
 func known(f *float64) float64 {
 	if f == nil {
 		return -1
@@ -107,7 +107,7 @@ func known(f *float64) float64 {
 	return policy.Amount(f)
 }
 
-// use is what the services use, negative where that is not known.
+// use returns the services' use, negative if unknown.
 func (v *view) use() float64 {
 	if v.services == 0 {
 		return -1
@@ -131,7 +131,7 @@ func (v *view) isBatch(path string) bool {
 	return v.below[path]
 }
 
-// batchAlone reports whether a cgroup holds batch and no service: batch's own, or a tier of it.
+// batchAlone reports whether a cgroup contains batch and no service: a batch cgroup, or a tier of it.
 func (v *view) batchAlone(path string) bool {
 	if v.isBatch(path) {
 		return true
@@ -153,7 +153,7 @@ func (v *view) batchAlone(path string) bool {
 	return some
 }
 
-// within reports whether a cgroup is another one or below it.
+// within reports whether path is parent or below it.
 func within(path, parent string) bool {
 	return strings.HasPrefix(path, parent) && (len(path) == len(parent) || path[len(parent)] == '/')
 }
@@ -168,7 +168,7 @@ func (v *view) holdsMemory() bool {
 	return false
 }
 
-// wholeCores are the machine's cores; where they are not known each CPU is one.
+// wholeCores returns the machine's cores; if they are unknown, each CPU counts as one.
 func (v *view) wholeCores() []cpus.Set {
 	if v.cores != nil || v.sample.Topology == nil {
 		return v.cores

@@ -19,43 +19,43 @@ const (
 )
 
 const (
-	// maxServices bounds what is remembered, and forgetAfter is how long a service must have been away to be forgotten.
+	// maxServices bounds the history, and forgetAfter is how long a service must be absent to be forgotten.
 	maxServices = 512
 	forgetAfter = time.Hour
-	// quantile is the part of the times with little batch in which a service waited no longer than what counts as its own waiting.
+	// quantile is the quantile of a service's waiting while batch used little; it counts as the service's own waiting.
 	quantile = 0.98
-	// leastSeen is how often a service must have been seen with little batch for that, and firstTargetPermille the target until then.
+	// leastSeen is how many such observations are needed, and firstTargetPermille the target until then.
 	leastSeen           = 10
 	firstTargetPermille = 100
-	// halfLife is after how long what was seen counts half; only time with little batch counts.
+	// halfLife is the time in which an observation's weight halves; only time with little batch counts.
 	halfLife = 30 * time.Minute
 	// settled is how long batch must have used little before the services' waiting counts as their own: values are some seconds old.
 	settled = 10 * time.Second
-	// littlePart is the part of the machine up to which batch uses next to nothing, and littleMilliCPU the least that counts so.
+	// littlePart is the part of the machine up to which batch's use counts as little, and littleMilliCPU the least such bound.
 	littlePart     = 0.02
 	littleMilliCPU = 20
-	// release is the part of its own target, or of the first one, up to which a service waits little enough for a step to be given back.
+	// releasePart is the part of a service's target up to which its waiting is short enough for a step to be reverted.
 	releasePart = 0.8
-	// maxPermille is where the table of waitings ends, in thousandths: a hundred threads that wait all the time.
+	// maxPermille is the end of the histogram's scale, in thousandths: a hundred threads that wait all the time.
 	maxPermille = 100_000
-	// levels is the number of levels of a service's use: up to leastUse milli-CPU, and each up to twice as much.
+	// levels is the number of levels of a service's use: up to leastUse milli-CPU, and each further one up to twice as much.
 	levels   = 12
 	leastUse = 50
 )
 
-// service is what is known of one.
+// service is the history of one service.
 type service struct {
 	Seen time.Time `json:"seen"`
-	// Learned is when a waiting was last counted in.
+	// Learned is when an observation was last added.
 	Learned time.Time `json:"learned,omitzero"`
-	// CPU, Memory and IO are the waitings that were seen, on a scale by [scaled], by the level of the service's own use: who works more
-	// waits more, for its own threads.
+	// CPU, Memory and IO are the observed waitings, on the scale of [scaled], by the level of the service's own use: a service that uses more
+	// CPU waits more, for its own threads.
 	CPU    []histogram.Histogram `json:"cpu,omitempty"`
 	Memory []histogram.Histogram `json:"memory,omitempty"`
 	IO     []histogram.Histogram `json:"io,omitempty"`
 }
 
-// levelOf is the level of a service's use; -1 where that is not known.
+// levelOf returns the level of a service's use; -1 if the use is unknown.
 func levelOf(milliCPU *float64) int {
 	if milliCPU == nil {
 		return -1
@@ -63,25 +63,25 @@ func levelOf(milliCPU *float64) int {
 	return min(max(int(math.Ceil(math.Log2(max(policy.Amount(milliCPU), 1)/leastUse))), 0), levels-1)
 }
 
-// waiting is how long somebody waits for something, and how long that may be.
+// waiting is how long a service or the node waits for a resource, and its target.
 type waiting struct {
 	name, resource   string
 	permille, target float64
-	// pod, table and level are those whose waiting it is.
+	// pod, table and level identify the histogram that the waiting belongs to.
 	pod          *tick.Pod
 	table, level int
-	// calm is up to where a step may be given back.
+	// calm is the waiting up to which a step may be reverted.
 	calm float64
 }
 
-// scaled is a waiting as a part of 1, of which the first half is used: each bin of the table is 12 % longer than the one before.
+// scaled maps a waiting to a part of 1, of which the first half is used: each bin of the histogram is 12 % wider than the one before.
 func scaled(permille float64) float64 { return math.Log2(1+permille) / math.Log2(1+maxPermille) / 2 }
 
-// unscaled is the waiting of a part of 1.
+// unscaled is the inverse of scaled.
 func unscaled(part float64) float64 { return math.Exp2(2*part*math.Log2(1+maxPermille)) - 1 }
 
-// readings are a service's waitings now, in thousandths of the time, negative where they are not known. PSI of memory and of I/O is that of
-// the last 10 s.
+// readings returns a service's current waitings in thousandths of the time, negative if unknown. PSI of memory and of I/O is that of the
+// last 10 s.
 func readings(p *tick.Pod) (list [3]float64) {
 	list = [3]float64{-1, some(p.MemoryPressure), some(p.IOPressure)}
 	if v := p.CPUWaitPermille; v != nil && *v >= 0 {
@@ -92,7 +92,7 @@ func readings(p *tick.Pod) (list [3]float64) {
 	return list
 }
 
-// some is the part of the last 10 s in which some task waited, in thousandths; negative where it is not known.
+// some returns the share of the last 10 s in which some task waited, in thousandths; negative if unknown.
 func some(p *tick.Pressure) float64 {
 	if p == nil || p.Some == nil || !(p.Some.Avg10 >= 0 && p.Some.Avg10 <= 100) {
 		return -1
@@ -100,8 +100,8 @@ func some(p *tick.Pressure) float64 {
 	return p.Some.Avg10 * 10
 }
 
-// compare looks at each service's waiting, learns from it where batch uses little, and returns the one that is longest against its target,
-// if it is too long for a step to be given back.
+// compare compares each service's waiting with its target, learns from it while batch uses little, and returns the one that is longest
+// relative to its target, if it is too long for a step to be reverted.
 func (st *State) compare(t *tick.Tick, v *view, s Settings, m class.Machine) (worst *waiting) {
 	now := t.Time
 	little := v.batchKnown && v.batchUse <= max(littlePart*float64(m.MilliCPU), littleMilliCPU) && !v.usesDisks()
@@ -147,8 +147,8 @@ func (st *State) compare(t *tick.Tick, v *view, s Settings, m class.Machine) (wo
 	return v.node(t.Sample, s)
 }
 
-// node is the last resort where no service's waiting is known: the node's own PSI. It counts what batch waits as well, so it is compared
-// with a target that somebody has set, never with one that was learned.
+// node returns the node's own PSI, for use if no service's waiting is known. It includes batch's waiting, so it is compared only with a
+// configured target, never with a learned one.
 func (v *view) node(sample *tick.Sample, s Settings) *waiting {
 	if sample.CPU == nil {
 		return nil
@@ -166,7 +166,7 @@ func (v *view) node(sample *tick.Sample, s Settings) *waiting {
 	return &w
 }
 
-// longer is the one of two waitings that is longer against its target; none of those that are short enough.
+// longer returns the one of two waitings that is longer relative to its target; neither if both are short enough.
 func longer(worst *waiting, w waiting) *waiting {
 	if w.permille <= w.calm || worst != nil && w.permille*worst.target <= worst.permille*w.target {
 		return worst
@@ -175,13 +175,13 @@ func longer(worst *waiting, w waiting) *waiting {
 	return &w
 }
 
-// table is that of a resource, by its place in [readings].
+// tables returns the histograms of a resource, by its index in [readings].
 func (one *service) tables(resource int) *[]histogram.Histogram {
 	return [...]*[]histogram.Histogram{&one.CPU, &one.Memory, &one.IO}[resource]
 }
 
-// own is how long a service waits by itself at a level of its use. Where it was not seen at that level, what it waits at others shows how
-// long it will at least: from lower levels twice as long at each. Then it is not sure.
+// own returns how long a service waits without batch at a level of its use. If there are no observations at that level, other levels give a
+// lower bound: from lower levels twice as long for each level. Then it is not sure.
 func (one *service) own(resource, level int) (permille float64, sure bool) {
 	if one == nil {
 		return 0, false
@@ -201,13 +201,13 @@ func (one *service) own(resource, level int) (permille float64, sure bool) {
 	return permille, false
 }
 
-// compare returns how long a service may wait. It may be nil: nothing is known of it then.
+// compare returns a service's waiting with its target. The receiver may be nil: the service has no history then.
 func (one *service) compare(resource, level int, permille float64, s Settings) waiting {
 	w := waiting{resource: [...]string{resourceCPU, resourceMemory, resourceIO}[resource], permille: permille, table: resource, level: level}
 	switch {
 	case s.TargetPermille > 0:
 		w.target = s.TargetPermille
-	case permille <= s.MarginPermille/2: // under every target: there is no need to look
+	case permille <= s.MarginPermille/2: // below every possible target: no lookup needed
 		w.target, w.calm = s.MarginPermille, s.MarginPermille/2
 		return w
 	default:
@@ -222,7 +222,7 @@ func (one *service) compare(resource, level int, permille float64, s Settings) w
 	return w
 }
 
-// learn counts a waiting in that is the service's own. Only the time in which something is learned makes older things count less.
+// learn adds a waiting that is the service's own. Only time in which something is learned ages older observations.
 func (st *State) learn(w *waiting, one *service, before, now time.Time) *service {
 	if one == nil {
 		if len(st.Services) >= maxServices {
@@ -247,7 +247,7 @@ func (st *State) learn(w *waiting, one *service, before, now time.Time) *service
 	return one
 }
 
-// absolve counts a waiting in often enough that it is the service's own.
+// absolve adds a waiting often enough that it counts as the service's own.
 func (st *State) absolve(w *waiting, now time.Time) {
 	one := st.Services[policy.Identity(w.pod)]
 	times := float64(leastSeen)
@@ -261,11 +261,11 @@ func (st *State) absolve(w *waiting, now time.Time) {
 	}
 }
 
-// expire forgets services that are gone.
+// expire forgets services that no longer exist.
 func (st *State) expire(now time.Time) {
 	for id, one := range st.Services {
 		switch {
-		case one == nil || now.Sub(one.Seen) > forgetAfter || len(st.Services) > maxServices: // of a state file
+		case one == nil || now.Sub(one.Seen) > forgetAfter || len(st.Services) > maxServices: // invalid entries of a state file
 			delete(st.Services, id)
 		case one.Seen.After(now): // the clock was set back
 			one.Seen, one.Learned = now, time.Time{}
@@ -273,7 +273,7 @@ func (st *State) expire(now time.Time) {
 	}
 }
 
-// isService reports whether a pod is one whose waiting counts.
+// isService reports whether a pod is a service whose waiting counts.
 func isService(p *tick.Pod) bool {
 	return p.QoS != tick.QoSReclaimed && p.Missing != tick.MissingCgroup && !p.Ended()
 }

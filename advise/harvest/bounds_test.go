@@ -11,7 +11,7 @@ import (
 	"polder/lib/tick"
 )
 
-// A sample of a whole fleet, or of its agent, offers nothing of a node, whatever it has of one.
+// A sample of a whole fleet, or of its agent, offers nothing of a node, whatever it contains of one.
 func TestASampleOfAFleetOffersNothing(t *testing.T) {
 	for name, change := range map[string]func(*tick.Sample){
 		"a fleet's":  func(s *tick.Sample) { s.Fleet = &tick.Fleet{} },
@@ -25,7 +25,7 @@ func TestASampleOfAFleetOffersNothing(t *testing.T) {
 	}
 }
 
-// Where the cluster's pods are not known any more nothing is decided. In the first tick all of them count as services: less is offered.
+// If the API server's pods become unknown nothing is decided. In the first tick all of them count as services: less is offered.
 func TestPodsThatAreNotKnownAnyMoreAreNotServices(t *testing.T) {
 	unknown := machine(4000)
 	unknown.Errors = []tick.SourceError{{Source: "pods", Error: "API server"}}
@@ -41,7 +41,7 @@ func TestPodsThatAreNotKnownAnyMoreAreNotServices(t *testing.T) {
 	}
 }
 
-// An offer is withdrawn a quarter of an hour after the last figure.
+// An offer is withdrawn a quarter of an hour after the last known value.
 func TestWhenAnOfferIsWithdrawn(t *testing.T) {
 	d := New(Defaults())
 	d.Decide(at(0, machine(4000)))
@@ -52,8 +52,8 @@ func TestWhenAnOfferIsWithdrawn(t *testing.T) {
 	}
 }
 
-// The room that is left for the services is by what they use now, where that is more than their mean: an offer that is too large then falls
-// at once, of CPU and of memory.
+// The services' headroom is measured against their current use, if that exceeds their mean: an offer that is too large then falls at once,
+// of CPU and of memory.
 func TestAnOfferFallsAtOnceWhereServicesUseAllNow(t *testing.T) {
 	d := New(Defaults())
 	d.Decide(at(0, machine(4000)))
@@ -63,15 +63,15 @@ func TestAnOfferFallsAtOnceWhereServicesUseAllNow(t *testing.T) {
 	young.Requests = &tick.Resources{MilliCPU: new(6500.0), MemoryBytes: new(50e9)}
 	s.Pods = append(s.Pods, young)
 	a := d.Decide(at(time.Second, s))
-	if got := milli(t, a); got > 4000 { // 16000 - the mean's 4633 - 1600 - 6000; by a step it would be 9600
+	if got := milli(t, a); got > 4000 { // 16000 - the mean's 4633 - 1600 - 6000; one step would give 9600
 		t.Errorf("offered %dm: %q", got, a.Reasons)
 	}
-	if got := *a.Reclaimed.MemoryBytes; got > 20e9 { // 100 - 33.7 - 10 - 38; by a step it would be 55
+	if got := *a.Reclaimed.MemoryBytes; got > 20e9 { // 100 - 33.7 - 10 - 38; one step would give 55
 		t.Errorf("memory offered %d: %q", got, a.Reasons)
 	}
 }
 
-// Memory has ten times the price of CPU: room is left for a growth that is too seldom to leave CPU for it.
+// Memory has ten times the price of CPU: room is left for a growth that is too rare to leave CPU for it.
 func TestMemoryLeavesRoomForWhatIsSeldom(t *testing.T) {
 	seldom := func(part float64) forecast {
 		f := forecast{Seen: start.Add(-time.Second), Use: part}
@@ -95,7 +95,7 @@ func TestMemoryLeavesRoomForWhatIsSeldom(t *testing.T) {
 	}
 }
 
-// The pools name the reserved CPUs where there are some.
+// The pools name the reserved CPUs if there are any.
 func TestReservedCPUsAreAPool(t *testing.T) {
 	for reserved, want := range map[string][]string{
 		"": {tick.PoolShare, tick.PoolReclaim}, "0,8": {tick.PoolShare, tick.PoolReclaim, tick.PoolReserve + " 0,8"},

@@ -8,17 +8,17 @@ import (
 	"polder/lib/tick"
 )
 
-// demand is what a sample contains about the services: all that is not batch. What is not known is NaN, never 0.
+// demand is what a sample contains about the services: all pods and processes that are not batch. Unknown values are NaN, never 0.
 type demand struct {
 	milliCPU, bytes float64
-	// used is milliCPU without what is kept for the system and not used.
+	// used is milliCPU without the unused part of what is reserved for the system.
 	used float64
-	// newMilliCPU and newBytes are what new pods have asked for and do not use yet.
+	// newMilliCPU and newBytes are the requests of new pods, as far as the pods do not use them yet.
 	newMilliCPU, newBytes float64
 	newPods               int
 }
 
-// sums are what a sample's pods use together, and whether that is all of it.
+// sums are the totals of a sample's pods, and whether all pods' values are known.
 type sums struct {
 	services, given, batch, batchRSS, sets float64
 	isKnown, setsKnown                     bool
@@ -40,7 +40,7 @@ func (n *node) demand(t *tick.Tick, s Settings) demand {
 		}
 		d.newPods++
 		if p.Requests != nil {
-			if !n.hasGiven(p) { // its CPUs are nobody else's anyway
+			if !n.hasGiven(p) { // no other pod can use its CPUs
 				d.newMilliCPU = policy.Bounded(d.newMilliCPU + max(policy.Amount(p.Requests.MilliCPU)-policy.Amount(use), 0))
 			}
 			d.newBytes = policy.Bounded(d.newBytes + max(policy.Amount(p.Requests.MemoryBytes)-policy.Amount(set), 0))
@@ -52,7 +52,7 @@ func (n *node) demand(t *tick.Tick, s Settings) demand {
 	return d
 }
 
-// add adds a pod that uses so much CPU, and whose working set is so large; hasGiven reports whether it has CPUs of its own.
+// add adds a pod with its CPU use and its working set; hasGiven reports whether it has exclusive CPUs.
 func (s *sums) add(p *tick.Pod, use, set *float64, hasGiven bool) {
 	switch {
 	case p.QoS == tick.QoSReclaimed:
@@ -74,7 +74,7 @@ func (s *sums) add(p *tick.Pod, use, set *float64, hasGiven bool) {
 	}
 }
 
-// cpu is the services' CPU, by the machine's use or else by that of its pods; kept is what the system has to itself.
+// cpu sets the services' CPU from the machine's use, or else from the pods' use; kept is the CPU reserved for the system.
 func (d *demand) cpu(sample *tick.Sample, sum sums, kept float64) {
 	machine := (*float64)(nil)
 	if cpu := sample.CPU; cpu != nil && cpu.UsageMilliCPU != nil && *cpu.UsageMilliCPU >= 0 {
@@ -84,7 +84,7 @@ func (d *demand) cpu(sample *tick.Sample, sum sums, kept float64) {
 	case machine != nil && sum.isKnown:
 		system := max(policy.Bounded(*machine)-sum.batch-sum.given-sum.services, 0)
 		d.used, d.milliCPU = sum.services+system, sum.services+max(system, kept)
-	case machine != nil: // what the pods use is in it
+	case machine != nil: // it includes the pods' use
 		d.used = max(policy.Bounded(*machine)-sum.batch-sum.given, sum.services)
 		d.milliCPU = max(d.used, kept)
 	case sum.isKnown && len(sample.Pods) > 0:
@@ -94,10 +94,10 @@ func (d *demand) cpu(sample *tick.Sample, sum sums, kept float64) {
 	}
 }
 
-// memory is the services' memory, by what the machine has available or else by the pods' working sets.
+// memory sets the services' memory from the machine's available memory, or else from the pods' working sets.
 func (d *demand) memory(sample *tick.Sample, sum sums) {
 	switch m := sample.Memory; {
-	case m != nil && m.TotalBytes != nil && m.AvailableBytes != nil: // the page cache that can be dropped is available
+	case m != nil && m.TotalBytes != nil && m.AvailableBytes != nil: // available includes the page cache that the kernel can drop
 		d.bytes = max(policy.Amount(m.TotalBytes)-policy.Amount(m.AvailableBytes)-sum.batchRSS, 0)
 	case sum.setsKnown && len(sample.Pods) > 0:
 		d.bytes = sum.sets
@@ -106,7 +106,7 @@ func (d *demand) memory(sample *tick.Sample, sum sums) {
 	}
 }
 
-// keptMilliCPU is what the node's object keeps for the system, beside the reserved CPUs.
+// keptMilliCPU returns what the Node object reserves for the system, in addition to the reserved CPUs.
 func (n *node) keptMilliCPU(s *tick.Sample) float64 {
 	if s.Allocatable == nil || s.Allocatable.MilliCPU == nil || *s.Allocatable.MilliCPU < 0 {
 		return 0
@@ -114,7 +114,7 @@ func (n *node) keptMilliCPU(s *tick.Sample) float64 {
 	return max(float64(n.shape.Online.Size()-n.shape.Reserved.Size())*1000-policy.Bounded(*s.Allocatable.MilliCPU), 0)
 }
 
-// hasGiven reports whether a pod runs on CPUs that kubelet gave it alone: what it uses is not taken from the others.
+// hasGiven reports whether a pod runs on CPUs that kubelet gave it exclusively: its use is not taken from the others.
 func (n *node) hasGiven(p *tick.Pod) bool {
 	if n.shape.Exclusive.IsEmpty() {
 		return false
@@ -124,7 +124,7 @@ func (n *node) hasGiven(p *tick.Pod) bool {
 	})
 }
 
-// useOf is a pod's CPU use; nil where that of one of its containers is not known.
+// useOf returns a pod's CPU use; nil if that of one of its containers is unknown.
 func useOf(p *tick.Pod) *float64 {
 	if p.UsageMilliCPU != nil || len(p.Containers) == 0 {
 		return p.UsageMilliCPU
@@ -140,7 +140,7 @@ func useOf(p *tick.Pod) *float64 {
 	return &sum
 }
 
-// workingSetOf is a pod's working set; nil where it is not known.
+// workingSetOf returns a pod's working set; nil if unknown.
 func workingSetOf(p *tick.Pod) *float64 {
 	if p.Memory != nil || len(p.Containers) == 0 {
 		if p.Memory == nil {
@@ -159,7 +159,7 @@ func workingSetOf(p *tick.Pod) *float64 {
 	return &sum
 }
 
-// rssOf is what a pod holds that cannot be dropped, as far as it is known.
+// rssOf returns a pod's memory that the kernel cannot drop, as far as it is known.
 func rssOf(p *tick.Pod) (bytes float64) {
 	if p.Memory != nil {
 		return policy.Amount(p.Memory.RSSBytes)

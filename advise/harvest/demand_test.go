@@ -11,7 +11,7 @@ import (
 	"polder/lib/tick"
 )
 
-// inContainers moves a pod's use and memory into containers, which have equal parts of it.
+// inContainers moves a pod's use and memory into n containers, in equal parts.
 func inContainers(p *tick.Pod, n int) {
 	part := func(v *float64) *float64 { return new(*v / float64(n)) }
 	for range n {
@@ -23,15 +23,15 @@ func inContainers(p *tick.Pod, n int) {
 	p.UsageMilliCPU, p.Memory = nil, nil
 }
 
-// own gives a pod CPUs of its own, by kubelet.
+// own gives a pod exclusive CPUs, as by kubelet.
 func own(p *tick.Pod) {
 	inContainers(p, 1)
 	p.Containers[0].CPUSetCPUs = "1-2,9-10"
 	p.Containers[0].Requests = &tick.Resources{MilliCPU: new(4000.0)}
 }
 
-// What the services need is all that is used but by batch and by pods on CPUs of their own, as far as it is known, and what is kept for
-// the system where that uses less. Where a figure is missing the next best stands in for it; without any nothing is known, which is not 0.
+// The services' need is all use except that of batch and of pods on exclusive CPUs, as far as it is known, and the system's reservation if
+// the system uses less. If a value is missing the next best is used; without any the need is unknown, which is not 0.
 func TestDemand(t *testing.T) {
 	unknown := math.NaN()
 	for _, tt := range []struct {
@@ -142,7 +142,7 @@ func TestDemand(t *testing.T) {
 	}
 }
 
-// CPUs that are reserved for the system are kept for it already: what the node's object keeps beyond them counts.
+// CPUs that are reserved for the system are part of its reservation: only what the Node object reserves in addition counts.
 func TestWhatIsReservedIsNotKeptTwice(t *testing.T) {
 	s := machine(4000)
 	n := &node{}
@@ -157,7 +157,7 @@ func TestWhatIsReservedIsNotKeptTwice(t *testing.T) {
 	}
 }
 
-// New pods count with what they have asked for and do not use yet, each for itself; the CPUs that one has alone are taken already.
+// New pods count with the unused part of their requests, each separately; exclusive CPUs are already subtracted.
 func TestRequestsOfNewPods(t *testing.T) {
 	young := func(name string, milliCPU, request, requestBytes float64) tick.Pod {
 		p := podOf(name, tick.QoSShared, milliCPU)

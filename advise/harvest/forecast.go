@@ -9,49 +9,49 @@ import (
 	"polder/advise/histogram"
 )
 
-// What a forecast is made of. The level is half the largest use of the last few minutes and half that of the last hour: a lone spike
-// does not weigh for an hour, and what comes again within the hour is not forgotten. Growth is what the largest use of a span had
-// more than the level before it.
+// Parameters of a forecast. The level is the mean of the largest use of the last few minutes and that of the last hour: a single spike does
+// not dominate for an hour, and peaks that recur within the hour are not forgotten. Growth is the difference between the largest use of a
+// span and the level before it.
 const (
-	meanTime  = 15 * time.Second // use is its mean over so long: what is shorter is for the idle cores and the scheduling class
+	meanTime  = 15 * time.Second // use is averaged over this time: the idle cores and the scheduling class handle shorter peaks
 	minute    = time.Minute
 	shortTime = 10 * time.Minute
 	longTime  = time.Hour
 	spanTime  = 5 * time.Minute
 
-	// halfLife is after how long what was seen counts half.
+	// halfLife is the time in which an observation's weight halves.
 	halfLife = 48 * time.Hour
-	// priorSpans is how many spans the expected first growth counts for, beside those that were seen.
+	// priorSpans is the weight of the expected first growth, in observed spans.
 	priorSpans = 2
-	// maxExceeded is the most of the spans, as a part, that may have grown by more than there is room for, whatever it costs.
+	// maxExceeded is the largest part of the spans that may have grown by more than the margin, at any cost.
 	maxExceeded = 0.07
-	// warmUpMargin is the least growth that room is left for while less than shortTime was seen.
+	// warmUpMargin is the smallest margin while the history is shorter than shortTime.
 	warmUpMargin = 0.1
 
-	// maxMinutes and maxSpans bound what a state file may bring.
+	// maxMinutes and maxSpans bound what a state file may contain.
 	maxMinutes = int(longTime/minute) + 2
 	maxSpans   = 16
 )
 
-// variability has the distances between the largest use of the hour and its mean from which on a machine belongs to the next class:
-// use grows less where it varies less, so each class has its own growths.
+// variability has the differences between the hour's largest and mean use that divide machines into classes: use that varies less grows
+// less, so each class has its own growths.
 var variability = [...]float64{0.08, 0.16}
 
 const classes = len(variability) + 1
 
-// forecast predicts the use of one resource, as parts of what there is. It learns from each span how much the use grew, and
-// remembers no more than an hour of minutes and a table of growths.
+// forecast predicts the use of one resource, as a part of its capacity. It learns from each span how much the use grew, and remembers only
+// an hour of minutes and a histogram of growths.
 type forecast struct {
-	// Seen is when the use was seen last, and Use its mean over [meanTime].
+	// Seen is when the use was last observed, and Use its mean over [meanTime].
 	Seen time.Time `json:"seen,omitzero"`
 	Use  float64   `json:"use"`
-	// Hour has the largest use of each minute, oldest first; the last one is not over.
+	// Hour has the largest use of each minute, oldest first; the last minute is still running.
 	Hour []use `json:"hour,omitempty"`
-	// Spans are those that are not over.
+	// Spans are the spans that are still running.
 	Spans []span `json:"spans,omitempty"`
-	// Growths are those of the spans that are over, by the machine's class when they began.
+	// Growths are those of completed spans, by the machine's class at their start.
 	Growths [classes]histogram.Histogram `json:"growths"`
-	// Aged is when the growths lost weight last.
+	// Aged is when the weights of the growths were last reduced.
 	Aged time.Time `json:"aged,omitzero"`
 }
 
@@ -60,7 +60,7 @@ type use struct {
 	Use float64   `json:"use"`
 }
 
-// span is a time after a level.
+// span is a period after a level.
 type span struct {
 	At    time.Time `json:"at"`
 	Level float64   `json:"level"`
@@ -68,19 +68,19 @@ type span struct {
 	Class int       `json:"class"`
 }
 
-// level is where a forecast begins.
+// level is the start of a forecast.
 type level struct {
 	part        float64 // the level
 	short, long float64 // the largest use of the two times
 	class       int
-	warmingUp   bool // there is less than the short time of history
+	warmingUp   bool // the history is shorter than the short time
 }
 
-// see takes a use. A tick that is no newer than the last one teaches nothing: it reports false.
+// see adds an observation of the use. It ignores a tick that is not newer than the last one and returns false.
 func (f *forecast) see(now time.Time, part float64) bool {
 	gap := now.Sub(f.Seen)
 	switch {
-	case f.Seen.IsZero() || gap > longTime: // what was seen before shows nothing about now, but how much the use grows
+	case f.Seen.IsZero() || gap > longTime: // the history is too old for a forecast; the growths stay
 		f.Hour, f.Spans, f.Use = nil, nil, part
 	case gap < 0: // the clock was set back, or the tick is old
 		f.back(now)
@@ -101,14 +101,14 @@ func (f *forecast) see(now time.Time, part float64) bool {
 	}
 	f.Hour = append(f.Hour, use{now, f.Use})
 	drop := max(len(f.Hour)-maxMinutes, 0)
-	for f.Hour[drop].At.Before(now.Add(-longTime)) { // the last one is of now
+	for f.Hour[drop].At.Before(now.Add(-longTime)) { // the last minute is the current one
 		drop++
 	}
 	f.Hour = slices.Delete(f.Hour, 0, drop)
 	return true
 }
 
-// back keeps what was seen for another hour where the clock is set back: it may rather be too much than too little.
+// back keeps the history for up to another hour if the clock is set back: too high a forecast is safer than too low a one.
 func (f *forecast) back(now time.Time) {
 	for i := range f.Hour {
 		if f.Hour[i].At.After(now) {
@@ -121,7 +121,7 @@ func (f *forecast) back(now time.Time) {
 	}
 }
 
-// learn takes a minute that is over: the spans that end with it have grown, and one begins.
+// learn adds a completed minute: it completes the spans that end with it, and starts a new one.
 func (f *forecast) learn(m use) {
 	if gap := m.At.Sub(f.Aged); f.Aged.IsZero() || gap > 0 {
 		if !f.Aged.IsZero() {
@@ -145,7 +145,7 @@ func (f *forecast) learn(m use) {
 	f.Spans = slices.Delete(f.Spans, 0, max(len(f.Spans)-maxSpans, 0))
 }
 
-// level is the one at a time.
+// level returns the level at a time.
 func (f *forecast) level(at time.Time) (l level) {
 	sum, n := 0.0, 0.0
 	for i, m := range f.Hour {
@@ -169,7 +169,7 @@ func (f *forecast) level(at time.Time) (l level) {
 	return l
 }
 
-// margin is the growth that room is left for, with the number of spans behind it.
+// margin returns the growth to leave room for, and the number of spans that it is based on.
 func (f *forecast) margin(l level, s Settings) (part, spans float64) {
 	part, spans = cheapest(f.Growths[l.class], s)
 	if l.warmingUp {
@@ -178,16 +178,16 @@ func (f *forecast) margin(l level, s Settings) (part, spans float64) {
 	return part, spans
 }
 
-// text explains a level, in amounts of the whole.
+// text explains a level, in amounts of the resource.
 func (l level) text(amount func(part float64) string) string {
 	return fmt.Sprintf("level %s (half of the largest use of 10 minutes, %s, and half of the hour's, %s)",
 		amount(l.part), amount(l.short), amount(l.long))
 }
 
-// bins of a table of growths: from nothing to all of the machine, in steps of half a percent.
+// bins is the number of a histogram's bins: from 0 to all of the machine, in steps of half a percent.
 const bins = histogram.Bins
 
-// cheapest is the growth for which to leave room: the least of what the room costs and what more growth costs.
+// cheapest returns the growth to leave room for: the one with the lowest sum of the cost of the room and the cost of growth beyond it.
 func cheapest(c histogram.Histogram, s Settings) (part, seen float64) {
 	seen = c.Sum()
 	all := seen + priorSpans

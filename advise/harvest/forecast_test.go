@@ -14,7 +14,7 @@ import (
 // near compares floating-point numbers.
 var near = cmpopts.EquateApprox(0, 1e-9)
 
-// The use is its mean over a quarter of a minute, so that what is shorter weighs less.
+// The use is averaged over a quarter of a minute, so that shorter peaks count less.
 func TestUseIsAMean(t *testing.T) {
 	f := forecast{}
 	var got []float64
@@ -27,7 +27,7 @@ func TestUseIsAMean(t *testing.T) {
 	}
 }
 
-// An hour of minutes is remembered, of each the largest use; what a state file has beyond that is dropped.
+// The history has an hour of minutes, each with its largest use; older entries of a state file are dropped.
 func TestAnHourOfMinutes(t *testing.T) {
 	f := forecast{}
 	for _, s := range []struct {
@@ -54,7 +54,7 @@ func TestAnHourOfMinutes(t *testing.T) {
 	}
 }
 
-// Each minute begins a span, which five minutes later has grown by the largest use since then, over the level before it.
+// Each minute starts a span, which five minutes later has grown by the largest use since then, less the level before it.
 func TestSpansTakeFiveMinutes(t *testing.T) {
 	f := forecast{}
 	for i, use := range []float64{0.2, 0.2, 0.2, 0.3, 0.2, 0.2, 0.2, 0.2} {
@@ -63,7 +63,7 @@ func TestSpansTakeFiveMinutes(t *testing.T) {
 			t.Errorf("after %d minutes %d spans are open, want %d", i, len(f.Spans), want)
 		}
 	}
-	// The spans of the minutes 0 and 1 are over: both grew from 0.2 to 0.3.
+	// The spans of the minutes 0 and 1 are complete: both grew from 0.2 to 0.3.
 	want, aging := [classes]histogram.Histogram{{20: 2}}, cmpopts.EquateApprox(0, 0.01)
 	if diff := cmp.Diff(want, f.Growths, aging); diff != "" {
 		t.Errorf("growths (-want +got):\n%s", diff)
@@ -71,7 +71,7 @@ func TestSpansTakeFiveMinutes(t *testing.T) {
 	if spans := len(f.Spans); f.see(f.Seen, 0.9) || len(f.Spans) != spans {
 		t.Errorf("a second tick of an instant was learnt from, or ended %d spans", spans)
 	}
-	for _, class := range []int{-1, classes} { // a state file's
+	for _, class := range []int{-1, classes} { // invalid in a state file
 		f.Spans = []span{{At: start, Class: class}}
 		f.learn(use{start.Add(8 * time.Minute), 0.2})
 		if diff := cmp.Diff(want, f.Growths, aging); diff != "" {
@@ -87,7 +87,7 @@ func TestSpansTakeFiveMinutes(t *testing.T) {
 	}
 }
 
-// What was seen counts half after two days, and is forgotten when it counts for hardly anything. A clock that was set back ages nothing.
+// The weight of an observation halves in two days, and a negligible one is dropped. A clock that was set back ages nothing.
 func TestWhatWasSeenAges(t *testing.T) {
 	f := forecast{Aged: start, Growths: [classes]histogram.Histogram{{8, 0, 4}, nil, {2}}}
 	f.learn(use{start.Add(halfLife), 0.2})
@@ -100,8 +100,8 @@ func TestWhatWasSeenAges(t *testing.T) {
 	}
 }
 
-// The level is half of the largest use of ten minutes and half of the hour's; until there are ten minutes it warms up. The class is by
-// how far the hour's largest use is from its mean.
+// The level is the mean of the largest use of ten minutes and that of the hour; before ten minutes it warms up. The class depends on the
+// difference between the hour's largest use and its mean.
 func TestLevel(t *testing.T) {
 	back := func(minutes int) time.Time { return start.Add(-time.Duration(minutes) * time.Minute) }
 	for _, tt := range []struct {
@@ -123,8 +123,8 @@ func TestLevel(t *testing.T) {
 	}
 }
 
-// The margin is the growth that costs least: room costs what it is, and each span beyond it the price. However cheap these are, not
-// more than 7 of 100 are beyond it. What was never seen counts as two spans of the first margin.
+// The margin is the growth that costs least: room costs its own size, and each span beyond it the price. At any price, at most 7 of 100
+// spans are beyond it. Without observations, two spans of the first margin count.
 func TestMarginIsTheCheapest(t *testing.T) {
 	priced := func(price float64) Settings { s := Defaults(); s.Price = price; return s }
 	rare := histogram.Histogram{0: 98, 10: 4}

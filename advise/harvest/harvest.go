@@ -1,21 +1,21 @@
-// Package harvest is a policy of our own: as much for batch as the services will not need, by what they needed before.
+// Package harvest is Polder's own policy: it offers batch what the services will not need, predicted from their past use.
 //
 //	offer = CPUs that batch may have - level - margin for growth - requests of new pods
 //
-// The level is where the services' use is, by its largest values; the growth is what it grew by from there, in the spans of time that
-// were seen on this very machine, weighed by a price: room costs what it is, and a span that outgrows it costs Price machines. The
-// offer rises late and falls by steps while there is room, so that what was promised stays. Batch runs on all CPUs but whole cores
-// for what services use and a buffer of idle ones for their bursts; the services run everywhere, and batch is in a scheduling
-// class below them, so that no burst waits for a tick.
+// The level is the services' use, by its largest values; the growth is the increase from that level in the spans of time that were observed
+// on this machine, chosen by cost: room costs its own size, and a span that outgrows it costs Price machines. The offer rises after a delay
+// and falls in steps while there is room, so that promised resources stay. Batch runs on all CPUs except whole cores for the services' use
+// and a buffer of idle cores for their bursts; the services run on all CPUs, and batch is in a scheduling class below them, so that no
+// burst waits for a tick.
 //
-// Where the ideas are from:
-//   - Resource Central (Cortez and others, SOSP 2017): how machines were used predicts how they will be; largest values over minutes.
+// Sources of the ideas:
+//   - Resource Central (Cortez and others, SOSP 2017): past use of machines predicts their future use; largest values over minutes.
 //   - N-sigma and its like at Borg (Bashir and others, EuroSys 2021, "Take it to the limit"): predict the peak of a machine's sum, not
 //     of each task; the sum is steadier.
 //   - Autopilot (Rzadca and others, EuroSys 2020): histograms of use that age with a half-life, and a choice by cost, in which too
-//     little and too much have their prices, and moving one too.
-//   - PerfIso (Iorgulescu and others, USENIX ATC 2018): a buffer of idle cores that follows the services, and batch has the rest.
-//   - Heracles (Lo and others, ISCA 2015): take from batch at once, give back slowly; keep whole cores, not hyperthreads.
+//     little, too much, and each change have their costs.
+//   - PerfIso (Iorgulescu and others, USENIX ATC 2018): a buffer of idle cores that follows the services; batch gets the rest.
+//   - Heracles (Lo and others, ISCA 2015): take from batch immediately, return slowly; keep whole cores, not hyperthreads.
 package harvest
 
 import (
@@ -44,10 +44,10 @@ rest is offered, and stays promised. Batch runs on all CPUs but those in use and
 	StateVersion: 2001,
 }
 
-// staleAfter is how long an offer stays while the services' use is not known.
+// staleAfter is how long an offer stays while the services' use is unknown.
 const staleAfter = 15 * time.Minute
 
-// Decider decides for any number of nodes, each with a state of its own.
+// Decider decides for any number of nodes, and keeps a separate state for each.
 type Decider struct {
 	policy.Base[Settings, node, *node]
 }
@@ -55,19 +55,19 @@ type Decider struct {
 // New returns a Decider.
 func New(s Settings) *Decider { return &Decider{Base: policy.NewBase[Settings, node](s)} }
 
-// node is what is remembered of one node, in the form of the state file.
+// node is the state of one node, in the format of the state file.
 type node struct {
 	Seen time.Time `json:"seen,omitzero"`
-	// Known is when the services' use was known last; zero where it never was, or nothing is offered.
+	// Known is when the services' use was last known; zero if it never was, or nothing is offered.
 	Known time.Time `json:"known,omitzero"`
-	// CPU and Memory predict what the services need; Offered and OfferedMemory are what is promised of it.
+	// CPU and Memory predict the services' need; Offered and OfferedMemory are the current offers.
 	CPU           forecast `json:"cpu"`
 	Memory        forecast `json:"memory"`
 	Offered       offer    `json:"offered"`
 	OfferedMemory offer    `json:"offeredMemory"`
 	Pods          pods     `json:"pods"`
 	Place         place    `json:"place"`
-	// Given are the CPUs that kubelet gave away, as far as was last known.
+	// Given are the CPUs that kubelet gave to pods exclusively, as last known.
 	Given    string        `json:"given,omitempty"`
 	Class    *class.State  `json:"class,omitempty"`
 	Guard    *guard.State  `json:"guard,omitempty"`
@@ -76,13 +76,13 @@ type node struct {
 	Disk     *disk.State   `json:"disk,omitempty"`
 	Fallback []tick.Cgroup `json:"fallback,omitempty"`
 
-	shape *shape // derived from the topology, again whenever that changes
+	shape *shape // derived from the topology; rebuilt when that changes
 }
 
-// LastUsed is when the node was seen last.
+// LastUsed returns when the node was last seen.
 func (n *node) LastUsed() time.Time { return n.Seen }
 
-// Reboot keeps what is known of the services' use.
+// Reboot keeps the history of the services' use.
 func (n *node) Reboot() {
 	n.Place.Confined, n.Place.Kept, n.Place.Tier, n.Class, n.Fallback = false, "", "", nil, nil
 	n.Disk, n.Guard, n.Limits, n.Cold = n.Disk.Reboot(), n.Guard.Reboot(), n.Limits.Reboot(), n.Cold.Reboot()
@@ -118,12 +118,12 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 	return a
 }
 
-// undecidable returns what is missing for a decision.
+// undecidable returns which input is missing for a decision.
 func (n *node) undecidable(a *tick.Advice, s *tick.Sample, settings Settings) string {
 	switch {
 	case s == nil:
 		return "no sample"
-	case s.Fleet != nil || s.Agent != nil: // collect fleet knows nothing of the node's use: the node's own pipe decides
+	case s.Fleet != nil || s.Agent != nil: // collect fleet does not know the node's use: the node's own pipe decides
 		return "the sample is of a fleet"
 	case s.Topology == nil:
 		return "no topology in the sample"
@@ -140,7 +140,7 @@ func (n *node) undecidable(a *tick.Advice, s *tick.Sample, settings Settings) st
 	return ""
 }
 
-// keepLastOffer is the advice where nothing is decided: the last offer stays in force for [staleAfter], and is withdrawn then.
+// keepLastOffer returns the advice if there is no decision: the last offer stays in force for [staleAfter], then it is withdrawn.
 func (n *node) keepLastOffer(a *tick.Advice, t *tick.Tick, why string) *tick.Advice {
 	a.Fallback = n.Fallback
 	a.Reasons = append(a.Reasons, why+": no decision")
@@ -155,7 +155,7 @@ func (n *node) keepLastOffer(a *tick.Advice, t *tick.Tick, why string) *tick.Adv
 	return a
 }
 
-// offerCPU returns how much CPU is offered, and why.
+// offerCPU sets the offered CPU and adds its reasons.
 func (n *node) offerCPU(a *tick.Advice, t *tick.Tick, need demand, s Settings) {
 	all := float64(n.shape.Avail.Size()) * 1000
 	a.Reclaimed = &tick.Reclaimed{MilliCPU: new(int64(0))}
@@ -183,7 +183,7 @@ func (n *node) offerCPU(a *tick.Advice, t *tick.Tick, need demand, s Settings) {
 	a.Reasons = append(a.Reasons, text)
 }
 
-// basis returns what a margin is derived from.
+// basis returns a text with what a margin is derived from.
 func basis(l level, spans float64) string {
 	if l.warmingUp {
 		return " (less than 10 minutes are known)"
@@ -198,8 +198,8 @@ func newText(need demand, requests string) string {
 	return fmt.Sprintf("requests of %s beyond use %s", phrase.Count(need.newPods, "new pod"), requests)
 }
 
-// offerMemory returns how much memory is offered. Memory cannot be taken back as CPU can: the level is the hour's largest use, and a span
-// that outgrows the room costs ten times as much.
+// offerMemory sets the offered memory. Memory cannot be taken back as fast as CPU: the level is the hour's largest use, and a span that
+// outgrows the room costs ten times as much.
 func (n *node) offerMemory(a *tick.Advice, t *tick.Tick, need demand, s Settings) {
 	all := 0.0
 	switch {
@@ -240,7 +240,7 @@ func (n *node) place(a *tick.Advice, t *tick.Tick, need demand, s Settings) {
 		n.Place.Kept, n.Place.Needed = "", time.Time{}
 		const text = "%d CPUs are too few for idle cores (%d): batch runs on all, below the services by its scheduling class or weight"
 		a.Reasons = append(a.Reasons, fmt.Sprintf(text, sh.Online.Size(), s.MinCPUs))
-		if n.Place.Confined && !sh.Avail.IsEmpty() { // the machine was larger
+		if n.Place.Confined && !sh.Avail.IsEmpty() { // the machine had more CPUs before
 			confine(a, t.Sample.Pods, sh.availList, sh.availList)
 			policy.WidenTier(a, n.Place.Tier, sh.Online.String())
 		}
@@ -263,7 +263,7 @@ func (n *node) place(a *tick.Advice, t *tick.Tick, need demand, s Settings) {
 	}
 }
 
-// uniqueByPath sorts by path, so that parents come before what is below them, and keeps one entry a cgroup.
+// uniqueByPath sorts by path, so that parents come before their children, and keeps one entry per cgroup.
 func uniqueByPath(list []tick.Cgroup) []tick.Cgroup {
 	slices.SortStableFunc(list, func(x, y tick.Cgroup) int { return strings.Compare(x.Cgroup, y.Cgroup) })
 	return slices.CompactFunc(list, func(x, y tick.Cgroup) bool { return x.Cgroup == y.Cgroup })

@@ -18,7 +18,7 @@ import (
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// machine is a sample of a machine of 16 CPUs in 8 cores, whose services use so much in all, and a batch pod beside.
+// machine returns a sample of a machine of 16 CPUs in 8 cores, with a total use of the services, and a batch pod.
 func machine(services float64) *tick.Sample {
 	s := &tick.Sample{
 		Topology:      &tick.Topology{CPUs: "0-15", NUMANodes: []tick.TopologyNUMA{{ID: 0, CPUs: "0-3,8-11"}, {ID: 1, CPUs: "4-7,12-15"}}},
@@ -44,7 +44,7 @@ func at(after time.Duration, s *tick.Sample) *tick.Tick {
 	return &tick.Tick{V: 1, Node: "n", Time: start.Add(after), Sample: s}
 }
 
-// run decides once a minute, with each minute's use of the services, and returns the last advice.
+// run decides once per minute, with each minute's use of the services, and returns the last advice.
 func run(d *Decider, from time.Duration, minutes int, services func(i int) float64) (a *tick.Advice, end time.Duration) {
 	for i := range minutes {
 		a = d.Decide(at(from+time.Duration(i)*time.Minute, machine(services(i))))
@@ -62,7 +62,7 @@ func milli(t *testing.T, a *tick.Advice) int64 {
 	return *a.Reclaimed.MilliCPU
 }
 
-// On a machine that is steady all that services do not use is offered but for the least margin, once that is learnt; less before.
+// With a steady load, all that services do not use is offered except the least margin, once that is learned; less before.
 func TestASteadyMachineIsOfferedWhole(t *testing.T) {
 	d := New(Defaults())
 	first, next := run(d, 0, 1, steady(4000))
@@ -78,11 +78,11 @@ func TestASteadyMachineIsOfferedWhole(t *testing.T) {
 	}
 }
 
-// What grows again and again is left room for, and reasons state how sure that is.
+// Room is left for growth that recurs, and the reasons state how certain that is.
 func TestGrowthIsLearnt(t *testing.T) {
 	d := New(Defaults())
 	bursts := func(i int) float64 {
-		if i%90 == 0 { // seldom enough to be forgotten by the level
+		if i%90 == 0 { // rare enough to leave the level
 			return 8000
 		}
 		return 4000
@@ -97,8 +97,8 @@ func TestGrowthIsLearnt(t *testing.T) {
 	}
 }
 
-// Unknown is not zero: without a figure of the machine, one pod of unknown use is reason enough to decide nothing; with one, what the
-// machine uses counts, whoever uses it.
+// Unknown is not zero: without the machine's use, one pod of unknown use prevents a decision; with it, the machine's use counts, whichever
+// pod it belongs to.
 func TestUnknownUseIsNotZero(t *testing.T) {
 	s := machine(4000)
 	s.CPU = nil
@@ -115,7 +115,7 @@ func TestUnknownUseIsNotZero(t *testing.T) {
 		t.Errorf("beside a pod of unknown use %dm", got)
 	}
 	s = machine(4000)
-	s.Pods[1].UsageMilliCPU = nil // batch of unknown use may be services' for all that is known
+	s.Pods[1].UsageMilliCPU = nil // batch of unknown use may count as services'
 	if got := milli(t, New(Defaults()).Decide(at(0, s))); got != 16000-7000-1600 {
 		t.Errorf("beside batch of unknown use %dm", got)
 	}
@@ -128,7 +128,7 @@ func TestUnknownUseIsNotZero(t *testing.T) {
 	}
 }
 
-// A sample that is missing, or old, offers nothing new; what was offered is withdrawn when that lasts.
+// Without a sample, or with an old one, the offer does not change; it is withdrawn if that lasts.
 func TestWithoutASampleNothingIsNew(t *testing.T) {
 	d := New(Defaults())
 	a, now := run(d, 0, 60, steady(4000))
@@ -153,7 +153,7 @@ func TestWithoutASampleNothingIsNew(t *testing.T) {
 	}
 }
 
-// A restart with the state makes the same advice, tick by tick.
+// A restart with the state gives the same advice, tick by tick.
 func TestARestartChangesNothing(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	var uses []float64
@@ -181,7 +181,7 @@ func TestARestartChangesNothing(t *testing.T) {
 	}
 }
 
-// Pods that come and go leave nothing behind, and the state of a node has a bound.
+// Pods that come and go leave no state behind, and the state of a node is bounded.
 func TestMemoryIsBounded(t *testing.T) {
 	d := New(Defaults())
 	most := 0
@@ -216,8 +216,8 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// A new pod counts with its requests until it is known; those that ran when the node was seen first were there before, but for ones
-// that have a start time.
+// A new pod counts with its requests until its use is known; pods that ran when the node was first seen are not new, except those with a
+// recent start time.
 func TestNewPodsCountWithTheirRequests(t *testing.T) {
 	d := New(Defaults())
 	_, now := run(d, 0, 24*60, steady(4000))
@@ -252,7 +252,7 @@ func TestNewPodsCountWithTheirRequests(t *testing.T) {
 	}
 }
 
-// Memory: what services hold at most counts, page cache that can be dropped does not, nor what batch holds.
+// Memory: the services' largest use counts; page cache that can be dropped does not, nor batch's memory.
 func TestMemory(t *testing.T) {
 	d := New(Defaults())
 	var a *tick.Advice
@@ -273,7 +273,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// Memory that the node's object keeps is not offered where services hold less, nor is what new pods have asked for; the reason has the sum.
+// Memory that the Node object reserves is not offered even if services use less, nor are the requests of new pods; the reason has the sum.
 func TestMemoryThatIsKept(t *testing.T) {
 	s := machine(4000)
 	s.Memory.TotalBytes, s.Memory.AvailableBytes = new(100*gib), new(60*gib)
@@ -320,7 +320,7 @@ func TestMemoryThatIsKept(t *testing.T) {
 
 const gib = float64(1 << 30)
 
-// The reason states what is kept for the system beyond what it uses.
+// The reason states the unused part of the system's reservation.
 func TestTheReasonNamesWhatIsKept(t *testing.T) {
 	for allocatable, want := range map[float64]string{
 		16000: "services use 4000m now; largest peaks", 15999.6: "services use 4000m now; largest peaks",
@@ -334,7 +334,7 @@ func TestTheReasonNamesWhatIsKept(t *testing.T) {
 	}
 }
 
-// What kubelet gave away stays given away while its state cannot be read, and the reason states so.
+// CPUs that kubelet gave away stay exclusive while its state cannot be read, and the reason states so.
 func TestKubeletsStateUnread(t *testing.T) {
 	const reason = `kubelet's state could not be read: CPUs "1-2,9-10" are taken for given away, as they were`
 	d := New(Defaults())
@@ -361,7 +361,7 @@ func TestKubeletsStateUnread(t *testing.T) {
 	}
 }
 
-// Batch starves where it has less than a tenth of a machine that is full, all of whose CPUs count.
+// Batch starves if it has less than a tenth of a full machine, counted over all CPUs.
 func TestBatchsFloorIsATenthOfTheMachine(t *testing.T) {
 	for _, tt := range []struct {
 		batch, all float64
@@ -375,7 +375,7 @@ func TestBatchsFloorIsATenthOfTheMachine(t *testing.T) {
 	}
 }
 
-// What is kept for the system, reserved, or given to a container alone is not offered.
+// CPUs that are reserved for the system, by allocatable or by list, or exclusive to a container are not offered.
 func TestWhatOthersHaveIsNotOffered(t *testing.T) {
 	s := machine(4000)
 	s.Allocatable = &tick.Resources{MilliCPU: new(14000.0), MemoryBytes: new(100e9)}
@@ -397,7 +397,7 @@ func TestWhatOthersHaveIsNotOffered(t *testing.T) {
 		Name: "c", Cgroup: "/web/c", CPUSetCPUs: "1-2,9-10", UsageMilliCPU: new(4000.0), Requests: &tick.Resources{MilliCPU: new(4000.0)},
 	}}
 	a = New(Defaults()).Decide(at(0, s))
-	if got := milli(t, a); got != 12000-1200 { // the service uses its own CPUs alone
+	if got := milli(t, a); got != 12000-1200 { // the service uses only its own CPUs
 		t.Errorf("beside a service with CPUs of its own: %dm, %q", got, a.Reasons)
 	}
 	for _, c := range a.Cgroups {
@@ -408,14 +408,14 @@ func TestWhatOthersHaveIsNotOffered(t *testing.T) {
 	}
 }
 
-// withoutLimits are the defaults without limits and protection of memory, for tests of where batch runs.
+// withoutLimits returns the defaults without limits and protection of memory, for tests of batch's CPUs.
 func withoutLimits() Settings {
 	s := Defaults()
 	s.Limits = limits.Settings{Batch: limits.None, Services: limits.None}
 	return s
 }
 
-// cpusOf is the list of batch's cgroup.
+// cpusOf returns the CPU list of batch's cgroup.
 func cpusOf(t *testing.T, list []tick.Cgroup) (batch cpus.Set) {
 	t.Helper()
 	for _, c := range list {
@@ -430,7 +430,7 @@ func cpusOf(t *testing.T, list []tick.Cgroup) (batch cpus.Set) {
 	return batch
 }
 
-// Batch leaves the services whole cores at once, and takes them back late; the services are confined to nothing.
+// Batch leaves the services whole cores immediately, and takes them back after a delay; the services are not confined.
 func TestBatchLeavesIdleCores(t *testing.T) {
 	d := New(withoutLimits())
 	size := func(second int, services float64) int {
@@ -440,7 +440,7 @@ func TestBatchLeavesIdleCores(t *testing.T) {
 		if floor := cpusOf(t, a.Fallback); floor.IsEmpty() || !floor.IsSubsetOf(batch) {
 			t.Errorf("the fallback %s is not of %s", floor, batch)
 		}
-		for core := range 8 { // whole cores alone
+		for core := range 8 { // only whole cores
 			if batch.Contains(core) != batch.Contains(core+8) {
 				t.Errorf("batch on %s: half of a core", batch)
 			}
@@ -455,7 +455,7 @@ func TestBatchLeavesIdleCores(t *testing.T) {
 	if got := size(0, 3500); got != 16-4-2 { // use, and one idle core
 		t.Errorf("first %d CPUs", got)
 	}
-	if got := size(1, 7500); got != 16-8-4 { // four more at once: the next burst may be as large
+	if got := size(1, 7500); got != 16-8-4 { // four more at once: the next burst may be equally large
 		t.Errorf("in a burst %d CPUs", got)
 	}
 	if got := size(20, 3500); got != 4 {
@@ -472,7 +472,7 @@ func TestBatchLeavesIdleCores(t *testing.T) {
 	}
 }
 
-// A small machine has no idle cores: batch is held by its class. What was narrowed when it was larger is widened.
+// A small machine has no idle cores: batch is limited by its class. A confinement from when it was larger is widened.
 func TestASmallMachine(t *testing.T) {
 	small := func() *tick.Sample {
 		s := machine(1000)
@@ -497,7 +497,7 @@ func TestASmallMachine(t *testing.T) {
 	}
 }
 
-// The offer falls at once where the services have no room, else by steps of a minute, and rises late.
+// The offer falls at once if the services have no headroom, else in steps of a minute, and rises after a delay.
 func TestOfferMovesSlowly(t *testing.T) {
 	s := Defaults()
 	o := offer{}
@@ -524,7 +524,7 @@ func TestOfferMovesSlowly(t *testing.T) {
 	}
 }
 
-// A forecast of a stream that was away for long starts over, and one whose clock was set back continues.
+// A forecast starts over after a long gap of the stream, and continues after its clock was set back.
 func TestForecastAndTheClock(t *testing.T) {
 	f := forecast{}
 	for i := range 60 {
@@ -544,13 +544,13 @@ func TestForecastAndTheClock(t *testing.T) {
 	if !f.see(back.Add(time.Minute), 0.2) || f.level(f.Seen).part != 0.2 {
 		t.Errorf("level %+v after the clock was set back", f.level(f.Seen))
 	}
-	for i := range 100_000 { // ticks a second, for a day
+	for i := range 100_000 { // one tick per second, for a day
 		f.see(back.Add(time.Duration(i)*time.Second), 0.2)
 	}
 	if len(f.Hour) > maxMinutes || len(f.Spans) > maxSpans {
 		t.Errorf("%d minutes and %d spans are remembered", len(f.Hour), len(f.Spans))
 	}
-	// A tick a second and one a minute show the same for a steady use, whose noise within a minute is no peak.
+	// One tick per second and one per minute give the same for a steady use, whose noise within a minute is not a peak.
 	if l := f.level(f.Seen); l.short < 0.199 || l.short > 0.201 {
 		t.Errorf("level %+v", l)
 	}

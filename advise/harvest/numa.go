@@ -13,17 +13,17 @@ import (
 	"polder/lib/tick"
 )
 
-// numaHalfLife is after how long a reading of where the services run counts half.
+// numaHalfLife is the time in which a reading's weight halves.
 const numaHalfLife = 30 * time.Second
 
-// byNUMA is how much CPU the services use on each NUMA node, in milli-CPU, averaged over the last minute or so.
+// byNUMA is the services' CPU use on each NUMA node, in milli-CPU, averaged over about the last minute.
 type byNUMA struct {
 	Use []float64 `json:"use"`
 	At  time.Time `json:"at"`
 }
 
-// see takes a sample's use of each NUMA node, without what batch used there: it is taken for spread evenly over the CPUs that it has, by
-// NUMA node in batchCPUs. It returns what is known then: nil where the use of a node is not.
+// see adds a sample's use of each NUMA node, without batch's use: batch is assumed to use its CPUs evenly; batchCPUs has their number on
+// each NUMA node. It returns the new state, nil if the use of a node is unknown.
 func (b *byNUMA) see(now time.Time, s *tick.Sample, ids []int, batchCPUs []uint64) *byNUMA {
 	use := servicesByNUMA(s, ids, batchCPUs)
 	if use == nil {
@@ -32,7 +32,7 @@ func (b *byNUMA) see(now time.Time, s *tick.Sample, ids []int, batchCPUs []uint6
 	if b != nil && len(b.Use) == len(use) && !now.Before(b.At) {
 		old := math.Exp2(-now.Sub(b.At).Seconds() / numaHalfLife.Seconds())
 		for i := range use {
-			use[i] += old * (min(max(b.Use[i], 0), maxNUMAMilliCPU) - use[i]) // a state file may contain anything
+			use[i] += old * (min(max(b.Use[i], 0), maxNUMAMilliCPU) - use[i]) // a state file may contain any value
 		}
 	}
 	return &byNUMA{Use: use, At: now}
@@ -41,7 +41,7 @@ func (b *byNUMA) see(now time.Time, s *tick.Sample, ids []int, batchCPUs []uint6
 // maxNUMAMilliCPU is more than any NUMA node has.
 const maxNUMAMilliCPU = 1e9
 
-// servicesByNUMA is nil where there is a single node, or one whose use is not known.
+// servicesByNUMA returns nil if there is a single node, or the use of a node is unknown.
 func servicesByNUMA(s *tick.Sample, ids []int, batchCPUs []uint64) []float64 {
 	if len(ids) < 2 {
 		return nil
@@ -74,7 +74,7 @@ func servicesByNUMA(s *tick.Sample, ids []int, batchCPUs []uint64) []float64 {
 	return use
 }
 
-// split divides so many CPUs over the NUMA nodes as the services' use is; nil where it is not known, or next to nothing.
+// split divides want CPUs over the NUMA nodes in proportion to the services' use; nil if that is unknown, or almost zero.
 func (b *byNUMA) split(want int) []float64 {
 	if b == nil {
 		return nil
@@ -88,12 +88,12 @@ func (b *byNUMA) split(want int) []float64 {
 	}
 	list := make([]float64, len(b.Use))
 	for i, u := range b.Use {
-		list[i] = math.Round(2*float64(want)*u/sum) / 2 // half CPUs, so that a steady node asks for the same
+		list[i] = math.Round(2*float64(want)*u/sum) / 2 // half CPUs, so that small changes of the use have no effect
 	}
 	return list
 }
 
-// text returns where the services run, and where CPUs are kept for them.
+// text returns where the services run, and on which NUMA nodes CPUs are kept for them.
 func (b *byNUMA) text(sh *shape, d *division) string {
 	if b == nil || len(d.keptNUMA) != len(b.Use) {
 		return ""
@@ -105,7 +105,7 @@ func (b *byNUMA) text(sh *shape, d *division) string {
 	return "; CPUs without batch by NUMA node: " + strings.Join(nodes, ", ")
 }
 
-// locate takes a sample's use of each NUMA node. In the first tick batch is taken to be everywhere.
+// locate adds a sample's use of each NUMA node. In the first tick it assumes that batch runs on all CPUs.
 func (p *place) locate(t *tick.Tick, sh *shape) {
 	batchCPUs := sh.allNUMA
 	if p.last != nil && len(p.last.perNUMA) == len(sh.NUMA) {
@@ -114,7 +114,7 @@ func (p *place) locate(t *tick.Tick, sh *shape) {
 	p.NUMA = p.NUMA.see(t.Time, t.Sample, sh.NUMA, batchCPUs)
 }
 
-// splitKey is a split in the form of a key.
+// splitKey returns a split as a map key.
 func splitKey(split []float64) string {
 	var b []byte
 	for _, n := range split {
@@ -123,9 +123,9 @@ func splitKey(split []float64) string {
 	return string(b)
 }
 
-// resizeBy returns whole cores of avail with at least n CPUs, and not more than limit unless a single core has more, as the split has by
-// NUMA node: it grows where the node has least of its part, and shrinks where it has most beyond it. Where a node lacks a core
-// and another has one too many, one core moves: the next call moves the next one.
+// resizeBy returns whole cores of avail with at least n CPUs and at most limit, unless a single core has more, on the NUMA nodes according
+// to the split: it adds cores on the node that lacks most of its part, and removes them on the node that exceeds its part most. If one node
+// lacks a core and another has one too many, one core moves per call.
 func (sh *shape) resizeBy(present cpus.Set, n, limit int, split []float64) cpus.Set {
 	r := resizing{shape: sh, split: split, order: sh.Balanced(sh.Avail)}
 	r.in, r.has = make([]bool, len(r.order)), make([]int, len(sh.NUMA))
@@ -168,7 +168,7 @@ type resizing struct {
 	split []float64 // CPUs that each NUMA node should have
 	order []cpus.Core
 	in    []bool
-	has   []int // CPUs of each NUMA node that are in
+	has   []int // CPUs of each NUMA node that are in the set
 	size  int
 }
 
@@ -185,7 +185,7 @@ func (r *resizing) set(i int, in bool) {
 	}
 }
 
-// shortfall is how many CPUs a core's NUMA node has less than its part.
+// shortfall returns how many CPUs a core's NUMA node lacks of its part.
 func (r *resizing) shortfall(i int) float64 {
 	at := slices.Index(r.NUMA, r.order[i].NUMA)
 	if at < 0 {
@@ -194,7 +194,7 @@ func (r *resizing) shortfall(i int) float64 {
 	return r.split[at] - float64(r.has[at])
 }
 
-// most is the core that leaves first: the first of those whose node has most beyond its part; negative where none is in.
+// most returns the core to remove next: the first of those whose node exceeds its part most; negative if the set is empty.
 func (r *resizing) most() int {
 	best := -1
 	for i := range r.order {
@@ -205,8 +205,7 @@ func (r *resizing) most() int {
 	return best
 }
 
-// least is the core that comes first: the last of those whose node has the largest shortfall, within the limit; negative where there is
-// none.
+// least returns the core to add next: the last of those whose node has the largest shortfall, within the limit; negative if there is none.
 func (r *resizing) least(limit int) int {
 	best := -1
 	for i := range slices.Backward(r.order) {

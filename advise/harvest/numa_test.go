@@ -13,7 +13,7 @@ import (
 	"polder/lib/tick"
 )
 
-// onNodes is [machine] with the services' use by NUMA node, and batch's on the CPUs that it has.
+// onNodes returns [machine] with the services' use by NUMA node, and batch's on its CPUs.
 func onNodes(batch cpus.Set, services ...float64) *tick.Sample {
 	sum := 0.0
 	for _, use := range services {
@@ -28,7 +28,7 @@ func onNodes(batch cpus.Set, services ...float64) *tick.Sample {
 	return s
 }
 
-// nodesOfBatch decides once a second and returns how many CPUs batch has on each node at the end, and how often they changed.
+// nodesOfBatch decides once per second and returns the number of batch's CPUs on each node at the end, and how often they changed.
 func nodesOfBatch(t *testing.T, d *Decider, from, seconds int, services func(second int) []float64) (perNode [2]int, changes int) {
 	t.Helper()
 	batch, _ := cpus.Parse("0-15")
@@ -47,7 +47,7 @@ func nodesOfBatch(t *testing.T, d *Decider, from, seconds int, services func(sec
 	return perNode, changes
 }
 
-// Batch leaves the node on which the services run, and follows them when they move: core by core, and not to and fro.
+// Batch leaves the node on which the services run, and follows them when they move: core by core, without oscillation.
 func TestBatchLeavesWhereServicesRun(t *testing.T) {
 	d := New(withoutLimits())
 	first := func(int) []float64 { return []float64{4000, 0} }
@@ -59,12 +59,12 @@ func TestBatchLeavesWhereServicesRun(t *testing.T) {
 	if got != [2]int{8, 2} {
 		t.Errorf("services moved to node 1: batch has %v", got)
 	}
-	if changes > 6 { // three cores move, and estimates settle
+	if changes > 6 { // three cores move, and estimates converge
 		t.Errorf("%d changes", changes)
 	}
 }
 
-// Where the services are spread, a little more here or there moves nothing.
+// If the services are spread, small changes move nothing.
 func TestSpreadServicesMoveNothing(t *testing.T) {
 	d := New(withoutLimits())
 	r := rand.New(rand.NewPCG(1, 2))
@@ -80,7 +80,7 @@ func TestSpreadServicesMoveNothing(t *testing.T) {
 	}
 }
 
-// Where the use of one node, or of a batch pod, is not known, cores are kept on all nodes in turn, as before.
+// If the use of one node, or of a batch pod, is unknown, cores are kept on all nodes in turn.
 func TestUnknownUseOfANodeIsNotZero(t *testing.T) {
 	all, _ := cpus.Parse("0-15")
 	for name, change := range map[string]func(*tick.Sample){
@@ -103,10 +103,10 @@ func TestUnknownUseOfANodeIsNotZero(t *testing.T) {
 	}
 }
 
-// However the CPUs are split over the nodes, as many whole cores are kept as without a split, within the same limit.
+// Any split of the CPUs over the nodes keeps as many whole cores as no split does, within the same limit.
 func TestSplitKeepsAsMany(t *testing.T) {
 	n := &node{}
-	if err := n.see(machine(0).Topology, "3", "12"); err != nil { // two cores have a single CPU that batch may have
+	if err := n.see(machine(0).Topology, "3", "12"); err != nil { // two cores have a single CPU that batch may use
 		t.Fatal(err)
 	}
 	sh := n.shape
@@ -136,7 +136,7 @@ func TestSplitKeepsAsMany(t *testing.T) {
 			t.Fatalf("%s, want %d, limit %d, split %v: %s has fewer than %d", before, want, limit, split, got, least)
 		}
 		again := got
-		for range 8 { // it settles
+		for range 8 { // until it converges
 			again = sh.resizeBy(again, want, limit, split)
 		}
 		if next := sh.resizeBy(again, want, limit, split); !next.Equals(again) {
@@ -145,7 +145,7 @@ func TestSplitKeepsAsMany(t *testing.T) {
 	}
 }
 
-// A state file's uses of nodes are bounded, and those of another machine forgotten.
+// A state file's uses of nodes are bounded, and those of another machine are discarded.
 func TestUsesOfNodesInAStateFile(t *testing.T) {
 	all, _ := cpus.Parse("0-15")
 	for _, use := range [][]float64{{1e308, -1e308}, {1}, {1, 2, 3}} {
@@ -159,7 +159,7 @@ func TestUsesOfNodesInAStateFile(t *testing.T) {
 	}
 }
 
-// What the services use on a node is its mean over the last minute or so; where the clock was set back it is what they use now.
+// The services' use on a node is its mean over about the last minute; after the clock was set back it is the current use.
 func TestUseOfANodeIsAMean(t *testing.T) {
 	s := &tick.Sample{NUMANodes: []tick.NUMASample{{ID: 0, UsageMilliCPU: new(0.0)}, {ID: 1, UsageMilliCPU: new(4000.0)}}}
 	for after, want := range map[time.Duration][]float64{
@@ -173,7 +173,7 @@ func TestUseOfANodeIsAMean(t *testing.T) {
 	}
 }
 
-// What batch uses is taken from the nodes as its CPUs are spread, and what services use is not. A node that is idle is known.
+// Batch's use is subtracted from the nodes in proportion to its CPUs there, the services' is not. An idle node is known.
 func TestServicesUseOfANode(t *testing.T) {
 	ended := podOf("old", tick.QoSReclaimed, 5000)
 	ended.Phase = "Succeeded"
@@ -201,7 +201,7 @@ func TestServicesUseOfANode(t *testing.T) {
 	}
 }
 
-// The CPUs that are kept are split as the services' use is, in halves; the reason states how many each node has and for what.
+// The kept CPUs are split in proportion to the services' use, in halves; the reason states how many each node has and why.
 func TestSplitIsAsTheServicesUse(t *testing.T) {
 	for _, tt := range []struct {
 		use  []float64
@@ -226,8 +226,8 @@ func TestSplitIsAsTheServicesUse(t *testing.T) {
 	}
 }
 
-// As few cores move as can: the first core of the node that has most beyond its part leaves, the last of the one that lacks most comes, and
-// one core moves where a node lacks a whole one and another has one too many. Node 0 has the cores 0 to 3, node 1 the others.
+// As few cores move as possible: the first core of the node that exceeds its part most is removed, the last of the one that lacks most is
+// added, and one core moves if a node lacks a whole one and another has one too many. Node 0 has the cores 0 to 3, node 1 the others.
 func TestWhichCoresMove(t *testing.T) {
 	n := &node{}
 	if err := n.see(machine(0).Topology, "", ""); err != nil {

@@ -7,29 +7,29 @@ import (
 )
 
 const (
-	// deadBand is how much too large an offer may be before it falls: less is no reason to move.
+	// deadBand is by how much an offer may be too large before it falls: smaller differences are ignored.
 	deadBand = 0.005
-	// minHeadroom is the room that the services must have left for the offer to fall by steps instead of at once.
+	// minHeadroom is the headroom that the services must have for the offer to fall in steps instead of at once.
 	minHeadroom = 0.01
 )
 
-// offer is what was promised: it falls by steps while the services have room, at once where they have not, and rises late and by steps.
+// offer is the current offer: it falls in steps while the services have headroom, else at once, and rises after a delay in steps.
 type offer struct {
 	Part float64 `json:"part"`
-	// Since is when the offer was too large last, or rose; Least is the least that could be offered since then.
+	// Since is when the offer was last too large, or rose; Least is the smallest possible offer since then.
 	Since time.Time `json:"since,omitzero"`
 	Least float64   `json:"least"`
-	// Fell is when it fell last.
+	// Fell is when it last fell.
 	Fell  time.Time `json:"fell,omitzero"`
 	Known bool      `json:"known,omitempty"`
 }
 
-// follow moves the offer towards what can be offered, where the services use a part now, and returns what keeps it from there.
+// follow moves the offer towards the possible offer, at the services' current use, and returns what bounds the move.
 func (o *offer) follow(now time.Time, can, use float64, s Settings) (bound string) {
 	if o.Since.After(now) || o.Fell.After(now) { // the clock was set back
 		o.Since, o.Fell = now, now
 	}
-	o.Part = min(max(o.Part, 0), 1) // a state file may contain anything
+	o.Part = min(max(o.Part, 0), 1) // a state file may contain any value
 	room := 1 - use - o.Part
 	switch {
 	case !o.Known:

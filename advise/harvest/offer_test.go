@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// What keeps an offer from what could be offered, each step from the one before. It falls by a step a minute while the services have
-// room, at once where they have not, and not for half a percent; it rises by a step where it was too small for five minutes.
+// The bound of an offer, each step from the one before. It falls by a step per minute while the services have headroom, at once if they
+// have none, and not for half a percent; it rises by a step after it was too small for five minutes.
 func TestWhatBoundsAnOffer(t *testing.T) {
 	s := Defaults()
 	o := offer{}
@@ -20,13 +20,13 @@ func TestWhatBoundsAnOffer(t *testing.T) {
 		{10, 0.6, 0.1, 0.75, "; it falls by steps of 5 % while the services have room"},
 		{69, 0.6, 0.1, 0.75, "; it falls by a step a minute while the services have room"},
 		{70, 0.7, 0.1, 0.7, ""},      // one step is enough
-		{200, 0.6951, 0.1, 0.7, ""},  // not worth it
-		{200, 0.694, 0.1, 0.694, ""}, // worth it
+		{200, 0.6951, 0.1, 0.7, ""},  // within the dead band
+		{200, 0.694, 0.1, 0.694, ""}, // beyond the dead band
 		{210, 0.5, 0.2959, 0.694, "; it falls by a step a minute while the services have room"}, // just over a hundredth is left
 		{210, 0.5, 0.2961, 0.5, ""}, // just less
-		{220, 0.504, 0.1, 0.5, ""},  // not worth it
+		{220, 0.504, 0.1, 0.5, ""},  // within the dead band
 		{509, 0.9, 0.1, 0.5, "; it may rise by 5 % in 1s"},
-		{510, 0.9, 0.1, 0.5, "; it may rise by 5 % in 300s"}, // it could have been 0.504 at most in that time
+		{510, 0.9, 0.1, 0.5, "; it may rise by 5 % in 300s"}, // at most 0.504 was possible in that time
 		{809, 0.53, 0.1, 0.5, "; it may rise by 3 % in 1s"},
 		{810, 0.9, 0.1, 0.53, "; it may rise by 5 % in 300s"},
 		{1110, 0.9, 0.1, 0.58, "; it may rise by 5 % in 300s"},
@@ -38,7 +38,7 @@ func TestWhatBoundsAnOffer(t *testing.T) {
 			t.Errorf("after %d s: %.4f%s; want %.4f%s", step.seconds, o.Part, bound, step.want, step.bound)
 		}
 	}
-	for _, part := range []float64{-3, 7} { // a state file's
+	for _, part := range []float64{-3, 7} { // invalid in a state file
 		o = offer{Part: part, Known: true, Since: start, Least: 1}
 		if o.follow(start, 0.5, 0.9, s); o.Part < 0 || o.Part > 1 {
 			t.Errorf("of a part of %v comes %v", part, o.Part)

@@ -11,29 +11,29 @@ import (
 	"polder/lib/tick"
 )
 
-// burstHalfLife is after how long a growth between two ticks counts half.
+// burstHalfLife is the time in which the weight of a growth between two ticks halves.
 const burstHalfLife = 10 * time.Minute
 
-// place is where batch runs: everywhere but on as many whole cores as the services use, and those that stay idle for their bursts.
+// place is where batch runs: on all CPUs except as many whole cores as the services use, and those that stay idle for their bursts.
 type place struct {
-	// Bursts are what the services grew by within two ticks, as parts of the CPUs that batch may have.
+	// Bursts are the growths of services' use within two ticks, as parts of the CPUs that batch may use.
 	Bursts histogram.Histogram `json:"bursts,omitempty"`
-	// Uses are those of the last ticks, newest last.
+	// Uses are the uses of the last ticks, newest last.
 	Uses []use `json:"uses,omitempty"`
-	// Kept are the CPUs without batch, a list, and Needed when all of them were needed last.
+	// Kept is the list of CPUs without batch, and Needed when all of them were last needed.
 	Kept   string    `json:"kept,omitempty"`
 	Needed time.Time `json:"needed,omitzero"`
-	// NUMA is where the services run; nil where that is not known.
+	// NUMA is on which NUMA nodes the services run; nil if unknown.
 	NUMA *byNUMA `json:"numa,omitempty"`
-	// Tier is kubelet's cgroup of the BestEffort pods, once it was confined to batch's CPUs.
+	// Tier is kubelet's cgroup of the BestEffort pods, if it was ever confined to batch's CPUs.
 	Tier string `json:"tier,omitempty"`
-	// Confined means that batch had a list of CPUs, which must be undone where it has none any more.
+	// Confined reports whether batch had a CPU list, which must be undone if it has none any more.
 	Confined bool `json:"confined,omitempty"`
 
 	last *division // the one in force since the last tick; nil in the first
 }
 
-// see takes a use in milli-CPU of so many.
+// see adds a use of milliCPU out of a capacity.
 func (p *place) see(now time.Time, milliCPU, of float64) {
 	if n := len(p.Uses); n > 0 && !now.After(p.Uses[n-1].At) {
 		p.Uses = nil // the clock was set back
@@ -50,7 +50,7 @@ func (p *place) see(now time.Time, milliCPU, of float64) {
 	p.Uses = slices.Delete(p.Uses, 0, max(len(p.Uses)-2, 0))
 }
 
-// divide decides the CPUs of batch: all that batch may have but those kept without it.
+// divide decides the CPUs of batch: all that batch may use except the kept ones.
 func (p *place) divide(a *tick.Advice, now time.Time, sh *shape, s Settings) *division {
 	avail := sh.Avail.Size()
 	used := 0.0
@@ -59,7 +59,7 @@ func (p *place) divide(a *tick.Advice, now time.Time, sh *shape, s Settings) *di
 	}
 	part, seen := p.Bursts.Quantile(s.Burst)
 	burst := part * float64(avail) * 1000
-	idle := max(ceilCPUs(min(burst, float64(avail)*500)), sh.LargestCore()) // half of the machine at most
+	idle := max(ceilCPUs(min(burst, float64(avail)*500)), sh.LargestCore()) // at most half of the machine
 	limit := max(avail-sh.floorCPUs(), 0)
 	want := min(ceilCPUs(used)+idle, limit)
 
@@ -88,7 +88,7 @@ func (p *place) divide(a *tick.Advice, now time.Time, sh *shape, s Settings) *di
 	return d
 }
 
-// confine wants the containers of batch on a list of CPUs, and for the fallback on the floor of it.
+// confine pins the containers of batch to a CPU list, and to its floor in the fallback.
 func confine(a *tick.Advice, pods []tick.Pod, batch, floor string) {
 	for i := range pods {
 		p := &pods[i]
@@ -104,5 +104,5 @@ func confine(a *tick.Advice, pods []tick.Pod, batch, floor string) {
 	}
 }
 
-// ceilCPUs is milli-CPU in whole CPUs, rounded up; less than a thousandth of a milli-CPU is rounding noise.
+// ceilCPUs rounds milli-CPU up to whole CPUs; less than a thousandth of a milli-CPU is rounding noise.
 func ceilCPUs(milliCPU float64) int { return int(math.Ceil((min(milliCPU, 1e9) - 0.001) / 1000)) }

@@ -22,7 +22,7 @@ func placeReason(t *testing.T, a *tick.Advice) string {
 	return a.Reasons[i]
 }
 
-// What the services need less is batch's again when it was not needed for half a minute, and the reason states for how long it waits.
+// Cores that the services need no longer are batch's again after half a minute, and the reason states the remaining time.
 func TestBatchWaitsForCores(t *testing.T) {
 	d := New(Defaults())
 	for _, step := range []struct {
@@ -49,7 +49,7 @@ func TestBatchWaitsForCores(t *testing.T) {
 	}
 }
 
-// Batch waits as long where the services had all that batch may lose.
+// Batch waits as long if the services had all that batch can lose.
 func TestBatchWaitsAtItsFloor(t *testing.T) {
 	d := New(Defaults())
 	for _, step := range []struct {
@@ -63,7 +63,7 @@ func TestBatchWaitsAtItsFloor(t *testing.T) {
 	}
 }
 
-// Half of the machine is kept idle at most, and batch keeps its floor.
+// At most half of the machine is kept idle, and batch keeps its floor.
 func TestBatchKeepsItsFloor(t *testing.T) {
 	const floor = "; batch keeps its floor of 2 CPUs"
 	for _, tt := range []struct {
@@ -87,7 +87,7 @@ func TestBatchKeepsItsFloor(t *testing.T) {
 	}
 }
 
-// A growth within two ticks counts half after ten minutes.
+// The weight of a growth within two ticks halves in ten minutes.
 func TestBurstsAge(t *testing.T) {
 	p := place{}
 	for _, step := range []struct{ second, use float64 }{{0, 0}, {1, 800}, {601, 0}} {
@@ -98,7 +98,7 @@ func TestBurstsAge(t *testing.T) {
 	}
 }
 
-// Idle cores take eight CPUs, two cores, and more than one of them for batch and services.
+// Idle cores require eight CPUs, two cores, and more than one of them for batch and services.
 func TestWhereIdleCoresAreToBeHad(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
@@ -122,7 +122,7 @@ func TestWhereIdleCoresAreToBeHad(t *testing.T) {
 	}
 }
 
-// What is offered is divided over the NUMA nodes as batch's CPUs are.
+// The offer is divided over the NUMA nodes in proportion to batch's CPUs.
 func TestOfferByNUMANode(t *testing.T) {
 	a := New(withoutLimits()).Decide(at(0, machine(3500)))
 	batch := cpusOf(t, a.Cgroups)
@@ -140,7 +140,7 @@ func TestOfferByNUMANode(t *testing.T) {
 	}
 }
 
-// Neither the root nor what has no name nor what is not there is confined.
+// Neither the root cgroup, nor an unnamed one, nor one that does not exist is confined.
 func TestOnlyBatchsCgroupsAreConfined(t *testing.T) {
 	s := machine(3500)
 	for _, p := range []struct{ cgroup, qos, missing, phase string }{
@@ -156,7 +156,7 @@ func TestOnlyBatchsCgroupsAreConfined(t *testing.T) {
 	cpusOf(t, New(withoutLimits()).Decide(at(0, s)).Cgroups)
 }
 
-// The shape is worked out again where the machine, what is reserved or what kubelet gave away has changed, and not else.
+// The shape is rebuilt if the machine, the reserved or the exclusive CPUs have changed, and otherwise not.
 func TestShapeIsOfTheMachine(t *testing.T) {
 	n := &node{}
 	for _, step := range []struct {
@@ -188,8 +188,8 @@ func TestShapeIsOfTheMachine(t *testing.T) {
 	}
 }
 
-// Kubelet's cgroup of the BestEffort pods is on batch's CPUs while all in it are batch, so that a new pod is there from its first moment; it
-// has all CPUs again as soon as a service is in it.
+// Kubelet's cgroup of the BestEffort pods is pinned to batch's CPUs while it contains only batch, so that a new pod is confined from its
+// start; it has all CPUs again as soon as it contains a service.
 func TestBestEffortTierIsHeld(t *testing.T) {
 	const tier = "/kubepods/besteffort"
 	s := machine(3500)

@@ -12,29 +12,29 @@ import (
 )
 
 const (
-	// maxPods bounds the pods of one node that are remembered, and maxIdentity the length of a name; the requests of others count
-	// as those of new pods do.
+	// maxPods bounds the pods of one node in the history, and maxIdentity the length of a name; the requests of other pods count like those of
+	// new pods.
 	maxPods     = 1000
 	maxIdentity = 400
-	// peakTime is how long a peak counts at least; at most it is twice as long.
+	// peakTime is how long a peak counts at least; at most it counts twice as long.
 	peakTime = 30 * time.Minute
 	// namedPods is how many pods the reasons name.
 	namedPods = 3
 )
 
-// pods are what is remembered of the services' pods that are there: when each was seen first, and its peak.
+// pods is the history of the services' pods that exist: when each was first seen, and its peak.
 type pods struct {
-	// Of is by identity; a pod that has gone is forgotten with its first tick.
+	// Of is by identity; a pod that no longer exists is removed in the first tick without it.
 	Of map[string]*pod `json:"of,omitempty"`
-	// Turned is when the peaks started over last.
+	// Turned is when the peaks were last reset.
 	Turned time.Time `json:"turned,omitzero"`
-	// Begun means that the node was seen before: pods that are new then are new.
+	// Begun reports whether the node was seen before: only then pods without history are new.
 	Begun bool `json:"begun,omitempty"`
 }
 
 type pod struct {
 	First time.Time `json:"first"`
-	// Peak is since the last turn, Before that of the time before it; in milli-CPU.
+	// Peak is the peak since the last reset, Before that of the period before it; in milli-CPU.
 	Peak   float64 `json:"peak"`
 	Before float64 `json:"before,omitempty"`
 
@@ -42,7 +42,7 @@ type pod struct {
 	present bool
 }
 
-// round is one tick's look at the pods.
+// round is the evaluation of the pods in one tick.
 type round struct {
 	*pods
 	now  time.Time
@@ -55,7 +55,7 @@ func (ps *pods) begin(now time.Time) round {
 	}
 	r := round{pods: ps, now: now, turn: now.Sub(ps.Turned) >= peakTime || ps.Turned.After(now)}
 	for id, p := range ps.Of {
-		if p == nil { // a state file's null
+		if p == nil { // null in a state file
 			delete(ps.Of, id)
 			continue
 		}
@@ -73,8 +73,8 @@ func (ps *pods) begin(now time.Time) round {
 	return r
 }
 
-// see takes a pod's use and reports whether the pod is new, so that its request counts. What ran when the node was seen first was there
-// before, unless its start time shows otherwise.
+// see adds a pod's use and reports whether the pod is new, so that its request counts. Pods that run when the node is first seen are not
+// new, unless their start time shows otherwise.
 func (r *round) see(p *tick.Pod, use, set *float64, s Settings) bool {
 	started, err := time.Parse(time.RFC3339Nano, p.StartTime)
 	dated := err == nil && !started.After(r.now)
@@ -98,7 +98,7 @@ func (r *round) see(p *tick.Pod, use, set *float64, s Settings) bool {
 	return use == nil || set == nil && p.Missing != "" || r.now.Sub(own.First) < s.NewPod
 }
 
-// end forgets the pods that have gone.
+// end removes the pods that no longer exist.
 func (r *round) end() {
 	r.Begun = true
 	for id, p := range r.Of {
@@ -108,7 +108,7 @@ func (r *round) end() {
 	}
 }
 
-// reasons name the pods with the largest peaks.
+// reasons names the pods with the largest peaks.
 func (ps *pods) reasons() string {
 	type peak struct {
 		key      string

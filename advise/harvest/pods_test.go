@@ -9,7 +9,7 @@ import (
 	"polder/lib/tick"
 )
 
-// look is one tick's look at pods of so much use.
+// look evaluates one tick with the given pods.
 func (ps *pods) look(after time.Duration, list ...tick.Pod) {
 	r := ps.begin(start.Add(after))
 	for i := range list {
@@ -18,7 +18,7 @@ func (ps *pods) look(after time.Duration, list ...tick.Pod) {
 	r.end()
 }
 
-// A peak counts for half an hour at least, and for an hour at most.
+// A peak counts for at least half an hour, and for at most an hour.
 func TestPeaksCountForHalfAnHour(t *testing.T) {
 	ps := &pods{}
 	for _, step := range []struct {
@@ -46,7 +46,7 @@ func TestPeaksCountForHalfAnHour(t *testing.T) {
 	}
 }
 
-// The reasons name the three pods with the largest peaks, and none that uses nothing.
+// The reasons name the three pods with the largest peaks, and none without use.
 func TestTheLargestPeaksAreNamed(t *testing.T) {
 	ps := &pods{}
 	if got := ps.reasons(); got != "" {
@@ -62,14 +62,14 @@ func TestTheLargestPeaksAreNamed(t *testing.T) {
 	}
 }
 
-// A pod is new for ten minutes since it was seen or started; what was there when the node was seen first is not. One of which a figure
-// is not known, as it has not started, counts with its request however old it is.
+// A pod is new for ten minutes after it was first seen or started; pods that exist when the node is first seen are not new. A pod with an
+// unknown value, because it has not started, counts with its request at any age.
 func TestHowLongAPodIsNew(t *testing.T) {
 	amount := new(1.0)
 	for _, tt := range []struct {
 		name     string
 		begun    bool
-		first    time.Duration // when it was seen first
+		first    time.Duration // when it was first seen
 		started  string
 		use, set *float64
 		missing  string
@@ -100,7 +100,7 @@ func TestHowLongAPodIsNew(t *testing.T) {
 	}
 }
 
-// A thousand pods of names that are not too long are remembered; others count as new ones.
+// Up to a thousand pods with names that are not too long are remembered; others count as new ones.
 func TestPodsThatAreRemembered(t *testing.T) {
 	ps := &pods{}
 	r := ps.begin(start)

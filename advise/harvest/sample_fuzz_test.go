@@ -8,8 +8,8 @@ import (
 	"polder/lib/tick"
 )
 
-// FuzzSample decides from arbitrary samples and states: what is offered is never negative nor more than the machine, each cgroup stands
-// once and has CPUs that are online, and a state that was written and read goes on.
+// FuzzSample decides from arbitrary samples and states: the offer is never negative nor more than the machine, each cgroup is listed once
+// and has online CPUs, and a state that was written and read can be used.
 func FuzzSample(f *testing.F) {
 	plain := encoded(f, machine(4000))
 	state := `{"n":{"cpu":{"seen":"2026-01-01T00:00:00Z","use":-9,"hour":[{"at":"2027-01-01T00:00:00Z","use":1e300}],"spans":[{"class":-1},{"class":99}],"growths":[[-1,1e300],[],[5]]},"offered":{"part":-1e300,"known":true},"pods":{"of":{"x":null}},"place":{"bursts":[-1],"uses":[{"use":1e300}],"kept":"a-b"},"given":"?"},"m":null}`

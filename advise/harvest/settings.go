@@ -9,40 +9,40 @@ import (
 	"polder/advise/limits"
 )
 
-// Settings are the policy's numbers. Parts are of the machine: 0.05 is a twentieth of it.
+// Settings are the policy's numbers. Parts are parts of the machine: 0.05 is a twentieth of it.
 type Settings struct {
-	// Price is what a short offer is worth against a wrong one: the growth for which room is left is the one that costs least, where
-	// each part of the machine costs itself, and each span in which services grew by more costs so many machines.
+	// Price is the cost of a wrong offer relative to a small one: the policy leaves room for the growth with the lowest cost, where room costs
+	// its own size, and each span in which services grew by more costs Price machines.
 	Price float64
-	// Margin is the least growth for which room is left, and FirstMargin the one that is expected before any was seen.
+	// Margin is the smallest growth for which room is left, and FirstMargin the growth that is expected before any was observed.
 	Margin, FirstMargin float64
-	// Hold is how long an offer must have been too small before it rises, and Step the most by which it rises then, and by which it falls
-	// in a minute while the services have room.
+	// Hold is how long an offer must have been too small before it rises, and Step the most by which it rises then, and by which it falls per
+	// minute while the services have headroom.
 	Hold time.Duration
 	Step float64
-	// NewPod is for how long a pod's request counts where it uses less.
+	// NewPod is for how long a pod's request counts if its use is lower.
 	NewPod time.Duration
-	// Burst is the part of the services' growths within two ticks that the idle cores are enough for, and BurstHold how long fewer
-	// must have been enough before batch gets one back.
+	// Burst is the part of the services' growths within two ticks that the idle cores must cover, and BurstHold how long fewer must have been
+	// enough before batch gets one back.
 	Burst     float64
 	BurstHold time.Duration
-	// MinCPUs is the number of CPUs under which there are no idle cores, and batch is limited by its scheduling class alone.
+	// MinCPUs is the number of CPUs below which there are no idle cores, and only the scheduling class limits batch.
 	MinCPUs int
 	// ReservedCPUs is a list of CPUs that batch never runs on (the system's own).
 	ReservedCPUs string
-	// BatchClass is the scheduling class of batch pods, one of [class.Names]; empty is the default.
+	// BatchClass is the scheduling class of batch pods, one of [class.Names]; empty means the default.
 	BatchClass string
-	// Guard takes from batch while services wait; it is on unless it is switched off.
+	// Guard takes from batch while services wait; it is on by default.
 	Guard guard.Settings
-	// Limits cap batch pods' memory and protect the services'; both are on unless they are switched off.
+	// Limits cap batch pods' memory and protect the services'; both are on by default.
 	Limits limits.Settings
-	// Cold takes memory back that batch pods hold and do not use; it is off unless it is switched on.
+	// Cold reclaims memory that batch pods have but do not use; it is off by default.
 	Cold cold.Settings
-	// Disk gives batch pods the idle share of the disks, and limits what they read and write; the share is on unless it is switched off.
+	// Disk gives batch pods the idle share of the disks, and limits what they read and write; the share is on by default.
 	Disk disk.Settings
 }
 
-// Defaults are of two public traces: docs/policy-harvest.md has how they were chosen, and the figures.
+// Defaults are derived from two public traces: docs/policy-harvest.md describes how, with the figures.
 func Defaults() Settings {
 	return Settings{
 		Price:       2.2,

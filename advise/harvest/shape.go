@@ -11,12 +11,12 @@ type shape struct {
 	*policy.Shape
 	availList string
 
-	// A steady node asks for the same divisions every second: each is worked out once.
+	// A steady node uses the same divisions every second: each is computed once.
 	divisions map[divisionKey]*division
 	allNUMA   []uint64 // [shape.perNUMA] of avail
 }
 
-// see makes the shape, unless it is known already.
+// see builds the shape, unless there is one for the same topology.
 func (n *node) see(t *tick.Topology, reserved, given string) error {
 	if n.shape != nil && n.shape.IsOf(t, reserved, given) {
 		return nil
@@ -30,26 +30,26 @@ func (n *node) see(t *tick.Topology, reserved, given string) error {
 	return nil
 }
 
-// division is how the CPUs that batch may have are divided: kept without batch, its own, and the floor of these.
+// division is how the CPUs that batch may use are divided: kept without batch, batch's, and batch's floor.
 type division struct {
 	kept, batch, floor string
-	size               int      // of batch's
-	perNUMA, keptNUMA  []uint64 // batch's and those without it, by NUMA node
-	present            int      // the size of what was kept before, as far as it is there
+	size               int      // of batch's CPUs
+	perNUMA, keptNUMA  []uint64 // batch's and the kept CPUs, by NUMA node
+	present            int      // the number of previously kept CPUs that still exist
 	shrinks            bool     // fewer CPUs are kept than before
 }
 
 type divisionKey struct {
 	present     string
 	want, limit int
-	split       string // [splitKey] of the CPUs that each NUMA node should keep
+	split       string // [splitKey] of the CPUs that should be kept on each NUMA node
 }
 
-// maxDivisions bounds those that are remembered.
+// maxDivisions bounds the cached divisions.
 const maxDivisions = 256
 
-// divide keeps so many CPUs without batch, in whole cores, and moves as few as it can; by NUMA node as the split has them, where there is
-// one. What was kept before is a list of our own, or a state file's: what is no list is none.
+// divide keeps want CPUs without batch, in whole cores, and moves as few as possible; by NUMA node according to the split, if there is one.
+// present is our own list or a state file's: an invalid list counts as empty.
 func (sh *shape) divide(present string, want, limit int, split []float64) *division {
 	key := divisionKey{present, want, limit, splitKey(split)}
 	if d := sh.divisions[key]; d != nil {
@@ -76,10 +76,10 @@ func (sh *shape) divide(present string, want, limit int, split []float64) *divis
 	return d
 }
 
-// floorCPUs are what batch keeps however busy the services are: a tenth, at least a core. It is in the idle class there.
+// floorCPUs returns the CPUs that batch keeps at any load: a tenth, at least a core. Batch is in the idle class there.
 func (sh *shape) floorCPUs() int { return max(sh.Avail.Size()/10, sh.LargestCore(), 1) }
 
-// perNUMA is the number of a set's CPUs by NUMA node.
+// perNUMA returns the number of a set's CPUs by NUMA node.
 func (sh *shape) perNUMA(set cpus.Set) []uint64 {
 	list := make([]uint64, len(sh.NUMA))
 	for _, c := range sh.Cores {

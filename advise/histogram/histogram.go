@@ -1,12 +1,12 @@
-// Package histogram counts how often parts of a whole were seen, for policies that decide by how things were before. It is pure.
+// Package histogram counts how often parts of a whole were observed, for policies that predict from history. It is pure.
 package histogram
 
 import "math"
 
-// Bins is the number of bins of a [Histogram]: from nothing to 1, in steps of half a percent.
+// Bins is the number of bins of a [Histogram]: from 0 to 1, in steps of half a percent.
 const Bins = 200
 
-// Histogram is how often each part of a whole, 0 to 1, was seen; what is old counts less. Out of a state file it may have anything.
+// Histogram has the weight of each observed part of a whole, 0 to 1; older observations count less. A state file may contain any value.
 type Histogram []float64
 
 // Add counts a part, rounded up.
@@ -18,7 +18,7 @@ func (h *Histogram) Add(part float64) {
 	(*h)[i]++
 }
 
-// Age lets all that was seen count less, and forgets what hardly counts.
+// Age reduces the weight of all observations, and removes negligible ones.
 func (h *Histogram) Age(by float64) {
 	end := 0
 	for i := range *h {
@@ -31,7 +31,7 @@ func (h *Histogram) Age(by float64) {
 	*h = (*h)[:end]
 }
 
-// Sum is how often any was seen.
+// Sum returns the weight of all observations.
 func (h Histogram) Sum() (sum float64) {
 	for i, n := range h {
 		if i <= Bins && n > 0 {
@@ -41,7 +41,7 @@ func (h Histogram) Sum() (sum float64) {
 	return sum
 }
 
-// Quantile is the part that so many did not exceed, and how many there are.
+// Quantile returns the part that a share q of the observations did not exceed, and the weight of all observations.
 func (h Histogram) Quantile(q float64) (part, seen float64) {
 	seen = h.Sum()
 	upTo := 0.0

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// A part is counted in steps of half a percent, rounded up, from nothing to all.
+// A part is counted in steps of half a percent, rounded up, from 0 to 1.
 func TestAdd(t *testing.T) {
 	for part, want := range map[float64]int{-1: 0, 0: 0, 0.001: 1, 0.0049: 1, 0.0051: 2, 0.9999: 200, 1: 200, 7: 200} {
 		var h Histogram
@@ -28,7 +28,7 @@ func TestAge(t *testing.T) {
 	}
 }
 
-// The quantile is the least part that so many were not above.
+// The quantile is the smallest part that the given share did not exceed.
 func TestQuantile(t *testing.T) {
 	for _, tt := range []struct {
 		seen Histogram

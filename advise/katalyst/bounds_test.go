@@ -11,7 +11,7 @@ import (
 	"polder/lib/tick"
 )
 
-// nodesOf is a topology of NUMA nodes with so many CPUs each, without hyper-threads.
+// nodesOf returns a topology of NUMA nodes of the given numbers of CPUs, without hyper-threads.
 func nodesOf(sizes ...int) *tick.Topology {
 	t, next := &tick.Topology{}, 0
 	for id, size := range sizes {
@@ -25,7 +25,7 @@ func nodesOf(sizes ...int) *tick.Topology {
 	return t
 }
 
-// ownCPUs are the sizes of the dedicated pods' CPUs, by their names.
+// ownCPUs returns the numbers of the dedicated pods' CPUs, by their names.
 func ownCPUs(t *testing.T, a *tick.Advice) map[string]int {
 	t.Helper()
 	own := map[string]int{}
@@ -41,7 +41,7 @@ func ownCPUs(t *testing.T, a *tick.Advice) map[string]int {
 	return own
 }
 
-// A dedicated pod has all that can be given and not a CPU more; what is asked for is met by as few nodes as hold it.
+// A dedicated pod gets all available CPUs and none beyond; a request is met by as few NUMA nodes as contain it.
 func TestBoundsOfDedicatedCPUs(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -75,7 +75,7 @@ func TestBoundsOfDedicatedCPUs(t *testing.T) {
 	}
 }
 
-// A pod that was given NUMA nodes of its own keeps them while nothing changes, also where services need all the rest.
+// A pod with NUMA nodes of its own keeps them while nothing changes, also if services need all the rest.
 func TestExclusiveNodesAreKept(t *testing.T) {
 	given := 0
 	for rest := 4; rest <= 16; rest++ {
@@ -98,14 +98,14 @@ func TestExclusiveNodesAreKept(t *testing.T) {
 	}
 }
 
-// What would be all of the room is no NUMA node of its own where services need a part of the rest.
+// If services need a part of the rest, a claim of all CPUs gets no NUMA nodes of its own.
 func TestExclusiveRoomIsServicesToo(t *testing.T) {
 	tk := at(0, alone("db", 43000))
 	tk.Sample.Topology = nodesOf(43, 5)
 	wantReason(t, New(Defaults()).Decide(tk), "dedicated pod default/db has 43 CPUs and no NUMA nodes of its own")
 }
 
-// A pod whose annotation goes is no longer bound to memory, and one on a single node is reported to be bound to nothing else.
+// A pod whose annotation is removed is no longer bound to memory, and the reason of one on a single node reports no other binding.
 func TestNoLongerBound(t *testing.T) {
 	d := New(Defaults())
 	a := d.Decide(at(0, bound("db", 2000)))
@@ -138,7 +138,7 @@ func TestReserveOfThePoolsThatCount(t *testing.T) {
 	}
 }
 
-// A limit of 0 is none, and the least of the others counts.
+// A limit of 0 means none, and the smallest of the others applies.
 func TestLimitOf(t *testing.T) {
 	for _, c := range []struct {
 		pod, container *tick.Resources
@@ -157,8 +157,8 @@ func TestLimitOf(t *testing.T) {
 	}
 }
 
-// A machine that lost most of its CPUs gives the containers that were in pools all that are left, but leaves alone those that have CPUs
-// from kubelet.
+// A machine that lost most of its CPUs gives the containers that were in pools all that are left, but leaves containers with CPUs from
+// kubelet alone.
 func TestKubeletsContainersOnASmallMachine(t *testing.T) {
 	d := New(Defaults())
 	d.Decide(at(0, shared("a", 1), shared("s", 1), reclaimed("b")))
@@ -171,7 +171,7 @@ func TestKubeletsContainersOnASmallMachine(t *testing.T) {
 	}
 }
 
-// What pools hold beyond their need comes from what is spare, once.
+// CPUs that hold-downs keep come from the spare ones, once.
 func TestWhatIsHeldIsSpareOnce(t *testing.T) {
 	var groups []group
 	for range 3 {

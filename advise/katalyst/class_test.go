@@ -9,7 +9,7 @@ import (
 	"polder/lib/tick"
 )
 
-// ruled is a reclaimed cgroup of a plain host.
+// ruled returns a reclaimed cgroup of a plain host.
 func ruled(name string) tick.Pod {
 	return tick.Pod{
 		UID: "/" + name, Name: name, QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromRule, Cgroup: "/" + name,
@@ -17,7 +17,7 @@ func ruled(name string) tick.Pod {
 	}
 }
 
-// on is a tick on a small machine of 4 CPUs.
+// onSmall returns a tick on a small machine of 4 CPUs.
 func onSmall(seconds float64, pods ...tick.Pod) *tick.Tick {
 	tk := at(seconds, pods...)
 	tk.Sample.Topology, tk.Sample.CgroupVersion = &tick.Topology{CPUs: "0-3", Cores: []string{"0-1", "2-3"}}, 2
@@ -25,7 +25,7 @@ func onSmall(seconds float64, pods ...tick.Pod) *tick.Tick {
 }
 
 // TestClassHoldsBatchOnASmallMachine: batch cgroups are idle and have no quota but their own limit, and so are BestEffort pods of
-// Kubernetes. Those whose own cgroup is not known are held by quota, each by its part of the whole.
+// Kubernetes. A quota limits those whose own cgroup is unknown, each to its part of the whole.
 func TestClassHoldsBatchOnASmallMachine(t *testing.T) {
 	limited, inTier := ruled("limited"), reclaimed("in-tier")
 	inTier.Cgroup, inTier.QoSSource = "/kubepods/besteffort/pod1", tick.QoSFromKatalyst
@@ -72,7 +72,7 @@ func TestClassHoldsBatchOnASmallMachine(t *testing.T) {
 	}
 }
 
-// TestAnEarlierQuotaGoes: what was held by quota and is held by class has no quota any more, and the reverse.
+// TestAnEarlierQuotaGoes: pods that change from quota to class have no quota any more, and the reverse.
 func TestAnEarlierQuotaGoes(t *testing.T) {
 	s := Defaults()
 	s.Limit = LimitQuota
@@ -93,7 +93,7 @@ func TestAnEarlierQuotaGoes(t *testing.T) {
 	}
 }
 
-// TestQuotaThatNobodySetStays: where no quota was ever set, none is lifted: somebody else's would go with it.
+// TestQuotaThatNobodySetStays: if Polder never set a quota, none is lifted, because it may be another program's.
 func TestQuotaThatNobodySetStays(t *testing.T) {
 	d := New(Defaults())
 	for seconds := range 3 {
@@ -107,7 +107,7 @@ func TestQuotaThatNobodySetStays(t *testing.T) {
 	}
 }
 
-// TestClassOnTopOfPools: on a machine with pools the CPU lists stay as they are, with the class on top.
+// TestClassOnTopOfPools: on a machine with pools the CPU lists stay unchanged, and the class applies in addition.
 func TestClassOnTopOfPools(t *testing.T) {
 	s := Defaults()
 	s.BatchClass = class.None

@@ -35,7 +35,7 @@ func clusterMachine(t *rapid.T) *tick.Topology {
 	return topology
 }
 
-// clusterPod draws a pod as a cluster shows it.
+// clusterPod draws a pod of a cluster.
 func clusterPod(t *rapid.T) tick.Pod {
 	name := rapid.StringMatching(`[a-h]`).Draw(t, "name")
 	number := func(what string, most float64) *float64 {
@@ -70,9 +70,8 @@ func clusterPod(t *rapid.T) tick.Pod {
 	return p
 }
 
-// Any machine, any pods of a cluster, kubelet's CPUs and reserved ones, over several ticks and restarts: the pools divide
-// what is not given away, none is empty, no two share a CPU, every cgroup is within its pool, and the NUMA nodes' parts make
-// up the whole.
+// For any machine, pods of a cluster, exclusive and reserved CPUs, over several ticks and restarts: the pools divide the CPUs that are not
+// given away, none is empty, no two share a CPU, every cgroup is within its pool, and the sum of the NUMA nodes' parts is the whole.
 func TestClusterProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := Defaults()
@@ -151,7 +150,7 @@ func checkCluster(t *rapid.T, n *node, tk *tick.Tick, a *tick.Advice, before map
 	if len(a.Pools) > 0 && (of["share"].IsEmpty() || !seen.Union(exclusive).Equals(online)) {
 		t.Fatalf("pools %v do not divide %s less %s", a.Pools, online, exclusive)
 	}
-	for k, list := range before { // who lives keeps
+	for k, list := range before { // existing pods keep theirs
 		if now := n.Dedicated[k]; now != "" && now != list && len(a.Pools) > 0 && !strings.Contains(strings.Join(a.Reasons, "\n"), "pod "+k+" moves from") {
 			t.Fatalf("dedicated %s moved from %s to %s without a reason", k, list, now)
 		}
@@ -187,7 +186,7 @@ func checkCluster(t *rapid.T, n *node, tk *tick.Tick, a *tick.Advice, before map
 			t.Fatalf("cgroup %s of %+v is idle", c.Cgroup, p)
 		}
 		if c.CPUIdle != nil && c.CPUSetCPUs == "" {
-			continue // the class alone, or what undoes it on a pod that was batch
+			continue // only the class, or the undo of the values of a former batch pod
 		}
 		if p.Missing == tick.MissingCgroup || p.QoS == "" || p.QoS == "system" {
 			t.Fatalf("cgroup %s of %+v", c.Cgroup, p)
@@ -212,7 +211,7 @@ func checkCluster(t *rapid.T, n *node, tk *tick.Tick, a *tick.Advice, before map
 	}
 }
 
-// checkTier: the tier is held to the reclaim pool where all in it are reclaimed pods and that is safe, or else has all CPUs.
+// checkTier checks the tier: it is pinned to the reclaim pool if that is safe and it contains only reclaimed pods, else it has all CPUs.
 func checkTier(t *rapid.T, c tick.Cgroup, tk *tick.Tick, online, reclaim cpus.Set) {
 	if policy.TierOf(c.Cgroup+"/pod1") != c.Cgroup && policy.TierOf(c.Cgroup+"/kubepods-besteffort-pod1") != c.Cgroup {
 		t.Fatalf("cgroup %s is nobody's", c.Cgroup)

@@ -29,7 +29,7 @@ func pooled(name, pool string, cores float64) tick.Pod {
 	return enhancedBy(shared(name, cores), cpuEnhancement, fmt.Sprintf(`{"cpuset_pool":%q}`, pool))
 }
 
-// wants are an advice's cgroups by path, without their common beginning.
+// wants returns an advice's cgroups by path, without their common prefix.
 func wants(list []tick.Cgroup) map[string]string {
 	m := map[string]string{}
 	for _, c := range list {
@@ -135,7 +135,7 @@ func TestNUMABinding(t *testing.T) {
 	}
 }
 
-// A dedicated pod keeps its CPUs whatever comes and goes, also over a restart, and is moved only where it cannot.
+// A dedicated pod keeps its CPUs whatever else changes, also across a restart, and is moved only if it cannot keep them.
 func TestDedicatedKeeps(t *testing.T) {
 	d := New(Defaults())
 	d.Decide(at(0, bound("db", 4000)))
@@ -173,7 +173,7 @@ func TestDedicatedKeeps(t *testing.T) {
 	wantReason(t, a, `dedicated pod default/aa moves from CPUs "0-2,24-26" to `)
 }
 
-// A node that is one pod's alone has no memory for others, and all of it counts as the pod's.
+// Memory of a node that one pod uses alone is not available to others, and all of it counts as the pod's.
 func TestExclusiveMemory(t *testing.T) {
 	tk := at(0, alone("db", 2000))
 	for i := range tk.Sample.Topology.NUMANodes {
@@ -257,12 +257,12 @@ func TestNamedPools(t *testing.T) {
 	}
 }
 
-// A pool is held and then shrinks as the common one does; without pods it is held once, and gone. What is held gives way.
+// A named pool shrinks like the common one; without pods it is removed after one hold-down. Need takes precedence over a hold-down.
 func TestNamedPoolsInTime(t *testing.T) {
 	d := New(Defaults())
 	for _, step := range []struct {
 		seconds      float64
-		share, batch float64 // load; negative is no such pod
+		share, batch float64 // load; negative means no such pod
 		want         string
 		reason       string
 	}{
@@ -291,7 +291,7 @@ func TestNamedPoolsInTime(t *testing.T) {
 	}
 }
 
-// A pool that grows or shrinks moves none of the others' CPUs.
+// A pool that grows or shrinks does not move the others' CPUs.
 func TestNamedPoolsStay(t *testing.T) {
 	d := New(Defaults())
 	before := poolsOf(d.Decide(at(0, shared("a", 5), pooled("b", "batch", 5), pooled("f", "flink", 5))))

@@ -7,9 +7,9 @@ import (
 	"polder/lib/tick"
 )
 
-// confine wants each container in its pool, and for the fallback the reclaimed ones at the floor and the shared ones on
-// all that this frees. Nothing is desired of containers that have CPUs from kubelet, and of pods that are not there yet. Where the
-// reclaimed pods had quotas before, they get their own limits back.
+// confine pins each container to its pool, and in the fallback the reclaimed ones to the floor and the shared ones to all CPUs that this
+// frees. Nothing is desired of containers that have CPUs from kubelet, and of pods that have not started. If the reclaimed pods had quotas
+// before, their own limits are restored.
 func confine(members []member, groups []group, avail named, l *layout, hadQuota bool) (cgroups, fallback []tick.Cgroup) {
 	cgroups = make([]tick.Cgroup, 0, len(members)+1)
 	fallback = make([]tick.Cgroup, 0, len(members)+1)
@@ -39,7 +39,7 @@ func confine(members []member, groups []group, avail named, l *layout, hadQuota 
 	return cgroups, fallback
 }
 
-// listsOf are the CPUs of a pod, now and in the fallback; empty where it is not confined.
+// listsOf returns the CPUs of a pod, now and in the fallback; empty if it is not confined.
 func listsOf(m *member, groups []group, avail named, l *layout) (now, fallback string) {
 	switch share := groups[m.group].cpus.list; {
 	case m.class == tick.QoSShared && m.ramping:
@@ -52,13 +52,13 @@ func listsOf(m *member, groups []group, avail named, l *layout) (now, fallback s
 		return l.reclaim.list, l.floor.list
 	case m.own != "":
 		return m.own, m.own
-	case m.class == tick.QoSDedicated: // no CPUs of its own could be had
+	case m.class == tick.QoSDedicated: // there were no CPUs for it alone
 		return share, share
 	}
 	return "", ""
 }
 
-// limitOf is the CPU limit of a pod's i-th cgroup: the container's own and the pod's, whichever is less; none without.
+// limitOf returns the CPU limit of a pod's i-th cgroup: the smaller one of the container's and the pod's, or none.
 func limitOf(p *tick.Pod, i int) int64 {
 	least := int64(tick.Unlimited)
 	both := []*tick.Resources{p.Limits, nil}

@@ -11,17 +11,17 @@ import (
 	"polder/lib/tick"
 )
 
-// claim is what a dedicated pod (by namespace/name) wants.
+// claim is the request of a dedicated pod (by namespace/name) for CPUs.
 type claim struct {
 	key                string
 	cpus               int
 	binding, exclusive bool
 }
 
-// dedicate gives each dedicated pod whole cores for its CPU request, near one NUMA node, or all of as few nodes as it
-// needs. A pod keeps what it has; the reclaimed side gives before the shared one does, and one core of the shared pool and
-// the floor stay. What a pod has beyond its request, which is all that a scheduler has counted, is not taken from services.
-// It replaces the dedicated pods' part of the last division, which d has, and marks the members.
+// dedicate gives each dedicated pod whole cores for its CPU request, close to one NUMA node, or all cores of as few nodes as it needs. A
+// pod keeps its CPUs; new ones come from the reclaimed pool before the shared one, of which one core and the floor stay. CPUs beyond the
+// request, which is all that a scheduler has counted, are not taken from services. dedicate replaces the dedicated pods' part of the last
+// division d, and marks the members.
 func dedicate(in inputs, members []member, d *divided) (given map[string]named, reasons []string) {
 	claims, reasons := claimsOf(members)
 	avail := in.shape.avail.Set
@@ -30,7 +30,7 @@ func dedicate(in inputs, members []member, d *divided) (given map[string]named, 
 	if len(claims) > 0 {
 		serving = servingCPUs(in, members) + in.floorCPUs()
 	}
-	for _, c := range claims { // first who has, so that nobody new takes it
+	for _, c := range claims { // pods that keep their CPUs first, so that no new pod takes those
 		has, ok := c.keeps(in.shape, d.Dedicated[c.key], avail)
 		if ok = ok && avail.Size()-has.Size() >= in.shape.LargestCore(); ok && !(c.exclusive && avail.Size()-has.Size() < serving) {
 			given[c.key] = has
@@ -75,7 +75,7 @@ func dedicate(in inputs, members []member, d *divided) (given map[string]named, 
 	return given, append(reasons, more...)
 }
 
-// shared is all that the shared pools had.
+// shared returns all CPUs that the shared pools had.
 func (d *divided) shared(s *shape) cpus.Set {
 	shared := s.parse(d.Share).Set
 	for _, p := range d.Named {
@@ -84,16 +84,16 @@ func (d *divided) shared(s *shape) cpus.Set {
 	return shared
 }
 
-// instead is what a pod has that asks for NUMA nodes of its own which services need.
+// instead describes the CPUs of a pod whose requested NUMA nodes services need.
 const instead = " and no NUMA nodes of its own"
 
-// take takes CPUs for a claim that cannot keep those that it had, or had none, and returns what it lacks.
+// take takes CPUs for a claim that cannot keep its CPUs, or had none, and returns what it lacks.
 func (c *claim) take(s *shape, before string, avail, shared cpus.Set, room, serving int) (taken cpus.Set, what string, ok bool) {
 	if c.exclusive {
 		what = " in NUMA nodes of its own"
 		left := serving
 		had := s.parse(before)
-		if !had.IsEmpty() { // it lost them before: not again before the shared pool has been smaller for its hold
+		if !had.IsEmpty() { // it lost them before: it gets them again only after the shared pool has been smaller for its hold-down
 			left = max(serving, shared.Size())
 		}
 		if taken, ok = s.wholeNodes(avail, c.cpus); !ok || taken.Size() > room || avail.Size()-taken.Size() >= left {
@@ -110,7 +110,7 @@ func (c *claim) take(s *shape, before string, avail, shared cpus.Set, room, serv
 	return taken, what, ok
 }
 
-// servingCPUs is the CPUs that the shared pods need, with the reserve.
+// servingCPUs returns the CPUs that the shared pods need, with the reserve.
 func servingCPUs(in inputs, members []member) int {
 	var sum estimate
 	var containers []workload
@@ -130,8 +130,8 @@ func servingCPUs(in inputs, members []member) int {
 	return int(ceilCPUs(min(float64(in.reserveMilliCPU)+sum.milliCPU, float64(in.shape.online.Size())*1000)))
 }
 
-// claimsOf are the claims of the dedicated pods: the ones that have CPUs from kubelet and those without a request have none.
-// Whole nodes come first, while there are some.
+// claimsOf returns the claims of the dedicated pods, except those that have CPUs from kubelet or no request. Claims of whole NUMA nodes
+// come first, while such nodes are free.
 func claimsOf(members []member) (claims []claim, reasons []string) {
 	byKey := map[string]claim{}
 	for i := range members {
@@ -142,7 +142,7 @@ func claimsOf(members []member) (claims []claim, reasons []string) {
 		case m.Requests == nil || m.Requests.MilliCPU == nil || !(*m.Requests.MilliCPU > 0):
 			reasons = append(reasons, fmt.Sprintf("dedicated pod %s has no CPU request: it stays in the shared pool", m.key))
 			continue
-		case *m.Requests.MilliCPU < 1000: // a label costs nothing: what was not requested is not taken from others
+		case *m.Requests.MilliCPU < 1000: // a label is free of charge: CPUs that were not requested are not taken from others
 			reasons = append(reasons, fmt.Sprintf("dedicated pod %s requests %.0fm, less than a CPU: it stays in the shared pool", m.key, *m.Requests.MilliCPU))
 			continue
 		}
@@ -166,7 +166,7 @@ func claimsOf(members []member) (claims []claim, reasons []string) {
 	return claims, reasons
 }
 
-// keeps returns what a pod had, where it may keep that.
+// keeps returns a pod's previous CPUs, if it may keep them.
 func (c *claim) keeps(s *shape, had string, avail cpus.Set) (named, bool) {
 	has := s.parse(had)
 	switch {
@@ -178,8 +178,8 @@ func (c *claim) keeps(s *shape, had string, avail cpus.Set) (named, bool) {
 	return has, has.Size() < c.cpus+s.LargestCore()
 }
 
-// bind marks each dedicated pod with its CPUs, and its memory nodes where it asks for them. It returns which pods are bound to memory
-// nodes or were, and the NUMA nodes that a pod has alone.
+// bind marks each dedicated pod with its CPUs, and with its memory nodes if it asks for them. It returns which pods are or were bound to
+// memory nodes, and the NUMA nodes that a pod uses alone.
 func bind(in inputs, members []member, claims []claim, given map[string]named, d divided) (
 	nowBound map[string]bool, owned cpus.Set, reasons []string,
 ) {
@@ -214,7 +214,7 @@ func bind(in inputs, members []member, claims []claim, given map[string]named, d
 			continue
 		}
 		if id := policy.Identity(m.Pod); m.mems == "" && d.Bound[id] {
-			m.mems = in.shape.mems.String() // what was bound once is let go
+			m.mems = in.shape.mems.String() // undoes an earlier binding
 		}
 		if m.mems != "" {
 			if nowBound == nil {
@@ -226,8 +226,8 @@ func bind(in inputs, members []member, claims []claim, given map[string]named, d
 	return nowBound, owned, reasons
 }
 
-// wholeNodes takes NUMA nodes of which nobody else has a CPU: the smallest one with at least want CPUs, else the largest
-// ones first. CPUs that are reserved for the system stay its own.
+// wholeNodes takes NUMA nodes of which no other pod has a CPU: the smallest one with at least want CPUs, else the largest ones first. CPUs
+// that are reserved for the system stay reserved.
 func (s *shape) wholeNodes(avail cpus.Set, want int) (cpus.Set, bool) {
 	var free []cpus.Set
 	for _, id := range s.NUMA {
@@ -250,7 +250,7 @@ func (s *shape) wholeNodes(avail cpus.Set, want int) (cpus.Set, bool) {
 	return cpus.Set{}, false
 }
 
-// isWhole reports whether the set is whole NUMA nodes, and none too many for want CPUs.
+// isWhole reports whether the set consists of whole NUMA nodes, and of no more than want CPUs need.
 func (s *shape) isWhole(set named, want int) bool {
 	whole, least := cpus.Set{}, set.Size()
 	for _, id := range s.nodesOf(set).List() {

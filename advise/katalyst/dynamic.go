@@ -10,25 +10,25 @@ import (
 	"polder/lib/tick"
 )
 
-// dynamic is what a tick's configuration contains, as far as this policy has it.
+// dynamic is what a tick's configuration contains, as far as this policy uses it.
 type dynamic struct {
-	raw    tick.Raw // what it was made from
+	raw    tick.Raw // its source
 	object string   // "AdminQoSConfiguration katalyst-system/default"
 
 	off        bool                 // nothing is reclaimed
 	reserve    customconfig.Amounts // kept free for the shared pods
-	floor      customconfig.Amounts // kept by the reclaimed side (CPU alone)
+	floor      customconfig.Amounts // kept by the reclaimed side (only CPU)
 	withheld   customconfig.Amounts // not offered
 	least      customconfig.Amounts // offered at least
-	negligible customconfig.Amounts // not worth an offer
+	negligible customconfig.Amounts // too little to be offered
 
-	reasons []string // what is not as it must be, or not used
+	reasons []string // values that are invalid, or not used
 }
 
 // from names a field and its object.
 func (d *dynamic) from(field string) string { return d.object + ": " + field }
 
-// renew is what a configuration contains: d where it is the same.
+// renew returns the content of a configuration: d if the configuration has not changed.
 func (d *dynamic) renew(raw tick.Raw) *dynamic {
 	if d == nil || !bytes.Equal(d.raw, raw) {
 		return readDynamic(raw)
@@ -36,7 +36,7 @@ func (d *dynamic) renew(raw tick.Raw) *dynamic {
 	return d
 }
 
-// readDynamic takes what is sound from a configuration; the rest is named in its reasons.
+// readDynamic takes the valid values of a configuration; its reasons name the others.
 func readDynamic(raw tick.Raw) *dynamic {
 	d := &dynamic{raw: slices.Clone(raw)}
 	chosen, err := customconfig.Read(raw)
@@ -72,8 +72,8 @@ func readDynamic(raw tick.Raw) *dynamic {
 	return d
 }
 
-// unquoted is untrusted text for a reason, in which it stands without quotation marks.
+// unquoted returns untrusted text for a reason, without quotation marks.
 func unquoted(text string) string { return strings.Trim(quote(text), `"`) }
 
-// null reports whether there is no value. A null in a map is decoded as nothing at all.
+// null reports whether there is no value. A null in a map is decoded as an empty value.
 func null(raw tick.Raw) bool { return len(raw) == 0 || string(raw) == "null" }

@@ -10,7 +10,7 @@ import (
 	"polder/lib/tick"
 )
 
-// configured is a configuration as collect writes it.
+// configured returns a configuration as collect writes it.
 func configured(fields string) tick.Raw {
 	return tick.Raw(`{"katalyst":{"adminQoSConfiguration":{"namespace":"katalyst-system","name":"default","config":{"reclaimedResourceConfig":` + fields + `}}}}`)
 }
@@ -64,7 +64,7 @@ func TestDynamicConfiguration(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := New(Defaults())
-			for range 2 { // read, and known
+			for range 2 { // read, and cached
 				tk := at(0, shared("a", c.cores), reclaimed("b"))
 				tk.Sample.Config = c.config
 				a := d.Decide(tk)
@@ -84,7 +84,7 @@ func TestDynamicConfiguration(t *testing.T) {
 	}
 }
 
-// What is set on the command line or in the file wins over the tick's configuration.
+// A value of the command line or the file takes precedence over the tick's configuration.
 func TestPrecedence(t *testing.T) {
 	s := Defaults()
 	s.ReserveMilliCPU, s.Sources = 6000, map[string]string{"reserve-cpu": "--reserve-cpu"}
@@ -103,8 +103,7 @@ func TestPrecedence(t *testing.T) {
 	wantReason(t, d.Decide(at(1, shared("a", 1))), "6 CPUs would do, it shrinks by 4 a step (shrink-step: shrink-step in a.yaml)")
 }
 
-// With reclaiming off the services have all but the floor, the reclaimed pods that are there run in that, and it comes back
-// in steps.
+// With reclaiming off the services have all but the floor, the existing reclaimed pods run on the floor, and the offer returns in steps.
 func TestReclaimOff(t *testing.T) {
 	d := New(Defaults())
 	off := func(seconds float64, off bool, pods ...tick.Pod) *tick.Tick {
@@ -161,7 +160,7 @@ func FuzzDynamic(f *testing.F) {
 	})
 }
 
-// Whatever an annotation contains, the pod has CPUs, and the pools have names that are words.
+// For any annotation the pod has CPUs, and the pools' names are valid.
 func FuzzEnhancement(f *testing.F) {
 	for _, seed := range []string{"", "{", "{}", "null", `{"cpuset_pool":"batch"}`, `{"cpuset_pool":"reclaim"}`, `{"cpuset_pool":["a"]}`, `{"cpuset_pool":null,"numa_binding":null}`, `{"numa_binding":"true","numa_exclusive":"true"}`, `{"numa_binding":"yes"}`} {
 		f.Add(seed)

@@ -19,14 +19,14 @@ const (
 // enhancement is what an annotation asks for.
 type enhancement struct {
 	pool               string // a shared pod's own pool; "" is the common one
-	binding, exclusive bool   // CPUs and memory of one NUMA node; of nodes that nobody else has
+	binding, exclusive bool   // CPUs and memory of one NUMA node; of nodes that no other pod uses
 	faults             []string
 }
 
 // maxEnhancement bounds an annotation, in bytes.
 const maxEnhancement = 16 << 10
 
-// enhanced is what a pod's annotation asks for; nearly all pods have none.
+// enhanced returns what a pod's annotation asks for; almost all pods have none.
 func (d *Decider) enhanced(p *tick.Pod, annotation string) *enhancement {
 	text, ok := p.Annotations[annotation]
 	if !ok {
@@ -63,7 +63,7 @@ func readEnhancement(text string) *enhancement {
 	return e
 }
 
-// stringField is a field's value; false where it is no string.
+// stringField returns a field's value; false if it is not a string.
 func stringField(fields map[string]tick.Raw, name string) (text string, ok bool) {
 	raw := fields[name]
 	if null(raw) {
@@ -75,7 +75,7 @@ func stringField(fields map[string]tick.Raw, name string) (text string, ok bool)
 	return text, true
 }
 
-// flag is a field that is "true" or "false".
+// flag returns a field that is "true" or "false".
 func (e *enhancement) flag(fields map[string]tick.Raw, name string) bool {
 	text, ok := stringField(fields, name)
 	if !ok || text != "" && text != "true" && text != "false" {
@@ -84,16 +84,16 @@ func (e *enhancement) flag(fields map[string]tick.Raw, name string) bool {
 	return ok && text == "true"
 }
 
-// poolName is a word that is safe in a metric's label, a table and a path.
+// poolName matches names that are safe in a metric's label, a table and a path.
 var poolName = regexp.MustCompile(`^[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?$`)
 
-// ownPools begin names that Katalyst has for pools of its own, numaPool ends them.
+// ownPools are prefixes of the names of Katalyst's own pools, numaPool is a suffix.
 var (
 	ownPools = []string{"reclaim", "reserve", "dedicated", "isolation", "system", "interrupt", "fallback"}
 	numaPool = regexp.MustCompile(`-NUMA[0-9]+$`)
 )
 
-// refusedPool returns why a pool must not have this name; "" where it may.
+// refusedPool returns why a pool must not have this name; "" if it may.
 func refusedPool(name string) string {
 	switch {
 	case name == "":
@@ -111,5 +111,5 @@ func refusedPool(name string) string {
 	return ""
 }
 
-// quote is untrusted text for a reason.
+// quote returns untrusted text, quoted for a reason.
 func quote(text string) string { return strconv.Quote(clip.Text(text, 60)) }

@@ -8,38 +8,37 @@ import (
 	"polder/lib/tick"
 )
 
-// estimate is what the shared containers need, and how that was known.
+// estimate is what the shared containers need, and how this was determined.
 type estimate struct {
 	milliCPU    float64
 	memoryBytes float64
 	containers  int
-	byRequest   int // use or load was missing or zero: the CPU request counted too
+	byRequest   int // use or load was unknown or zero: the CPU request counted too
 	unknown     int // nothing was read, and there is no request
-	rssMissing  int // the memory request stood in
+	rssMissing  int // the memory request was used instead
 	rssUnknown  int
-	system      float64 // milli-CPU used by what is no confined pod
+	system      float64 // milli-CPU used outside of all confined pods
 }
 
-// workload is a container, or a pod that lists none, with the requests that hold for it.
+// workload is a container, or a pod without listed containers, with its effective requests.
 type workload struct {
 	usage, load1, load5, rss *float64
 	milliCPU, memoryBytes    *float64 // requests
 	empty                    bool     // it has no threads
-	promised                 bool     // the CPU request counts whatever is used: the pod has just started, or is dedicated
-	reserved                 bool     // and the memory request: the pod is dedicated
-	ending                   bool     // only what is used counts
+	promised                 bool     // the CPU request counts whatever the use: the pod has just started, or is dedicated
+	reserved                 bool     // the memory request counts too: the pod is dedicated
+	ending                   bool     // only the use counts
 }
 
-// need sums the needs of the shared pods and of those dedicated pods that have no CPUs of their own; CPU by the shared
-// pool that they belong to as well.
+// need sums the needs of the shared pods and of those dedicated pods that have no CPUs of their own; CPU also by shared pool.
 //
-// CPU: for each container the largest of use, load1 and load5; where any of them is missing or not positive, the CPU
-// request counts too; where none of them was read and there is no request, UnknownMilliCPU. Memory: rss, else the request, else
-// UnknownMemoryBytes. (Katalyst v0.1.0: sysadvisor/plugin/qosaware/resource, policy canonical; it takes 0 for unknown.)
+// CPU: for each container the largest of use, load1 and load5; if any of them is unknown or not positive, the CPU request counts too; if
+// none of them was read and there is no request, UnknownMilliCPU. Memory: rss, else the request, else UnknownMemoryBytes. (Katalyst v0.1.0:
+// sysadvisor/plugin/qosaware/resource, policy canonical; it uses 0 for unknown values.)
 //
-// The request of a pod that has just started always counts, and so does a dedicated pod's, for that is what it was
-// promised; its memory counts also where it has CPUs of its own, and all memory of NUMA nodes that it has alone. A pod
-// that ends counts with what it uses. A container with CPUs that kubelet gave it needs none of a pool.
+// The request of a pod that has just started always counts, and so does a dedicated pod's, because it was promised; a dedicated pod's
+// memory counts also if it has CPUs of its own, and so does all memory of NUMA nodes that it uses alone. A terminating pod counts with its
+// use. A container with CPUs from kubelet needs none of a pool.
 func need(in inputs, members []member, groups []group) estimate {
 	var sum estimate
 	var containers []workload
@@ -58,7 +57,7 @@ func need(in inputs, members []member, groups []group) estimate {
 			if m.own == "" && !(m.kubelet && in.shape.gaveTo(&m.Containers[j])) {
 				unknown := sum.unknown
 				if milliCPU, counts := sum.addCPU(w, in.settings); counts {
-					if sum.unknown > unknown { // no pool that a pod names has CPUs for what nobody knows
+					if sum.unknown > unknown { // no named pool gets CPUs for an unknown need
 						g = &groups[0]
 					}
 					g.milliCPU = policy.Bounded(g.milliCPU + milliCPU)
@@ -72,7 +71,7 @@ func need(in inputs, members []member, groups []group) estimate {
 	return sum
 }
 
-// addCPU returns what a container needs; false where it is at its end and needs nothing.
+// addCPU returns what a container needs; false if it is terminating and needs nothing.
 func (e *estimate) addCPU(w workload, s Settings) (milliCPU float64, counts bool) {
 	missing, read := false, w.empty
 	for _, m := range [...]struct {
@@ -113,15 +112,14 @@ func (e *estimate) addMemory(w workload, s Settings) {
 	case w.memoryBytes != nil && *w.memoryBytes > 0:
 		e.memoryBytes = policy.Bounded(e.memoryBytes + *w.memoryBytes)
 		e.rssMissing++
-	case w.rss != nil && *w.rss >= 0: // it was read, and is nothing
+	case w.rss != nil && *w.rss >= 0: // it was read, and is zero
 	default:
 		e.memoryBytes = policy.Bounded(e.memoryBytes + float64(s.UnknownMemoryBytes))
 		e.rssUnknown++
 	}
 }
 
-// workloads appends a pod's containers. Where a container has no request of its own, the rest of the pod's counts, in
-// equal parts.
+// workloads appends a pod's containers. A container without a request of its own gets an equal part of the rest of the pod's request.
 func workloads(p *tick.Pod, ws []workload) []workload {
 	if len(p.Containers) == 0 {
 		w := workload{usage: p.UsageMilliCPU, load1: p.Load1, load5: p.Load5, empty: p.Threads != nil && *p.Threads == 0}
@@ -157,7 +155,7 @@ func workloads(p *tick.Pod, ws []workload) []workload {
 	return ws
 }
 
-// part is the share of a pod's request that falls to each container without one of its own.
+// part returns the share of a pod's request for each container without a request of its own.
 func part(p *tick.Pod, of func(*tick.Resources) *float64) *float64 {
 	if p.Requests == nil || of(p.Requests) == nil {
 		return nil

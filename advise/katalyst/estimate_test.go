@@ -9,7 +9,7 @@ import (
 	"polder/lib/tick"
 )
 
-// The reasons count the containers whose need was not read, by what stood in for it.
+// The reasons count the containers whose need was not read, by the value used instead.
 func TestReasonsCountWhatStoodIn(t *testing.T) {
 	p := func(f float64) *float64 { return &f }
 	of := func(change func(*tick.Container)) tick.Pod {
@@ -49,7 +49,7 @@ func TestReasonsCountWhatStoodIn(t *testing.T) {
 	}
 }
 
-// A dedicated pod's memory is what it requests or holds, whichever is more; of one that ends only what it holds.
+// A dedicated pod's memory is the larger of its request and its use; a terminating pod's is only its use.
 func TestMemoryOfDedicatedPods(t *testing.T) {
 	for _, tt := range []struct {
 		rss, request float64
@@ -65,7 +65,7 @@ func TestMemoryOfDedicatedPods(t *testing.T) {
 	}
 }
 
-// A cgroup without containers is idle where it has no threads; with some its need is not known.
+// A cgroup without containers is idle if it has no threads; if it has some its need is unknown.
 func TestACgroupWithoutThreadsNeedsNothing(t *testing.T) {
 	for threads, want := range map[float64]float64{0: 0, 2: 4000} {
 		if got := needOf(tick.Pod{QoS: tick.QoSShared, Threads: &threads}).milliCPU; got != want {
@@ -74,7 +74,7 @@ func TestACgroupWithoutThreadsNeedsNothing(t *testing.T) {
 	}
 }
 
-// What is left of a pod's request falls to the containers that have none of that resource.
+// The rest of a pod's request is divided among the containers without a request of that resource.
 func TestRequestsFallToContainersWithoutOne(t *testing.T) {
 	p := func(f float64) *float64 { return &f }
 	pod := tick.Pod{QoS: tick.QoSShared, Requests: &tick.Resources{MilliCPU: p(3000), MemoryBytes: p(100)}, Containers: []tick.Container{
@@ -89,7 +89,7 @@ func TestRequestsFallToContainersWithoutOne(t *testing.T) {
 	}
 }
 
-// What the machine uses beside the confined pods is the common pool's, also where there are others.
+// The machine's use outside of the confined pods counts in the common pool, also if there are others.
 func TestSystemUseIsTheCommonPools(t *testing.T) {
 	tk := at(0, shared("a", 1), pooled("b", "batch", 3))
 	tk.Sample.CPU = &tick.NodeCPU{UsageMilliCPU: new(2000.0)}
@@ -103,7 +103,7 @@ func TestSystemUseIsTheCommonPools(t *testing.T) {
 	}
 }
 
-// A flag of an annotation is "true" or "false"; anything else is named.
+// A flag of an annotation is "true" or "false"; any other value is reported.
 func TestFlagsOfAnAnnotation(t *testing.T) {
 	for text, want := range map[string][]string{
 		`{"numa_binding":"true"}`: nil, `{"numa_binding":"false"}`: nil, `{"numa_binding":""}`: nil, `{"numa_binding":null}`: nil, `{}`: nil,
@@ -117,7 +117,7 @@ func TestFlagsOfAnAnnotation(t *testing.T) {
 	}
 }
 
-// Where no CPU is left for the reclaimed pool its pods run where the shared ones do.
+// If no CPU is left for the reclaimed pool its pods run on the shared pools' CPUs.
 func TestWithoutAReclaimPoolReclaimedPodsRunEverywhere(t *testing.T) {
 	s := Defaults()
 	s.FloorMilliCPU = 0
@@ -130,7 +130,7 @@ func TestWithoutAReclaimPoolReclaimedPodsRunEverywhere(t *testing.T) {
 	}
 }
 
-// A dedicated pod has whole cores where services have what they need: what it has beyond its request is not taken from them.
+// A dedicated pod gets whole cores if services have what they need: CPUs beyond its request are not taken from them.
 func TestDedicatedPodsTakeNoMoreThanTheyRequestFromServices(t *testing.T) {
 	for _, tt := range []struct {
 		load     float64
@@ -138,7 +138,7 @@ func TestDedicatedPodsTakeNoMoreThanTheyRequestFromServices(t *testing.T) {
 		want     string // CPUs of its own
 		reason   string
 	}{
-		{38, 1000, "0,24", ""}, // 4 in reserve, 38, and the floor of 4
+		{38, 1000, "0,24", ""}, // 4 reserved, 38, and the floor of 4
 		{39, 1000, "", "dedicated pod default/db asks for 1 CPUs, which are 2 in whole cores, and services need all but 1: it stays in the shared pool"},
 		{39, 2000, "0,24", ""},
 	} {
@@ -169,13 +169,13 @@ func TestDedicatedPodsKeepNotTheLastCore(t *testing.T) {
 	}
 }
 
-// NUMA nodes are a dedicated pod's own as long as services have what they need in the others, and not a core longer.
+// A dedicated pod uses NUMA nodes alone as long as services have what they need on the others, to the exact core.
 func TestNUMANodesAreItsOwnWhileServicesHaveTheRest(t *testing.T) {
 	d := New(Defaults())
 	for i, step := range []struct {
 		load float64
 		want string
-	}{{16, "0-11,24-35"}, {16, "0-11,24-35"}, {17, "0,24"}} { // 4 in reserve, 16, and the floor of 4
+	}{{16, "0-11,24-35"}, {16, "0-11,24-35"}, {17, "0,24"}} { // 4 reserved, 16, and the floor of 4
 		a := d.Decide(at(float64(i), alone("db", 2000), shared("web", step.load)))
 		if got := poolsOf(a)["dedicated/default/db"]; got != step.want {
 			t.Errorf("step %d: it has %s, want %s", i, got, step.want)

@@ -14,16 +14,16 @@ import (
 	"polder/lib/tick"
 )
 
-// group is a shared pool in the making: the common one, which comes first, or one that pods ask for by name.
+// group is a shared pool that is being sized: the common one, which comes first, or one that pods ask for by name.
 type group struct {
 	name       string
-	reserve    int64 // its part
+	reserve    int64 // its part of the reserve
 	milliCPU   float64
-	system     float64 // the first one's: what the machine uses beside the confined pods
+	system     float64 // only for the first one: what the machine uses outside of the confined pods
 	containers int
-	vacant     bool // it has no pods any more, and keeps its size until the hold-down is over
-	small      bool // what its pods need counts in the first one, and is not worth a core of its own
-	merged     bool // it has no CPUs of its own and uses the first one's
+	vacant     bool // it has no pods any more, and keeps its size until the hold-down ends
+	small      bool // its pods' needs count in the first one, and do not justify a core of its own
+	merged     bool // it has no CPUs of its own and uses those of the first one
 	hold       hold
 	present    named
 	want, size int
@@ -31,16 +31,16 @@ type group struct {
 	cpus       named
 }
 
-// hasPool reports whether it has CPUs that are not another pool's.
+// hasPool reports whether it has CPUs of its own.
 func (g *group) hasPool() bool { return !g.cpus.IsEmpty() && !g.merged }
 
-// ownPool is what is remembered of a named shared pool.
+// ownPool is the state of a named shared pool.
 type ownPool struct {
 	CPUs string `json:"cpus"`
 	hold
 }
 
-// gather makes the shared pools: the common one and those that pods name, which anybody may do.
+// gather builds the shared pools: the common one and those that pods name; any pod may name one.
 func gather(in inputs, members []member, before divided) []group {
 	groups := []group{{name: tick.PoolShare, hold: before.hold, reserve: in.reserveMilliCPU}}
 	byName := map[string]int(nil)
@@ -61,7 +61,7 @@ func gather(in inputs, members []member, before divided) []group {
 	}
 	for _, name := range slices.Sorted(maps.Keys(before.Named)) {
 		known := before.Named[name]
-		if known == nil { // a state file's
+		if known == nil { // null in a state file
 			continue
 		}
 		h := known.hold
@@ -80,7 +80,7 @@ func gather(in inputs, members []member, before divided) []group {
 	return groups
 }
 
-// pool is the shared pool that the pod asks for; "" is the common one.
+// pool returns the shared pool that the pod asks for; "" is the common one.
 func (m *member) pool() string {
 	if m.class != tick.QoSShared || m.wishes == nil || m.kubelet {
 		return ""
@@ -95,10 +95,10 @@ func clipped(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// wanted is what a pool should have, in milli-CPU.
+// wanted returns the desired size of a pool, in milli-CPU.
 func (g *group) wanted() float64 { return float64(g.reserve) + g.milliCPU + g.system }
 
-// needText returns what is needed, for a reason.
+// needText formats a need for a reason.
 func needText(milliCPU float64, containers int, system float64) string {
 	text := fmt.Sprintf("need %.0fm of %s", milliCPU, phrase.Count(containers, "container"))
 	if system >= 0.5 {
@@ -107,12 +107,12 @@ func needText(milliCPU float64, containers int, system float64) string {
 	return text
 }
 
-// aCore is the least need for which a pool that pods name has CPUs of its own: a name costs nothing, and whole cores do.
+// aCore is the least need for which a named pool gets CPUs of its own: a name is free of charge, whole cores are not.
 const aCore = 1000
 
-// demands returns how many units each pool wants, by its need and its part of the reserve, and what it needs of CPUs alone. Pools
-// that need less than a core are one with the first; where there is too little for all, those are too whose proportion is less
-// than a unit. The reserve is divided in equal parts over the others.
+// demands returns how many units each pool wants, by its need and its part of the reserve, and its need of CPUs alone. Pools that need less
+// than a core are merged with the first; if there are too few units, so are pools whose proportion is less than a unit. The reserve is
+// divided in equal parts over the other pools.
 func demands(groups []group, reserve int64, units, unit int) (wants []int, needs []float64, sum int) {
 	fold := func(g *group) {
 		g.small = true
@@ -145,9 +145,9 @@ func demands(groups []group, reserve int64, units, unit int) (wants []int, needs
 				g.reserve += reserve % own
 			}
 			wants[i] = int(max(1, min(math.Ceil(ceilCPUs(g.wanted())/float64(unit)), float64(units))))
-			needs[i] = min((g.milliCPU+g.system)/1000, float64(units*unit)) // nobody can use more
+			needs[i] = min((g.milliCPU+g.system)/1000, float64(units*unit)) // no pool can use more
 			if i == 0 {
-				needs[i] = max(needs[i], 0.001) // it has a unit whatever it needs
+				needs[i] = max(needs[i], 0.001) // it gets a unit even without a need
 			}
 			sum += wants[i]
 			all += needs[i]
@@ -169,8 +169,8 @@ func demands(groups []group, reserve int64, units, unit int) (wants []int, needs
 	return wants, needs, sum
 }
 
-// sizes decides several shared pools, each as [group.sizeAlone] would, in units of the largest core, and returns their union.
-// What they need beyond the limit they share out in proportion; what is only kept by a hold-down gives way to need first.
+// sizes sizes several shared pools, each like [group.sizeAlone], in units of the largest core, and returns their union. If they need more
+// than the limit, each gets its proportion; CPUs that only a hold-down keeps are given to pools in need first.
 func sizes(in inputs, groups []group, avail named, limit int) (all named, reasons []string) {
 	unit := in.shape.LargestCore()
 	units := max(limit/unit, 1)
@@ -224,7 +224,7 @@ func sizes(in inputs, groups []group, avail named, limit int) (all named, reason
 	return all, reasons
 }
 
-// holdBack lets pools that need less keep what they have for the hold, and then shrink in steps, as far as it is spare.
+// holdBack lets pools that need less keep their size for the hold-down, and then shrink in steps, while CPUs are spare.
 func holdBack(in inputs, groups []group, wants []int, spare, unit int) []int {
 	sizes := slices.Clone(wants)
 	for i := range groups {
@@ -268,8 +268,8 @@ func settle(s *shape, avail named, groups []group) named {
 	return placed[len(groups)]
 }
 
-// place moves as few CPUs as it can: each group first gives what it has too many, then takes what is free. The last of
-// the result is the union.
+// place moves as few CPUs as possible: each group first releases its excess, then takes free ones. The last element of the result is the
+// union.
 func (s *shape) place(avail cpus.Set, groups []group) []named {
 	sets, taken := make([]cpus.Set, len(groups)), cpus.Set{}
 	for i := range groups {
@@ -297,8 +297,8 @@ func (s *shape) place(avail cpus.Set, groups []group) []named {
 	return placed
 }
 
-// apportion divides a total in proportion to weights, so that none gets less than its proportion in whole numbers; what is left
-// is given by one to whichever has least for its weight (D'Hondt's method). Whoever has a weight gets one at least.
+// apportion divides a total in proportion to weights, so that none gets less than its proportion in whole numbers; the rest is assigned one
+// by one to the group with the least for its weight (D'Hondt's method). A group with a weight gets at least one.
 func apportion(weights []float64, total int) []int {
 	sum := 0.0
 	for _, w := range weights {
@@ -330,8 +330,8 @@ func apportion(weights []float64, total int) []int {
 	return sizes
 }
 
-// divideUnits divides units by needs of CPUs: each need in whole units where there are as many, so that the reserve alone does not fit;
-// else each its proportion.
+// divideUnits divides units by needs of CPUs: each need in whole units if there are enough, so that only the reserve is cut; else each gets
+// its proportion.
 func divideUnits(needs []float64, units, unit int) []int {
 	if least, enough := wholeUnits(needs, units, unit); enough {
 		return addTo(least, needs, units)
@@ -339,7 +339,7 @@ func divideUnits(needs []float64, units, unit int) []int {
 	return apportion(needs, units)
 }
 
-// addTo gives what is left of a total, by one, to whoever has least for its weight.
+// addTo assigns the rest of a total, one by one, to the group with the least for its weight.
 func addTo(sizes []int, weights []float64, total int) []int {
 	given := 0
 	for _, size := range sizes {
@@ -357,7 +357,7 @@ func addTo(sizes []int, weights []float64, total int) []int {
 	return sizes
 }
 
-// wholeUnits are the needs, of CPUs, in whole units, and whether there are as many.
+// wholeUnits returns the needs, of CPUs, in whole units, and whether there are enough units.
 func wholeUnits(needs []float64, units, unit int) (sizes []int, enough bool) {
 	sum := 0
 	sizes = make([]int, len(needs))

@@ -13,8 +13,8 @@ import (
 	"polder/lib/tick"
 )
 
-// Who has CPUs of its own, and how many units it wants: a need of a core is worth a pool, what fits is merged with nobody, and where all
-// together do not fit the least proportion goes first, if it is less than a unit.
+// Which pools get CPUs of their own, and how many units they want: a need of a core justifies a pool, pools that fit are not merged, and if
+// they do not all fit the pool with the smallest proportion is merged first, if that is less than a unit.
 func TestDemandsOfPools(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -23,7 +23,7 @@ func TestDemandsOfPools(t *testing.T) {
 		units   int // of two CPUs
 		wants   []int
 		needs   []float64
-		share   string // what the first counts with
+		share   string // what the first one counts with
 	}{
 		{
 			"a need of just a core has a pool, and less has none",
@@ -114,7 +114,7 @@ func TestDemandsOfPools(t *testing.T) {
 	}
 }
 
-// Each need is met in whole units where there are just as many, and what is over goes by weight; where there are fewer, each has its
+// Each need is met in whole units if there are exactly enough, and the excess is divided by weight; if there are fewer, each gets its
 // proportion.
 func TestUnitsAreDividedByNeed(t *testing.T) {
 	for _, c := range []struct {
@@ -138,9 +138,9 @@ func TestUnitsAreDividedByNeed(t *testing.T) {
 		total   int
 		want    []int
 	}{
-		{[]float64{0, 0}, 3, []int{3, 0}},               // nobody weighs anything: the first has all
-		{[]float64{1, 0}, 5, []int{5, 0}},               // what weighs nothing has nothing
-		{[]float64{100, 1, 1, 1}, 4, []int{1, 1, 1, 1}}, // who has most gives, down to one
+		{[]float64{0, 0}, 3, []int{3, 0}},               // no weight at all: the first gets all
+		{[]float64{1, 0}, 5, []int{5, 0}},               // a weight of 0 gets nothing
+		{[]float64{100, 1, 1, 1}, 4, []int{1, 1, 1, 1}}, // the largest gives, down to one
 	} {
 		if got := apportion(c.weights, c.total); !slices.Equal(got, c.want) {
 			t.Errorf("apportion(%v, %d) = %v; want %v", c.weights, c.total, got, c.want)
@@ -148,7 +148,7 @@ func TestUnitsAreDividedByNeed(t *testing.T) {
 	}
 }
 
-// sizesOf are the pools' sizes.
+// sizesOf returns the pools' sizes.
 func sizesOf(t *testing.T, a *tick.Advice) map[string]int {
 	t.Helper()
 	sizes := map[string]int{}
@@ -159,7 +159,7 @@ func sizesOf(t *testing.T, a *tick.Advice) map[string]int {
 	return sizes
 }
 
-// Pools that together want just what there is have what they want: the reserve of each is not divided again.
+// Pools that together want exactly the available CPUs get them: the reserve of each is not divided again.
 func TestPoolsThatJustFitHaveWhatTheyWant(t *testing.T) {
 	a := New(Defaults()).Decide(at(0, shared("a", 38), pooled("b", "batch", 2)))
 	if diff := cmp.Diff(map[string]int{"share": 40, "batch": 4, "reclaim": 4}, sizesOf(t, a)); diff != "" {
@@ -170,7 +170,7 @@ func TestPoolsThatJustFitHaveWhatTheyWant(t *testing.T) {
 	}
 }
 
-// What is reported of pools is what holds: which containers count, which pools are held, shrink, or are there without pods.
+// The reasons report the pools' state: which containers count, and which pools have a hold-down, shrink, or have no pods.
 func TestReasonsOfPools(t *testing.T) {
 	d := New(Defaults())
 	a := d.Decide(at(0, shared("a", 1), pooled("b", "batch", 3), pooled("c", "tiny", 0.1)))
@@ -188,14 +188,14 @@ func TestReasonsOfPools(t *testing.T) {
 	}
 	wantNoReason(t, a, "shrinks by")
 
-	a = d.Decide(at(33, shared("a", 60))) // which leaves nothing to be held
+	a = d.Decide(at(33, shared("a", 60))) // which leaves nothing for a hold-down
 	if diff := cmp.Diff(map[string]int{"share": 44, "reclaim": 4}, sizesOf(t, a)); diff != "" {
 		t.Errorf("sizes (-want +got):\n%s", diff)
 	}
 	wantNoReason(t, a, "batch")
 }
 
-// A pool without pods is held for the hold, and gone when that is over.
+// A pool without pods keeps its CPUs for the hold-down, and is removed when that is over.
 func TestAPoolWithoutPodsIsGoneAfterItsHold(t *testing.T) {
 	d := New(Defaults())
 	d.Decide(at(0, shared("a", 1), pooled("b", "batch", 9)))
@@ -207,7 +207,7 @@ func TestAPoolWithoutPodsIsGoneAfterItsHold(t *testing.T) {
 	}
 }
 
-// A pool shrinks by as many CPUs at once as is set, in whole cores.
+// A pool shrinks by the configured number of CPUs at once, in whole cores.
 func TestPoolsShrinkByTheStep(t *testing.T) {
 	s := Defaults()
 	s.ShrinkStepMilliCPU = 4000
@@ -220,7 +220,7 @@ func TestPoolsShrinkByTheStep(t *testing.T) {
 	wantReason(t, a, "4 CPUs would do, it shrinks by 4 a step")
 }
 
-// What a pool has is held in whole units, also where a CPU of one has gone.
+// A pool keeps whole units, also if a CPU of one was removed.
 func TestAPartOfACoreIsHeldAsOne(t *testing.T) {
 	groups := []group{{hold: hold{LastNeed: start}, present: name(cpus.New(0, 1, 2))}}
 	if got := holdBack(inputs{now: start, settings: Defaults()}, groups, []int{1}, 5, 2); !slices.Equal(got, []int{2}) {
@@ -228,7 +228,7 @@ func TestAPartOfACoreIsHeldAsOne(t *testing.T) {
 	}
 }
 
-// A state file that names a pool as Polder's own pools are named makes none: their CPUs are theirs.
+// A pool of a state file that has the name of one of Polder's own pools is ignored: their CPUs stay theirs.
 func TestAStateFileNamesNoPoolOfOurs(t *testing.T) {
 	d := New(Defaults())
 	d.Decide(at(0, shared("a", 1)))
@@ -241,8 +241,8 @@ func TestAStateFileNamesNoPoolOfOurs(t *testing.T) {
 	}
 }
 
-// Groups keep as many of their CPUs as they can, whatever becomes of the others, and no CPU is given twice: neither where two had
-// the same, nor one that has gone.
+// Groups keep as many of their CPUs as possible, whatever the others do, and no CPU is given twice: neither one that two groups had, nor
+// one that no longer exists.
 func TestPlaceMovesAsFewCPUsAsItCan(t *testing.T) {
 	d := New(Defaults())
 	d.Decide(at(0))
@@ -252,7 +252,7 @@ func TestPlaceMovesAsFewCPUsAsItCan(t *testing.T) {
 		avail    string
 		presents []string
 		sizes    []int
-		keeps    []int // CPUs of its present ones
+		keeps    []int // CPUs of its current ones
 	}{
 		{"one gives, one takes", "0-47", []string{"11,22-23,35,46-47", "10,34"}, []int{4, 4}, []int{4, 2}},
 		{"what one gives is free for the next", "0-3,24-27", []string{"0-3,24-27", ""}, []int{6, 2}, []int{6, 0}},

@@ -6,7 +6,7 @@ import (
 	"polder/lib/tick"
 )
 
-// A tier that the other policy's older versions left idle keeps kubelet from starting under this one, too.
+// A tier that older versions of the other policy left idle prevents kubelet from starting under this one, too.
 func TestAnIdleTierIsSetRight(t *testing.T) {
 	tk := at(0, shared("a", 1), reclaimed("b"))
 	tk.Sample.Kubelet = &tick.Kubelet{CPUManagerPolicy: "none"}

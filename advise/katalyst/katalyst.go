@@ -1,11 +1,11 @@
-// Package katalyst is the policy of Katalyst's colocation guide: what the shared pods need, plus a reserve, rounded up
-// to whole physical cores, is theirs; the rest is reclaimed.
+// Package katalyst is the policy of Katalyst's colocation guide: the shared pods get their need plus a reserve, rounded up to whole
+// physical cores; the rest is reclaimed.
 //
 //	shared    = clamp(whole cores(ceil(reserve + Σ max(usage, load1, load5))), one core, all - floor)
 //	reclaimed = all - shared
 //
-// The shared pool grows at once and shrinks slowly. Formula and defaults are those of Katalyst v0.1.0, which the guide
-// describes; see docs/advise.md for where this differs.
+// The shared pool grows immediately and shrinks slowly. Formula and defaults are those of Katalyst v0.1.0, which the guide describes;
+// docs/advise.md lists the differences.
 package katalyst
 
 import (
@@ -32,7 +32,7 @@ reclaimed and never less than a floor. On machines with fewer than 8 CPUs the re
 	StateVersion: 1,
 }
 
-// Decider decides for any number of nodes, each with a state of its own.
+// Decider decides for any number of nodes, and keeps a separate state for each.
 type Decider struct {
 	policy.Base[Settings, node, *node]
 	enhancements map[string]*enhancement
@@ -41,33 +41,33 @@ type Decider struct {
 // New returns a Decider.
 func New(s Settings) *Decider { return &Decider{Base: policy.NewBase[Settings, node](s)} }
 
-// node is what is remembered of one node, in the form of the state file.
+// node is the state of one node, in the format of the state file.
 type node struct {
 	divided
-	// Started has for each shared pod, by identity, when its ramp-up ends: in milliseconds since 1970, 0 where it has.
+	// Started has for each shared pod, by identity, when its ramp-up ends: in milliseconds since 1970, 0 if it has ended.
 	Started  map[string]int64 `json:"started,omitempty"`
 	Fallback []tick.Cgroup    `json:"fallback,omitempty"`
-	// Given are the CPUs that kubelet gave away, as far as was last known.
+	// Given are the CPUs that kubelet gave to pods exclusively, as last known.
 	Given string `json:"given,omitempty"`
-	// Decided means that a decision was made of which no part was guessed: hold-downs begin with it.
+	// Decided reports whether there was a decision without guessed parts: hold-downs start with it.
 	Decided bool `json:"decided,omitempty"`
-	// Guessed is when the node was decided on first.
+	// Guessed is when the first decision for the node was made.
 	Guessed time.Time `json:"guessed,omitzero"`
 	// Class is the scheduling class of the reclaimed pods.
 	Class *class.State `json:"class,omitempty"`
-	// Guard is what was taken from the reclaimed pods while services waited.
+	// Guard has the steps that the guard took from the reclaimed pods while services waited.
 	Guard *guard.State `json:"guard,omitempty"`
-	// Limits are the reclaimed pods' own limits, the cap of their memory, and the protection of the services'.
+	// Limits has the reclaimed pods' own limits, the cap of their memory, and the protection of the services' memory.
 	Limits *limits.State `json:"limits,omitempty"`
 	Cold   *cold.State   `json:"cold,omitempty"`
-	// Disk is their share of the disks, and their limits there.
+	// Disk has their share of the disks, and their limits there.
 	Disk *disk.State `json:"disk,omitempty"`
 
-	shape   *shape   // derived from the topology, again whenever that changes
-	dynamic *dynamic // and from the tick's configuration
+	shape   *shape   // derived from the topology; rebuilt when that changes
+	dynamic *dynamic // derived from the tick's configuration
 }
 
-// LastUsed is when the shared pool needed its size last.
+// LastUsed returns when the shared pool last needed its size.
 func (n *node) LastUsed() time.Time { return n.LastNeed }
 
 // Reboot keeps the dedicated pods' CPUs, and the pools' hold-downs.
@@ -76,9 +76,9 @@ func (n *node) Reboot() {
 	n.Disk, n.Guard, n.Limits, n.Cold = n.Disk.Reboot(), n.Guard.Reboot(), n.Limits.Reboot(), n.Cold.Reboot()
 }
 
-// divided is how the CPUs were divided last, from which the next division begins.
+// divided is the last division of the CPUs, from which the next one starts.
 type divided struct {
-	// Share is the common shared pool (a CPU list) and ShareMilliCPU the same in quota mode.
+	// Share is the common shared pool (a CPU list), and ShareMilliCPU its size in quota mode.
 	Share         string `json:"share,omitempty"`
 	ShareMilliCPU int64  `json:"shareMilliCPU,omitempty"`
 	hold
@@ -88,30 +88,30 @@ type divided struct {
 	// identity.
 	Dedicated map[string]string `json:"dedicated,omitempty"`
 	Bound     map[string]bool   `json:"bound,omitempty"`
-	// Pools and Quota report which of the two was ever in force, so that the other undoes it, and Tier which cgroup of kubelet's
-	// was ever narrowed.
+	// Pools and Quota report which of the two was ever in force, so that the other one undoes it, and Tier which cgroup of kubelet's was ever
+	// confined.
 	Pools bool   `json:"pools,omitempty"`
 	Quota bool   `json:"quota,omitempty"`
 	Tier  string `json:"tier,omitempty"`
 
-	owned cpus.Set // ids of the NUMA nodes that a pod has alone
+	owned cpus.Set // ids of the NUMA nodes that a pod uses alone
 }
 
-// inputs are what a decision is made from, beside the pods and what was decided before. No stage changes them.
+// inputs are what a decision is based on, beside the pods and the last decision. No stage changes them.
 type inputs struct {
 	now      time.Time
 	sample   *tick.Sample
 	shape    *shape
-	settings Settings // none is more than the machine has
+	settings Settings // no value exceeds the machine's
 	resolved          // the settings that the tick's configuration may set, too
 	milliCPU int64
-	bytes    float64 // the machine's memory, 0 where that is unknown
+	bytes    float64 // the machine's memory, 0 if unknown
 	small    bool    // too small for pools
 	reasons  []string
 }
 
-// Decide implements [policy.Decider]. The stages pass on what they decide: what is known of the machine; what each pod is; what
-// runs beside the pods; how the CPUs are divided; what holds within each part; what is offered.
+// Decide implements [policy.Decider]. Each stage passes its result on: the machine; each pod's class; the use outside of the pods; the
+// division of the CPUs; the cgroups within each part; the offer.
 func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 	n := d.Node(t.Node)
 	n.clock(t.Time)
@@ -151,7 +151,7 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 	return a
 }
 
-// observe is what the decision is made from; why is what is missing for one.
+// observe returns the inputs of a decision; why names the missing one.
 func (n *node) observe(t *tick.Tick, settings Settings) (in inputs, why string) {
 	s := t.Sample
 	if why = undecidable(s, n.Share != "" || n.ShareMilliCPU > 0); why != "" {
@@ -178,9 +178,9 @@ func (n *node) observe(t *tick.Tick, settings Settings) (in inputs, why string) 
 
 // division is how the CPUs are divided between services and reclaimed pods.
 type division struct {
-	divided             // from which the next one begins
+	divided             // from which the next division starts
 	need    estimate    // of the services
-	perNUMA []uint64    // how much of the offered CPU is of each NUMA node
+	perNUMA []uint64    // the offered CPUs of each NUMA node
 	part    tick.Advice // reclaimed CPU, pools, cgroups, fallback and reasons
 }
 
@@ -211,13 +211,13 @@ func appendText(list []string, text string) []string {
 	return append(list, text)
 }
 
-// withoutSizes is a division without the pools' sizes. Those that were only guessed hold nothing down.
+// withoutSizes returns a division without the pools' sizes. Sizes that were only guessed cause no hold-down.
 func (d divided) withoutSizes() divided {
 	d.Share, d.ShareMilliCPU, d.hold, d.Named = "", 0, hold{}, nil
 	return d
 }
 
-// decided notes a decision. One in which the need of some containers was guessed is the first real one after the hold: some are
+// decided records a decision. A decision with guessed needs counts as the first real one after the hold-down, because some containers are
 // never read.
 func (n *node) decided(now time.Time, guessed bool, hold time.Duration) {
 	if n.Guessed.IsZero() || n.Guessed.After(now) {
@@ -226,7 +226,7 @@ func (n *node) decided(now time.Time, guessed bool, hold time.Duration) {
 	n.Decided = n.Decided || !guessed || now.Sub(n.Guessed) >= hold
 }
 
-// undecidable returns what is missing for a decision. hasPools reports whether there was one before.
+// undecidable returns which input is missing for a decision. hasPools reports whether there was a decision before.
 func undecidable(s *tick.Sample, hasPools bool) string {
 	switch {
 	case s == nil:
@@ -234,7 +234,7 @@ func undecidable(s *tick.Sample, hasPools bool) string {
 	case s.Topology == nil:
 		return "no topology in the sample"
 	case s.IntervalSeconds == nil && firstReading(s.Pods):
-		// The containers' requests would stand in, up to 4 cores each, and hold the pool down for --hold.
+		// Without rates the containers' requests would count, up to 4 cores each, and the pool could not shrink for --hold.
 		return "first reading, there are no rates yet"
 	case hasPools && policy.PodsUnknown(s):
 		return "the cluster's pods are not known yet"
@@ -242,7 +242,7 @@ func undecidable(s *tick.Sample, hasPools bool) string {
 	return ""
 }
 
-// firstReading reports whether there are shared pods and none of their containers has a use.
+// firstReading reports whether there are shared pods and no container of theirs has a use.
 func firstReading(pods []tick.Pod) bool {
 	shared := false
 	var containers []workload
@@ -261,7 +261,7 @@ func firstReading(pods []tick.Pod) bool {
 	return shared
 }
 
-// milliCPU is the machine's CPU, or the node object's allocatable where that is less.
+// milliCPU returns the machine's CPU, or the Node object's allocatable if that is less.
 func milliCPU(s *tick.Sample, sh *shape) int64 {
 	all := int64(sh.online.Size()) * 1000
 	if s.Allocatable != nil && s.Allocatable.MilliCPU != nil && *s.Allocatable.MilliCPU >= 0 {
@@ -270,7 +270,7 @@ func milliCPU(s *tick.Sample, sh *shape) int64 {
 	return all
 }
 
-// machineBytes is the machine's memory: the node object's capacity, else the kernel's total; 0 where neither is known.
+// machineBytes returns the machine's memory: the Node object's capacity, else the kernel's total; 0 if both are unknown.
 func machineBytes(s *tick.Sample) float64 {
 	switch {
 	case s.Capacity != nil && s.Capacity.MemoryBytes != nil:

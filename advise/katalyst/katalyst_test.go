@@ -17,7 +17,7 @@ import (
 
 var start = time.Date(2023, 1, 3, 16, 18, 31, 0, time.UTC)
 
-// guideTopology is the guide's 48-CPU node.
+// guideTopology returns the guide's 48-CPU node.
 func guideTopology() *tick.Topology {
 	t := &tick.Topology{CPUs: "0-47", NUMANodes: []tick.TopologyNUMA{{ID: 0, CPUs: "0-11,24-35"}, {ID: 1, CPUs: "12-23,36-47"}}}
 	for i := range 24 {
@@ -63,8 +63,7 @@ func poolsOf(a *tick.Advice) map[string]string {
 	return m
 }
 
-// The guide's numbers, and what happens after the peak: 30 s after the last need the shared pool gives up 2 CPUs, and
-// no more before another 30 s.
+// The guide's numbers, and the time after the peak: 30 s after the last need the shared pool releases 2 CPUs, and no more in the next 30 s.
 func TestGuide(t *testing.T) {
 	d := New(Defaults())
 	for _, step := range []struct {
@@ -172,12 +171,12 @@ func TestDedicated(t *testing.T) {
 		t.Errorf("fallback (-want +got):\n%s", diff)
 	}
 
-	// A second one comes before the first by name: the first keeps its CPUs.
+	// A second one comes first by name: the first one keeps its CPUs.
 	a = d.Decide(at(1, shared("a", 1), dedicated("db", 3500), dedicated("cache", 22000)))
 	if pools := poolsOf(a); pools["dedicated/default/db"] != "0-1,24-25" || pools["dedicated/default/cache"] != "12-22,36-46" {
 		t.Errorf("pools = %v; want db where it was and cache on NUMA node 1", pools)
 	}
-	// One that cannot be had stays with the shared pods and is counted there.
+	// One whose request cannot be met stays with the shared pods and is counted there.
 	a = d.Decide(at(2, dedicated("huge", 47000)))
 	if pools := poolsOf(a); pools["share"] != "1-11,13-23,25-35,37-47" || !strings.Contains(strings.Join(a.Reasons, "\n"), "dedicated pod default/huge asks for 47 CPUs") {
 		t.Errorf("pools = %v, reasons %q; want huge in the shared pool", pools, a.Reasons)
@@ -220,7 +219,7 @@ func TestQuotaOnSmallMachines(t *testing.T) {
 		{1, 1.5, 300},
 		{2, 5, 200}, // the floor
 		{3, 0.1, 200},
-		{32, 0.1, 1700}, // after the hold; 2 cores at most, so all at once
+		{32, 0.1, 1700}, // after the hold-down; at most 2 cores, so all at once
 	} {
 		a := d.Decide(small(step.seconds, step.cores))
 		if *a.Reclaimed.MilliCPU != step.milliCPU || len(a.Pools) != 0 {
@@ -316,7 +315,7 @@ func TestNoSampleNoDecision(t *testing.T) {
 func TestClockSetBack(t *testing.T) {
 	d := New(Defaults())
 	d.Decide(at(3600, shared("a", 40)))
-	d.Decide(at(0, shared("a", 1))) // an hour back
+	d.Decide(at(0, shared("a", 1))) // an hour earlier
 	a := d.Decide(at(31, shared("a", 1)))
 	if *a.Reclaimed.MilliCPU != 6000 {
 		t.Errorf("reclaimed = %d; want 6000: the hold counts from the clock's step, not for an hour", *a.Reclaimed.MilliCPU)
@@ -340,7 +339,7 @@ func TestStateCarriesOn(t *testing.T) {
 	}
 }
 
-// Any machine, any load: what is offered exists, is finite and not negative, and the shared pool has CPUs.
+// For any machine and load: the offer exists, is finite and not negative, and the shared pool has CPUs.
 func TestProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		number := rapid.Custom(func(t *rapid.T) *float64 {

@@ -19,7 +19,7 @@ func mustParse(t *testing.T, list string) cpus.Set {
 	return set
 }
 
-// checkWhole: a pool of the guide's node has both threads of its cores.
+// checkWhole checks that a pool of the guide's node has both threads of its cores.
 func checkWhole(t *testing.T, name string, set cpus.Set) {
 	t.Helper()
 	for _, cpu := range set.List() {
@@ -29,7 +29,7 @@ func checkWhole(t *testing.T, name string, set cpus.Set) {
 	}
 }
 
-// pinned is a container that kubelet gave CPUs.
+// pinned returns a container that kubelet gave CPUs to.
 func pinned(p tick.Pod, list string, request float64) tick.Pod {
 	p.Containers[0].CPUSetCPUs = list
 	p.Containers[0].Requests = &tick.Resources{MilliCPU: &request}
@@ -113,12 +113,12 @@ func TestKubeletTakesAndGoesMad(t *testing.T) {
 	if *a.Reclaimed.MilliCPU != 0 || len(a.Cgroups) != 0 || len(a.Fallback) != 0 || a.Reclaimed.MemoryBytes == nil {
 		t.Errorf("with all CPUs given away: %+v; want an offer of none", a)
 	}
-	// On a small machine what is given away is nobody's quota.
+	// On a small machine exclusive CPUs are not part of any quota.
 	tk.Sample.Topology, tk.Sample.Kubelet.ExclusiveCPUs = &tick.Topology{CPUs: "0-3"}, "1"
 	s := Defaults()
 	s.ReserveMilliCPU = 500
 	a = New(s).Decide(tk)
-	if got := *a.Reclaimed.MilliCPU; got != 400 { // with 4 CPUs it were 4000 - 500 - 1000 - 2000
+	if got := *a.Reclaimed.MilliCPU; got != 400 { // with 4 CPUs it would be 4000 - 500 - 1000 - 2000
 		t.Errorf("reclaimed %d; want the floor, a tenth of 4 CPUs: %q", got, a.Reasons)
 	}
 }
@@ -143,7 +143,7 @@ func TestTier(t *testing.T) {
 		policy  string // of kubelet's CPU manager; "-" without kubelet
 		pods    []tick.Pod
 		tier    string
-		reason  string // why not; "" where it is held
+		reason  string // why it is not pinned; "" if it is
 	}{
 		{"version 2", 2, "-", []tick.Pod{b, shared("a", 1)}, fs, ""},
 		{"version 2, static", 2, "static", []tick.Pod{b}, fs, ""},
@@ -189,14 +189,14 @@ func TestTier(t *testing.T) {
 	}
 }
 
-// What was narrowed is widened when it must be, and held again when it may; an empty tier stays held for the next pod.
+// A confined tier is widened when necessary, and confined again when possible; an empty tier stays confined for the next pod.
 func TestTierIsWidened(t *testing.T) {
 	const tier = "/kubepods/besteffort"
 	d := New(Defaults())
 	b, a := inTier(reclaimed("b"), tier+"/podb"), inTier(shared("a", 1), tier+"/poda")
 	for i, step := range []struct {
 		pods []tick.Pod
-		want string // "" is the reclaim pool
+		want string // "" means the reclaim pool
 	}{{[]tick.Pod{b}, ""}, {[]tick.Pod{b, a}, "0-47"}, {[]tick.Pod{a}, "0-47"}, {[]tick.Pod{b}, ""}, {nil, ""}} {
 		tk := at(float64(i), step.pods...)
 		tk.Sample.CgroupVersion = 2

@@ -9,7 +9,7 @@ import (
 	"polder/lib/tick"
 )
 
-// realMachine is a machine's shape as collect tells it.
+// realMachine returns a machine's topology as collect writes it.
 func realMachine(m hosttest.Machine) *tick.Topology {
 	a := m.Answer()
 	topology := &tick.Topology{CPUs: a.CPUs, Cores: a.Cores, Sockets: a.Packages, L3: a.L3}
@@ -19,8 +19,8 @@ func realMachine(m hosttest.Machine) *tick.Topology {
 	return topology
 }
 
-// On real machines, whatever their numbering: pools of whole cores that divide the machine, a shared pool of what is
-// needed, spread over the NUMA nodes to within a core, and moved by no more CPUs than its size changes.
+// On real machines, with any numbering: pools of whole cores that divide the machine, a shared pool of the needed size, spread over the
+// NUMA nodes to within a core, and moved by no more CPUs than its size changes.
 func TestRealMachines(t *testing.T) {
 	for _, m := range hosttest.Machines() {
 		t.Run(m.Name, func(t *testing.T) {

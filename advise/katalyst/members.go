@@ -8,25 +8,25 @@ import (
 	"polder/lib/tick"
 )
 
-// member is a pod with what holds for it in this tick.
+// member is a pod with its properties in this tick.
 type member struct {
 	*tick.Pod
 	class   string       // shared, dedicated or reclaimed; "" is left alone
-	ramping bool         // it has just started: it runs everywhere, and its request counts
-	kubelet bool         // it has CPUs that kubelet gave it alone
+	ramping bool         // it has just started: it runs on all CPUs, and its request counts
+	kubelet bool         // it has CPUs that kubelet gave it exclusively
 	key     string       // of a dedicated pod
-	wishes  *enhancement // nil where it has none
+	wishes  *enhancement // nil if it has none
 
-	// What a dedicated pod gets, see [bind]: CPUs of its own, the memory nodes that it is bound to, and all memory of NUMA nodes that it has
+	// What a dedicated pod gets, see [bind]: CPUs of its own, the memory nodes that it is bound to, and all memory of NUMA nodes that it uses
 	// alone.
 	own   string
 	mems  string
 	whole float64
 
-	group int // the shared pool that it belongs to, an index; see [gather]
+	group int // index of the shared pool that it belongs to; see [gather]
 }
 
-// classify returns what each pod is, in the order of the sample, without those that have ended; and what is wrong in their annotations.
+// classify returns each pod's class, in the order of the sample, without pods that have ended, and the errors in their annotations.
 func (d *Decider) classify(in inputs) (members []member, faults []string) {
 	members = make([]member, 0, len(in.sample.Pods))
 	for i := range in.sample.Pods {
@@ -55,7 +55,7 @@ func (d *Decider) classify(in inputs) (members []member, faults []string) {
 	return members, faults
 }
 
-// annotationOf is the one that counts for the pod's class.
+// annotationOf returns the annotation that applies to the pod's class.
 func annotationOf(p *tick.Pod) string {
 	if p.QoS == tick.QoSDedicated {
 		return memoryEnhancement
@@ -63,8 +63,8 @@ func annotationOf(p *tick.Pod) string {
 	return cpuEnhancement
 }
 
-// gave reports whether kubelet gave one of the pod's containers CPUs for itself. Where a container's list lies within the
-// given CPUs it has them, unless its request is for another number: then kubelet has given away what isolate had put the container on.
+// gave reports whether kubelet gave one of the pod's containers exclusive CPUs: the container's list is part of the given CPUs. If its
+// request is for another number of CPUs, kubelet gave away CPUs that isolate had pinned the container to, and it has none.
 func (s *shape) gave(p *tick.Pod) bool {
 	if s.Exclusive.IsEmpty() {
 		return false
@@ -84,13 +84,12 @@ func (s *shape) gaveTo(c *tick.Container) bool {
 	return policy.IsGiven(c, memo(&s.givens, c.CPUSetCPUs, func() int { return policy.Given(c.CPUSetCPUs, s.Exclusive) }))
 }
 
-// rampUpFor is Katalyst's transition period: for so long a new shared pod runs on all CPUs that are not reserved or
-// dedicated, for at its start it is not known what it needs.
+// rampUpFor is Katalyst's transition period: during it a new shared pod runs on all CPUs that are not reserved or dedicated, because its
+// need is still unknown.
 const rampUpFor = 30 * time.Second
 
-// rampUp marks the pods that have just started: by their start time, or where they have none by when they were seen first.
-// What runs when a node is seen first was there before, and joins its pool at once. It returns when each pod's ramp-up ends, from
-// when that was known before.
+// rampUp marks the pods that have just started: by their start time, or without one by when they were first seen. Pods that run when a node
+// is first seen are not new and join their pool immediately. It returns when each pod's ramp-up ends, starting from the last tick's values.
 func rampUp(members []member, ends map[string]int64, now time.Time) map[string]int64 {
 	first := ends == nil
 	if first {

@@ -6,7 +6,7 @@ import (
 	"polder/lib/tick"
 )
 
-// While the cluster has never listed the pods nothing is decided: they would all be shared.
+// Nothing is decided until the API server has listed the pods, because all would count as shared.
 func TestStrangers(t *testing.T) {
 	d := New(Defaults())
 	before := d.Decide(at(0, dedicated("d", 8000), shared("a", 1), reclaimed("b")))
@@ -29,13 +29,13 @@ func TestStrangers(t *testing.T) {
 	if got := poolsOf(d.Decide(at(10, dedicated("d", 8000), shared("a", 1), reclaimed("b"))))["dedicated/default/d"]; got != had {
 		t.Errorf("the dedicated pod has %s after the outage; want its %s", got, had)
 	}
-	tk = at(15, unknown("x")) // the list was read, and there is a cgroup that is left over
+	tk = at(15, unknown("x")) // the list was read, and one cgroup has no pod
 	if a := d.Decide(tk); a.Reclaimed == nil {
 		t.Errorf("no decision: %v", a.Reasons)
 	}
 }
 
-// What kubelet gave away stays given away while its state cannot be read.
+// CPUs that kubelet gave away stay exclusive while its state cannot be read.
 func TestKubeletStateUnread(t *testing.T) {
 	d := New(Defaults())
 	tk := at(0, shared("a", 1))
@@ -53,7 +53,7 @@ func TestKubeletStateUnread(t *testing.T) {
 	}
 }
 
-// A dedicated pod that would leave the others no core gives its own back.
+// A dedicated pod that would leave the others no core loses its own.
 func TestDedicatedLeavesACore(t *testing.T) {
 	d := New(Defaults())
 	d.Decide(at(0, dedicated("d", 40000), shared("a", 1)))
@@ -65,8 +65,8 @@ func TestDedicatedLeavesACore(t *testing.T) {
 	}
 }
 
-// CPUs that are reserved for the system are offered by quota as little as by pools, and where nothing is left no configured
-// least makes something of it.
+// CPUs that are reserved for the system are not offered by quota either, and if nothing is left a configured minimum does not offer
+// anything.
 func TestOfferOfNothing(t *testing.T) {
 	s := Defaults()
 	s.ReservedCPUs = "0-1"
@@ -83,8 +83,8 @@ func TestOfferOfNothing(t *testing.T) {
 	}
 }
 
-// A pod that has its sandbox alone yet is not confined by its own cgroup, which nobody would widen again; one of the rules,
-// that is a single cgroup, is.
+// A pod with only its sandbox is not confined by its own cgroup, because nothing would widen that again; a pod of the rules, which is a
+// single cgroup, is.
 func TestSandboxAlone(t *testing.T) {
 	for _, cpus := range []string{"0-47", "0-3"} {
 		pods := []tick.Pod{shared("a", 1), reclaimed("b"), shared("c", 1)}
@@ -105,7 +105,7 @@ func TestSandboxAlone(t *testing.T) {
 	}
 }
 
-// A state file of null is one without nodes.
+// A state file of null contains no nodes.
 func TestNullState(t *testing.T) {
 	for _, text := range []string{`null`, `{"n":null}`, `{"n":{}}`} {
 		d := New(Defaults())

@@ -42,7 +42,7 @@ func byPools(in inputs, members []member, systemMilliCPU float64, before divided
 	return d
 }
 
-// pools are the advice's: the reserved CPUs, the shared pools that have CPUs of their own, the reclaimed one, and the dedicated pods'.
+// pools returns the advice's pools: the reserved CPUs, the shared pools with CPUs of their own, the reclaimed one, and the dedicated pods'.
 func pools(in inputs, groups []group, l *layout, dedicated map[string]string) (list []tick.Pool) {
 	if !in.shape.Reserved.IsEmpty() {
 		list = append(list, tick.Pool{Name: tick.PoolReserve, CPUs: in.shape.Reserved.String()})
@@ -61,7 +61,7 @@ func pools(in inputs, groups []group, l *layout, dedicated map[string]string) (l
 	return list
 }
 
-// namedPools are the pools that pods name, as they are remembered.
+// namedPools returns the state of the pools that pods name.
 func namedPools(groups []group) (pools map[string]*ownPool) {
 	for i := range groups {
 		g := &groups[i]
@@ -76,7 +76,7 @@ func namedPools(groups []group) (pools map[string]*ownPool) {
 	return pools
 }
 
-// size gives each shared pool its CPUs, within a limit for all, and returns all of them.
+// size gives each shared pool its CPUs, within a limit for all, and returns their union.
 func size(in inputs, groups []group, avail named, limit int, before divided) (all named, reasons []string) {
 	for i := range groups {
 		g := &groups[i]
@@ -93,7 +93,7 @@ func size(in inputs, groups []group, avail named, limit int, before divided) (al
 	return groups[0].cpus, []string{reason}
 }
 
-// sizeAlone decides the only shared pool: at once when it grows, after the hold and in steps when it shrinks.
+// sizeAlone sizes the only shared pool: immediately when it grows, after the hold-down and in steps when it shrinks.
 func (g *group) sizeAlone(in inputs, avail named, limit int) (reason string) {
 	raw := float64(in.reserveMilliCPU) + g.milliCPU + g.system
 	want := int(min(ceilCPUs(raw), float64(limit)))
@@ -125,7 +125,7 @@ func (g *group) sizeAlone(in inputs, avail named, limit int) (reason string) {
 		in.reserveMilliCPU, in.reserveFrom, needText(g.milliCPU, g.containers, g.system), raw, share.Size(), bound)
 }
 
-// step is the most CPUs by which a pool shrinks at once.
+// step returns the most CPUs by which a pool shrinks at once.
 func (in inputs) step() int {
 	return max(int(in.settings.ShrinkStepMilliCPU/1000), in.shape.LargestCore(), 1)
 }
@@ -138,17 +138,17 @@ func heldFor(size int, left time.Duration, s Settings) string {
 	return fmt.Sprintf("; held at %d CPUs for %.0fs more (hold %s: %s)", size, math.Ceil(left.Seconds()), s.Hold, s.source("hold"))
 }
 
-// ceilCPUs is milli-CPU in whole CPUs, rounded up. What is less than a thousandth of a milli-CPU over is rounding noise
-// of a load average, not need.
+// ceilCPUs rounds milli-CPU up to whole CPUs. An excess of less than a thousandth of a milli-CPU is rounding noise of a load average, not
+// need.
 func ceilCPUs(milliCPU float64) float64 { return math.Ceil((milliCPU - 0.001) / 1000) }
 
-// hold is when a pool's present size was needed last, and when it changed last.
+// hold is when a pool's current size was last needed, and when it last changed.
 type hold struct {
 	LastNeed   time.Time `json:"lastNeed"`
 	LastChange time.Time `json:"lastChange"`
 }
 
-// remaining is for how long the pool must not shrink yet.
+// remaining returns for how long the pool must not shrink yet.
 func (h *hold) remaining(now time.Time, hold time.Duration) time.Duration {
 	last := h.LastNeed
 	if h.LastChange.After(last) {
@@ -157,7 +157,7 @@ func (h *hold) remaining(now time.Time, hold time.Duration) time.Duration {
 	return hold - now.Sub(last)
 }
 
-// clock keeps the hold-down sound where the node's clock is set back: what lies ahead counts as now.
+// clock corrects the hold-down after the node's clock was set back: future times count as now.
 func (h *hold) clock(now time.Time) {
 	if h.LastNeed.After(now) {
 		h.LastNeed = now
@@ -167,7 +167,7 @@ func (h *hold) clock(now time.Time) {
 	}
 }
 
-// remember notes when the present size was needed last, and when it changed.
+// remember records when the current size was last needed, and when it changed.
 func (h *hold) remember(now time.Time, before, after, wanted int) {
 	if wanted >= before {
 		h.LastNeed = now

@@ -11,7 +11,7 @@ import (
 	"polder/lib/tick"
 )
 
-// offered is what is reclaimed of CPU: the pool, and not more than the node object allows once the others have theirs.
+// offered returns the reclaimed CPU: the pool's, and at most what the Node object's allocatable leaves beside the other pods.
 func offered(in inputs, pool cpus.Set) (milliCPU int64, reason string) {
 	milliCPU = int64(pool.Size()) * 1000
 	taken := int64(in.shape.online.Size()-in.shape.Reserved.Size())*1000 - milliCPU
@@ -21,7 +21,7 @@ func offered(in inputs, pool cpus.Set) (milliCPU int64, reason string) {
 	return milliCPU, ""
 }
 
-// reclaimedMemory is what memory is reclaimed: the total less the reserve and what the others hold. It is nil where the total is unknown.
+// reclaimedMemory returns the reclaimed memory: the total less the reserve and the other pods' memory. It is nil if the total is unknown.
 func reclaimedMemory(in inputs, held float64) (bytes *int64, reason string) {
 	if in.bytes <= 0 {
 		return nil, "memory: the machine's total is not known: no memory is offered"
@@ -37,8 +37,8 @@ func reclaimedMemory(in inputs, held float64) (bytes *int64, reason string) {
 	return &left, reason
 }
 
-// publish brings what is offered to what the tick's configuration wants of the reported values, and divides it over the
-// NUMA nodes: CPU by weights, which are the pool's CPUs there, memory by what is free there.
+// publish adjusts the offer to what the tick's configuration demands of the reported values, and divides it over the NUMA nodes: CPU by
+// weights, which are the pool's CPUs there, memory by the free memory there.
 func publish(in inputs, c tick.Reclaimed, weights []uint64, owned cpus.Set) (_ tick.Reclaimed, reasons []string) {
 	milliCPU := *c.MilliCPU
 	if in.off {
@@ -47,7 +47,7 @@ func publish(in inputs, c tick.Reclaimed, weights []uint64, owned cpus.Set) (_ t
 	} else {
 		least := in.least.MilliCPU
 		if milliCPU == 0 {
-			least = nil // nobody could have it
+			least = nil // no pod could use it
 		}
 		reasons = append(reasons, adjust(in, "CPU", "m", &milliCPU, in.withheld.MilliCPU, least, in.milliCPU)...)
 		reasons = append(reasons, adjust(in, "memory", " bytes", c.MemoryBytes, in.withheld.Bytes, in.least.Bytes, int64(in.bytes))...)
@@ -77,7 +77,7 @@ func zero(amounts ...*int64) {
 	}
 }
 
-// adjust takes from an offer what is withheld, and raises it to the least that is to be reported, up to what there is.
+// adjust subtracts the withheld amount from an offer, and raises it to the minimum that is to be reported, up to the total.
 func adjust(in inputs, what, unit string, offer, withheld, least *int64, all int64) (reasons []string) {
 	if offer == nil {
 		return nil
@@ -93,7 +93,7 @@ func adjust(in inputs, what, unit string, offer, withheld, least *int64, all int
 	return reasons
 }
 
-// neglect offers nothing where it would not be worth it: of a NUMA node, and of the machine.
+// neglect offers nothing if the amount is negligible: of a NUMA node, and of the machine.
 func neglect(in inputs, c *tick.Reclaimed) (reasons []string) {
 	if in.negligible.MilliCPU == nil && in.negligible.Bytes == nil {
 		return nil
@@ -124,8 +124,8 @@ func neglect(in inputs, c *tick.Reclaimed) (reasons []string) {
 	return reasons
 }
 
-// splitMemory divides the reclaimed memory over the NUMA nodes in proportion to what is free there, also over nodes of
-// memory alone. Nodes that a dedicated pod has alone get none. Where a node's free memory is not known nothing is divided.
+// splitMemory divides the reclaimed memory over the NUMA nodes in proportion to their free memory, including nodes without CPUs. Nodes that
+// a dedicated pod uses alone get none. If a node's free memory is unknown nothing is divided.
 func splitMemory(in inputs, c tick.Reclaimed, owned cpus.Set) (nodes []tick.ReclaimedNUMA, reason string) {
 	nodes = c.NUMANodes
 	if c.MemoryBytes == nil || len(in.sample.NUMANodes) == 0 {
@@ -142,7 +142,7 @@ func splitMemory(in inputs, c tick.Reclaimed, owned cpus.Set) (nodes []tick.Recl
 		}
 	}
 	sum := uint64(0)
-	for _, node := range in.shape.From.NUMANodes { // nodes of memory alone
+	for _, node := range in.shape.From.NUMANodes { // nodes without CPUs
 		if bytes, known := free[node.ID]; known && bytes > 0 && !slices.Contains(in.shape.NUMA, node.ID) {
 			nodes = append(nodes, tick.ReclaimedNUMA{ID: node.ID, MilliCPU: new(int64(0))})
 		}
@@ -165,7 +165,7 @@ func splitMemory(in inputs, c tick.Reclaimed, owned cpus.Set) (nodes []tick.Recl
 	return nodes, ""
 }
 
-// perNUMA is the number of each NUMA node's CPUs.
+// perNUMA returns the number of CPUs of each NUMA node.
 func (s *shape) perNUMA() []uint64 {
 	list := make([]uint64, len(s.NUMA))
 	for i, id := range s.NUMA {

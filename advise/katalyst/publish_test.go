@@ -8,11 +8,11 @@ import (
 	"polder/lib/tick"
 )
 
-// After a reboot nothing of the cgroups that were is remembered; dedicated pods keep their CPUs.
+// A reboot discards the state of cgroups; dedicated pods keep their CPUs.
 func TestARebootForgetsCgroups(t *testing.T) {
 	d := New(Defaults())
 	d.Decide(at(0, dedicated("db", 2000), shared("web", 1), reclaimed("b")))
-	d.Nodes["null"] = nil // a state file's
+	d.Nodes["null"] = nil // null in a state file
 	d.Reboot()
 	n := d.Nodes["n"]
 	if n.Pools || n.Fallback != nil || n.Started != nil || n.Dedicated["default/db"] == "" {
@@ -20,7 +20,7 @@ func TestARebootForgetsCgroups(t *testing.T) {
 	}
 }
 
-// The node object's memory counts where it has any, else the machine's total.
+// The Node object's memory applies if it has any, else the machine's total.
 func TestMachineBytes(t *testing.T) {
 	total := &tick.NodeMemory{TotalBytes: new(9.0)}
 	for _, tt := range []struct {
@@ -36,7 +36,7 @@ func TestMachineBytes(t *testing.T) {
 	}
 }
 
-// What is reserved for the system is not taken from the offer a second time where the node's allocatable is without it.
+// CPUs that are reserved for the system are not subtracted from the offer again if the node's allocatable excludes them.
 func TestReservedCPUsAreNotTakenTwice(t *testing.T) {
 	s := Defaults()
 	s.ReservedCPUs = "0-1,24-25"
@@ -50,7 +50,7 @@ func TestReservedCPUsAreNotTakenTwice(t *testing.T) {
 	wantNoReason(t, a, "the node's allocatable is")
 }
 
-// Where no memory can be offered the reason states so, and only there.
+// If no memory can be offered the reason states so, and otherwise not.
 func TestTheReasonForNoMemory(t *testing.T) {
 	const none = ": none is offered"
 	tk := at(0, shared("a", 1))
@@ -59,11 +59,11 @@ func TestTheReasonForNoMemory(t *testing.T) {
 	wantReason(t, New(Defaults()).Decide(tk), "memory: 5368709120 bytes are no more than the reserve of 5368709120 (default) and the shared containers' 1"+none)
 }
 
-// What is as much as is to be ignored is not offered; one unit more is.
+// An amount up to the negligible one is not offered; one unit more is.
 func TestWhatIsNegligible(t *testing.T) {
 	whole := *New(Defaults()).Decide(at(0, shared("a", 1))).Reclaimed
 	for config, want := range map[string][2]int64{
-		`{"minIgnoredReclaimedResourceForReport":{"cpu":"20"}}`:     {0, 0}, // of each NUMA node
+		`{"minIgnoredReclaimedResourceForReport":{"cpu":"20"}}`:     {0, 0}, // per NUMA node
 		`{"minIgnoredReclaimedResourceForReport":{"cpu":"19999m"}}`: {*whole.MilliCPU, *whole.MemoryBytes},
 	} {
 		tk := at(0, shared("a", 1))
@@ -78,19 +78,19 @@ func TestWhatIsNegligible(t *testing.T) {
 	}
 }
 
-// smallNode is a tick of four CPUs.
+// smallNode returns a tick of four CPUs.
 func smallNode(pods ...tick.Pod) *tick.Tick {
 	tk := at(0, pods...)
 	tk.Sample.Topology = &tick.Topology{CPUs: "0-3"}
 	return tk
 }
 
-// On a small machine, too, what kubelet gave away and what is not allocatable is not offered.
+// On a small machine, too, exclusive CPUs and those beyond allocatable are not offered.
 func TestQuotaLeavesOthersTheirs(t *testing.T) {
 	tk := smallNode(reclaimed("b"))
 	tk.Sample.Kubelet = &tick.Kubelet{CPUManagerPolicy: "static", ExclusiveCPUs: "3"}
 	tk.Sample.Allocatable = &tick.Resources{MilliCPU: new(3500.0)}
-	a := New(Defaults()).Decide(tk) // the reserve is a tenth of what is allocatable
+	a := New(Defaults()).Decide(tk) // the reserve is a tenth of allocatable
 	if got := *a.Reclaimed.MilliCPU; got != 3500-1000-350 {
 		t.Errorf("%dm are offered: %q", got, a.Reasons)
 	}
@@ -113,7 +113,7 @@ func TestQuotaIsDividedByRequests(t *testing.T) {
 	}
 }
 
-// The reason states by what batch is held on a small machine.
+// The reason states what limits batch on a small machine.
 func TestTheReasonNamesHowBatchIsHeld(t *testing.T) {
 	for _, tt := range []struct {
 		pods []tick.Pod
@@ -128,7 +128,7 @@ func TestTheReasonNamesHowBatchIsHeld(t *testing.T) {
 	}
 }
 
-// On a small machine, too, nothing is decided while the cluster's pods are not known.
+// On a small machine, too, nothing is decided while the API server's pods are unknown.
 func TestPodsThatAreUnknownOnASmallMachine(t *testing.T) {
 	d := New(Defaults())
 	d.Decide(smallNode(shared("web", 1), reclaimed("b")))

@@ -8,11 +8,11 @@ import (
 	"polder/lib/tick"
 )
 
-// minQuotaMilliCPU is the least quota that the kernel takes: 1 ms of the usual period of 100 ms.
+// minQuotaMilliCPU is the smallest quota that the kernel accepts: 1 ms of the usual period of 100 ms.
 const minQuotaMilliCPU = 10
 
-// byQuota limits the reclaimed pods to what the shared ones leave, on machines that are too small to be divided into
-// whole cores. The numbers are those of the pools, not rounded.
+// byQuota limits the reclaimed pods to what the shared ones leave, on machines that are too small to be divided into whole cores. The
+// numbers are those of the pools, not rounded.
 func byQuota(in inputs, members []member, systemMilliCPU float64, before divided) division {
 	d := division{divided: before, perNUMA: in.shape.perNUMA()}
 	d.Bound, d.owned, d.part.Reasons = bind(in, members, nil, nil, before)
@@ -50,9 +50,9 @@ func byQuota(in inputs, members []member, systemMilliCPU float64, before divided
 	return d
 }
 
-// limit divides the quota over the reclaimed pods' cgroups in proportion to their reclaimed CPU requests, and equally
-// among pods that name none. The parts do not follow use from tick to tick, so that a steady state writes nothing. What its scheduling
-// class keeps from the services has no quota but that of its own limits.
+// limit divides the quota over the reclaimed pods' cgroups in proportion to their reclaimed CPU requests, and equally among pods without
+// one. The parts do not depend on use, so that a steady state writes nothing. Pods in a scheduling class below the services' have no quota
+// except their own limits.
 func (d *division) limit(in inputs, members []member, reclaimed, floor int64) {
 	sum, byQuota, byClass := 0.0, 0, 0
 	for i := range members {
@@ -85,7 +85,7 @@ func (d *division) limit(in inputs, members []member, reclaimed, floor int64) {
 				want.CPUMaxMilliCPU = quotaOf(m.Pod, j, reclaimed, part)
 				d.part.Fallback = append(d.part.Fallback, tick.Cgroup{Cgroup: want.Cgroup, CPUMaxMilliCPU: quotaOf(m.Pod, j, floor, part)})
 			default:
-				if own := limitOf(m.Pod, j); d.Quota || own != tick.Unlimited { // what no limit and no earlier quota is known of is left alone
+				if own := limitOf(m.Pod, j); d.Quota || own != tick.Unlimited { // without a limit or an earlier quota it is left alone
 					want.CPUMaxMilliCPU = &own
 					d.part.Fallback = append(d.part.Fallback, tick.Cgroup{Cgroup: want.Cgroup, CPUMaxMilliCPU: &own})
 				}
@@ -107,7 +107,7 @@ func (d *division) limit(in inputs, members []member, reclaimed, floor int64) {
 		in.shape.online.Size(), in.settings.PoolMinCPUs, in.settings.source("pool-min-cpus"), by)
 }
 
-// standing is the number of a pod's cgroups that exist.
+// standing returns the number of a pod's cgroups that exist.
 func standing(p *tick.Pod) int {
 	number := 0
 	if p.Missing == tick.MissingCgroup {
@@ -121,7 +121,7 @@ func standing(p *tick.Pod) int {
 	return number
 }
 
-// quotaOf is the part of milliCPU of a pod's i-th cgroup, within its limits and what the kernel takes.
+// quotaOf returns the part of milliCPU of a pod's i-th cgroup, within its limits and what the kernel accepts.
 func quotaOf(p *tick.Pod, i int, milliCPU int64, part float64) *int64 {
 	quota := int64(float64(milliCPU) * part)
 	if limit := limitOf(p, i); limit > 0 {
@@ -131,7 +131,7 @@ func quotaOf(p *tick.Pod, i int, milliCPU int64, part float64) *int64 {
 	return &quota
 }
 
-// weightOf is a reclaimed pod's CPU request; a pod that names none counts as one core.
+// weightOf returns a reclaimed pod's CPU request; a pod without one counts as one core.
 func weightOf(p *tick.Pod) float64 {
 	if p.Requests != nil {
 		for _, request := range []*float64{p.Requests.ReclaimedMilliCPU, p.Requests.MilliCPU} {

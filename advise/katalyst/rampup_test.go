@@ -12,7 +12,7 @@ import (
 	"polder/lib/tick"
 )
 
-// needOf is the need of pods that have run for long.
+// needOf returns the need of pods that have run for long.
 func needOf(pods ...tick.Pod) estimate {
 	tk := at(0, pods...)
 	in := inputs{sample: tk.Sample, shape: &shape{Shape: new(policy.Shape)}, settings: Defaults()}
@@ -27,7 +27,7 @@ func newPod(name string, started string, cores, request float64) tick.Pod {
 	return p
 }
 
-// The guide's pod comes: at first it runs everywhere and its request counts, then it joins its pool.
+// The guide's pod starts: at first it runs on all CPUs and its request counts, then it joins its pool.
 func TestRampUp(t *testing.T) {
 	const all, share = "0-47", "11,22-23,35,46-47"
 	started := func(seconds float64) string {
@@ -72,7 +72,7 @@ func TestRampUpOfWhom(t *testing.T) {
 	if a := d.Decide(at(0, there)); wants(a.Cgroups)["there"] != poolsOf(a)["share"] || *a.Reclaimed.MilliCPU != 42000 {
 		t.Errorf("what runs when advise starts: %v; want it in its pool", wants(a.Cgroups))
 	}
-	// Its request counts while it is new, also beside more of use; dedicated and named pods' CPUs are not taken.
+	// Its request counts while it is new, also beside a larger use; dedicated and named pods' CPUs are not taken.
 	batch := newPod("new", now, 1, 9000)
 	batch.Annotations = map[string]string{cpuEnhancement: `{"cpuset_pool":"batch"}`}
 	busy := newPod("busy", now, 5, 2000)
@@ -93,13 +93,13 @@ func TestRampUpOfWhom(t *testing.T) {
 			t.Errorf("fallback %+v is on dedicated CPUs", c)
 		}
 	}
-	// It came to the node: its time counts from then, for it has no start time.
+	// It came to the node without a start time: its time counts from now.
 	here := absent
 	here.Missing, here.StartTime, here.Cgroup = "", "", "/kubepods/absent"
 	if a := d.Decide(at(61, there, here)); wants(a.Cgroups)["absent"] != "0-47" {
 		t.Errorf("a pod that came to the node: %v; want it everywhere", wants(a.Cgroups))
 	}
-	// A restart goes on where it was.
+	// A restart continues from the saved state.
 	data, err := tick.Marshal(d.State())
 	if err != nil {
 		t.Fatal(err)

@@ -8,8 +8,8 @@ import (
 	"polder/lib/tick"
 )
 
-// FuzzSample decides from arbitrary samples: what is offered is never negative nor more than the machine has, and every
-// list names CPUs that are online.
+// FuzzSample decides from arbitrary samples: the offer is never negative nor more than the machine has, and every list has only online
+// CPUs.
 func FuzzSample(f *testing.F) {
 	for _, seed := range []string{
 		`{"intervalSeconds":1,"topology":{"cpus":"0-15","cores":["0,8","1,9"]},"memory":{"totalBytes":1e11},"pods":[{"uid":"u","name":"p","qos":"shared","cgroup":"/x","containers":[{"cgroup":"/x/c","usageMilliCPU":1e308,"load1":-1}]}]}`,

@@ -14,41 +14,39 @@ import (
 
 // Settings are the policy's numbers; CPU in milli-CPU, memory in bytes.
 type Settings struct {
-	// ReserveMilliCPU and ReserveMemoryBytes are kept free for bursts of the shared pods (Katalyst's
-	// reserved-resource-for-allocate). Negative means the default: 4 cores and 5Gi, and on a small machine a tenth of it.
+	// ReserveMilliCPU and ReserveMemoryBytes are kept free for bursts of the shared pods (Katalyst's reserved-resource-for-allocate). Negative
+	// means the default: 4 cores and 5Gi, on a small machine a tenth of it.
 	ReserveMilliCPU    int64
 	ReserveMemoryBytes int64
-	// FloorMilliCPU is what the reclaimed side keeps however busy the services are (min-reclaimed-resource). Negative
-	// means the default: 4 cores, and on a small machine a tenth of it.
+	// FloorMilliCPU is what the reclaimed side keeps at any load of the services (min-reclaimed-resource). Negative means the default: 4
+	// cores, on a small machine a tenth of it.
 	FloorMilliCPU int64
-	// Hold is how long the shared pool must have been larger than needed before it shrinks, and the least time between
-	// two steps down.
+	// Hold is how long the shared pool must have been larger than needed before it shrinks, and the least time between two steps down.
 	Hold time.Duration
 	// ShrinkStepMilliCPU is the most by which the shared pool shrinks in one step.
 	ShrinkStepMilliCPU int64
-	// UnknownMilliCPU and UnknownMemoryBytes stand for a container of which nothing is known.
+	// UnknownMilliCPU and UnknownMemoryBytes are assumed for a container without any known value.
 	UnknownMilliCPU    int64
 	UnknownMemoryBytes int64
-	// PoolMinCPUs is the number of CPUs under which a machine is too small for pools: there the reclaimed pods are limited
-	// by quota.
+	// PoolMinCPUs is the number of CPUs below which a machine is too small for pools: there a quota limits the reclaimed pods.
 	PoolMinCPUs int
 	// ReservedCPUs is a list of CPUs that belong to no pool (the system's own).
 	ReservedCPUs string
-	// BatchClass is the scheduling class of reclaimed pods, one of [class.Names]; empty is the default.
+	// BatchClass is the scheduling class of reclaimed pods, one of [class.Names]; empty means the default.
 	BatchClass string
-	// Guard takes from the reclaimed pods while services wait; it is off unless it is switched on: the guide has none.
+	// Guard takes from the reclaimed pods while services wait; it is off by default, because the guide has no guard.
 	Guard guard.Settings
-	// Limits cap the reclaimed pods' memory and protect the services'; both are off unless they are switched on: the guide has none.
+	// Limits cap the reclaimed pods' memory and protect the services'; both are off by default, because the guide has neither.
 	Limits limits.Settings
-	// Cold takes memory back that batch pods hold and do not use; it is off unless it is switched on.
+	// Cold reclaims memory that batch pods have but do not use; it is off by default.
 	Cold cold.Settings
-	// Disk gives batch pods the idle share of the disks, and limits what they read and write; both are off unless they are switched on: the
-	// guide has none.
+	// Disk gives batch pods the idle share of the disks, and limits what they read and write; both are off by default, because the guide has
+	// neither.
 	Disk disk.Settings
-	// Limit is what limits reclaimed pods on a machine that is too small for pools: [LimitQuota] or, for those that have one, their
+	// Limit selects what limits reclaimed pods on a machine that is too small for pools: [LimitQuota], or, for pods that have one, their
 	// scheduling class: [LimitClass], or empty.
 	Limit string
-	// Sources is where a value came from that is no default, by the flag's name ("reserve-cpu").
+	// Sources has the source of each value that is not a default, by the flag's name ("reserve-cpu").
 	Sources map[string]string
 }
 
@@ -63,7 +61,7 @@ func (s Settings) byQuota(p *tick.Pod) bool {
 	return s.Limit == LimitQuota || class.Of(s.BatchClass, p) == class.None
 }
 
-// Defaults are Katalyst's (v0.1.0), but for PoolMinCPUs, which is ours.
+// Defaults returns Katalyst's defaults (v0.1.0), except PoolMinCPUs, which is ours.
 func Defaults() Settings {
 	return Settings{
 		ReserveMilliCPU:    -1,
@@ -84,7 +82,7 @@ const (
 	defaultFloorMilliCPU      = 4000
 )
 
-// source is where a setting's value came from.
+// source returns where a setting's value came from.
 func (s Settings) source(name string) string {
 	if from, ok := s.Sources[name]; ok {
 		return from
@@ -92,7 +90,7 @@ func (s Settings) source(name string) string {
 	return "default"
 }
 
-// within are the settings for a machine: no default is more than all of it.
+// within returns the settings for a machine: no default exceeds the machine.
 func (s Settings) within(milliCPU, bytes int64) Settings {
 	s.UnknownMilliCPU = min(s.UnknownMilliCPU, max(milliCPU, 0))
 	if bytes > 0 {
@@ -108,8 +106,8 @@ type resolved struct {
 	*dynamic
 }
 
-// resolve is what holds for a machine: what was set on the command line or in the file, else what the tick's configuration
-// has, else the default.
+// resolve returns the effective settings for a machine: the value of the command line or the file, else that of the tick's configuration,
+// else the default.
 func (s Settings) resolve(dyn *dynamic, small bool, machineMilliCPU, machineBytes int64) resolved {
 	pick := func(set int64, name string, tuned *int64, field string, normal, machine int64) (int64, string) {
 		switch {

@@ -16,9 +16,9 @@ type shape struct {
 	online named            // all
 	avail  named            // without those that are reserved for the system or given away by kubelet
 	nodes  map[int]cpus.Set // online CPUs by NUMA node
-	mems   cpus.Set         // ids of the NUMA nodes that have memory, as far as is known
+	mems   cpus.Set         // ids of the NUMA nodes that have memory, as far as known
 
-	// A steady node asks for the same sets every second: each is worked out once.
+	// A steady node uses the same sets every second: each is computed once.
 	lists   map[string]named
 	givens  map[string]int
 	spans   map[string]cpus.Set
@@ -28,7 +28,7 @@ type shape struct {
 	places  map[string][]named
 }
 
-// named is a set with its list, which takes time to write.
+// named is a set with its list, because formatting the list takes time.
 type named struct {
 	cpus.Set
 	list string
@@ -36,7 +36,7 @@ type named struct {
 
 func name(s cpus.Set) named { return named{s, s.String()} }
 
-// memo returns m's value of k, made at the first time. The number of values is bounded.
+// memo returns m's value of k, and computes it at the first use. The number of values is bounded.
 func memo[K comparable, V any](m *map[K]V, k K, make func() V) V {
 	v, ok := (*m)[k]
 	if !ok {
@@ -49,7 +49,7 @@ func memo[K comparable, V any](m *map[K]V, k K, make func() V) V {
 	return v
 }
 
-// parse reads a list of our own, or a state file's: what is no list is empty.
+// parse reads a list of our own, or a state file's: an invalid list counts as empty.
 func (s *shape) parse(list string) named {
 	if list == "" {
 		return named{}
@@ -63,7 +63,7 @@ func (s *shape) parse(list string) named {
 	})
 }
 
-// nodesOf are the ids of the NUMA nodes that a set has CPUs of.
+// nodesOf returns the ids of the NUMA nodes that a set has CPUs of.
 func (s *shape) nodesOf(set named) cpus.Set {
 	return memo(&s.spans, set.list, func() cpus.Set {
 		var ids []int
@@ -76,7 +76,7 @@ func (s *shape) nodesOf(set named) cpus.Set {
 	})
 }
 
-// bytesOf is the memory of NUMA nodes, as far as it is known.
+// bytesOf returns the memory of NUMA nodes, as far as it is known.
 func (s *shape) bytesOf(ids cpus.Set) float64 {
 	sum := 0.0
 	for _, numa := range s.From.NUMANodes {
@@ -87,7 +87,7 @@ func (s *shape) bytesOf(ids cpus.Set) float64 {
 	return sum
 }
 
-// rest is what dedicated pods leave.
+// rest returns the CPUs that are not dedicated.
 func (s *shape) rest(dedicated map[string]named) named {
 	if len(dedicated) == 0 {
 		return s.avail
@@ -126,10 +126,10 @@ type layoutKey struct {
 // layout is how the CPUs that are not dedicated are divided.
 type layout struct {
 	reclaim named
-	floor   named // of the reclaim pool, so that the fallback only ever takes
-	spare   named // what is not floor
+	floor   named // of the reclaim pool, so that the fallback only removes CPUs
+	spare   named // all CPUs except the floor
 	perNUMA []uint64
-	// everywhere is where the reclaimed pods run where there is no pool for them.
+	// everywhere is where the reclaimed pods run if they have no pool.
 	everywhere string
 }
 
@@ -145,14 +145,14 @@ func (s *shape) layout(avail, share named, floorCPUs int) *layout {
 	})
 }
 
-// left is a pool as it was, without CPUs that are not available any more.
+// left returns a previous pool without CPUs that are no longer available.
 func (s *shape) left(avail named, list string) named {
 	return memo(&s.resizes, resizeKey{avail.list, list, -1, -1}, func() named {
 		return name(s.parse(list).Intersection(avail.Set))
 	})
 }
 
-// renew is the shape of a topology: this one where nothing has changed. Of the CPUs that kubelet gave away it may leave none.
+// renew returns the shape of a topology: s if nothing has changed. It accepts that kubelet gave all CPUs away.
 func (s *shape) renew(t *tick.Topology, reserved, given string) (*shape, error) {
 	if s != nil && s.IsOf(t, reserved, given) {
 		return s, nil

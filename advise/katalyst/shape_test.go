@@ -18,7 +18,7 @@ func shapeOf(t *testing.T, topology *tick.Topology, reserved, given string) *sha
 	return s
 }
 
-// What is remembered is made once and bounded, however many there are.
+// Each cached value is computed once, and their number is bounded.
 func TestMemoIsBounded(t *testing.T) {
 	var m map[int]int
 	made := 0
@@ -42,7 +42,7 @@ func TestMemoIsBounded(t *testing.T) {
 	}
 }
 
-// A list that is no list, such as a damaged state file's, is empty.
+// An invalid list, such as a damaged state file's, counts as empty.
 func TestAListThatIsNoneIsEmpty(t *testing.T) {
 	s := &shape{}
 	for _, list := range []string{"", "x", "0-", "3-1", "0-99999"} {
@@ -55,7 +55,7 @@ func TestAListThatIsNoneIsEmpty(t *testing.T) {
 	}
 }
 
-// The memory of NUMA nodes is what is known of it; one without memory is no place to be bound to, one of which nothing is known may be.
+// The memory of NUMA nodes is the sum of the known values; a node without memory cannot be bound to, one with unknown memory can.
 func TestMemoryOfNUMANodes(t *testing.T) {
 	topology := nodesOf(4, 4, 4, 4)
 	for i, bytes := range []*float64{new(10e9), new(20e9), nil, new(0.0)} {
@@ -75,7 +75,7 @@ func TestMemoryOfNUMANodes(t *testing.T) {
 	}
 }
 
-// A shape is made again when anything of it changes, and only then.
+// A shape is rebuilt when any of its inputs changes, and only then.
 func TestTheShapeFollowsTheMachine(t *testing.T) {
 	last := shapeOf(t, guideTopology(), "", "")
 	if again, err := last.renew(guideTopology(), "", ""); err != nil || again != last {
@@ -109,7 +109,7 @@ func TestTheShapeFollowsTheMachine(t *testing.T) {
 	}
 }
 
-// All CPUs may be given away, and not all reserved.
+// All CPUs may be exclusive, but not all reserved.
 func TestAllCPUsReservedIsAFault(t *testing.T) {
 	var none *shape
 	if _, err := none.renew(guideTopology(), "0-47", ""); err == nil || !strings.Contains(err.Error(), "all online CPUs (0-47) are reserved") {
@@ -123,7 +123,7 @@ func TestAllCPUsReservedIsAFault(t *testing.T) {
 	}
 }
 
-// What dedicated pods leave is what they leave: two pods, and one that goes.
+// The CPUs that dedicated pods leave: with two pods, and after one has ended.
 func TestTheRestIsWhatDedicatedPodsLeave(t *testing.T) {
 	s := shapeOf(t, guideTopology(), "", "")
 	a, b := name(mustParse(t, "0-3,24-27")), name(mustParse(t, "4,28"))

@@ -8,9 +8,9 @@ import (
 	"polder/lib/tick"
 )
 
-// system is what the machine uses beside the pods that are confined: processes outside all of them, and system pods. It is in
-// nobody's way to use more, so it is taken from the offer, but for what is kept for it anyway. Under kubelet, system pods alone
-// count: what runs beside all pods there is what its reservations are for, and the guide's formula has no other term for it.
+// system is what the machine uses outside of the confined pods: other processes, and system pods. Nothing limits this use, so it is
+// subtracted from the offer, except the part within the reservation for it. Under kubelet only system pods count: kubelet's reservations
+// cover what runs outside of all pods, and the guide's formula has no other term for it.
 type system struct {
 	milliCPU, memoryBytes float64
 	reasons               []string
@@ -39,7 +39,7 @@ func systemUse(in inputs, members []member) (sys system) {
 		used = max(policy.Amount(s.CPU.UsageMilliCPU)-confined, loose)
 	}
 	kept := 0.0
-	if !kubelet { // system pods have their CPUs from the allocatable ones, and nothing is kept for them
+	if !kubelet { // system pods use allocatable CPUs, and nothing is reserved for them
 		kept = float64(max(int64(in.shape.online.Size())*1000-in.milliCPU, int64(in.shape.Reserved.Size())*1000))
 	}
 	if sys.milliCPU = max(used-kept, 0); sys.milliCPU >= 0.5 {
@@ -61,13 +61,13 @@ func systemUse(in inputs, members []member) (sys system) {
 	return sys
 }
 
-// beside reports whether a system pod is none of kubelet's, but a cgroup that the classification rules name, such as systemd's
+// beside reports whether a system pod is not one of kubelet's, but a cgroup that the classification rules name, such as systemd's
 // system.slice, in which kubelet itself runs.
 func beside(p *tick.Pod, kubelets string) bool {
 	return p.QoS == tick.QoSSystem && p.QoSSource == tick.QoSFromRule && !strings.HasPrefix(p.Cgroup, kubelets+"/")
 }
 
-// rssOf is a pod's resident memory, by its own figure or its containers'.
+// rssOf returns a pod's resident memory, from its own value or its containers'.
 func rssOf(m *member) (bytes float64) {
 	if m.Memory != nil {
 		return policy.Amount(m.Memory.RSSBytes)

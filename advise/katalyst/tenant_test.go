@@ -12,7 +12,7 @@ import (
 	"polder/lib/tick"
 )
 
-// idlePods are pods that request 1m and use next to nothing, changed by what their tenant writes.
+// idlePods returns pods that request 1m and use almost nothing, changed by what their tenant writes.
 func idlePods(n int, change func(i int, p *tick.Pod)) []tick.Pod {
 	var pods []tick.Pod
 	for i := range n {
@@ -74,7 +74,7 @@ func TestIdlePodsTakeNoCPUsFromAServiceByNamingPools(t *testing.T) {
 	}
 }
 
-// A NUMA node of its own is refused where services need it, and only there: to the CPU.
+// A NUMA node of its own is refused if and only if services need it, to the exact CPU.
 func TestNUMANodeOfOnesOwnUpToWhatServicesNeed(t *testing.T) {
 	given, refused := 0, 0
 	for cores := 10.0; cores < 40; cores += 0.25 {
@@ -83,7 +83,7 @@ func TestNUMANodeOfOnesOwnUpToWhatServicesNeed(t *testing.T) {
 			p.Requests = &tick.Resources{MilliCPU: new(2000.0)}
 		})
 		a := New(Defaults()).Decide(at(0, append(pod, shared("web", cores))...))
-		spare := -1 // what services leave, as the refusal has it
+		spare := -1 // what services leave, according to the refusal
 		for _, r := range a.Reasons {
 			if _, text, found := strings.Cut(r, "services need all but "); found {
 				fmt.Sscan(text, &spare)
@@ -106,8 +106,8 @@ func TestNUMANodeOfOnesOwnUpToWhatServicesNeed(t *testing.T) {
 	}
 }
 
-// Whatever pools pods name and whatever they need: none has less than its proportion in whole cores, or than its need where that
-// is less, no pod is without CPUs, and what needs less than a core has none of its own.
+// For any pools that pods name and any needs: no pool has less than its proportion in whole cores, or than its need if that is less, no pod
+// is without CPUs, and a need of less than a core gets no CPUs of its own.
 func TestNoPoolFallsBelowItsProportion(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		needs := map[string]float64{}
@@ -129,7 +129,7 @@ func TestNoPoolFallsBelowItsProportion(t *testing.T) {
 				total += set.Size()
 			}
 		}
-		for pool, need := range needs { // what has no pool of its own is in share
+		for pool, need := range needs { // pods without a pool of their own are in share
 			if pool != tick.PoolShare && sizes[pool] == 0 {
 				needs[tick.PoolShare] += need
 				delete(needs, pool)
@@ -137,7 +137,7 @@ func TestNoPoolFallsBelowItsProportion(t *testing.T) {
 				t.Fatalf("pool %s needs %g cores and has %d CPUs of its own", pool, need, sizes[pool])
 			}
 		}
-		const most = 44 // without the floor; more nobody can use
+		const most = 44 // without the floor; no pool can use more
 		for pool := range needs {
 			needs[pool] = min(needs[pool], most)
 			all += needs[pool]
@@ -152,7 +152,7 @@ func TestNoPoolFallsBelowItsProportion(t *testing.T) {
 				least = need
 			}
 			least = min(least, need)
-			if needs[tick.PoolShare]/all*most < 2 { // share has a core whatever it needs
+			if needs[tick.PoolShare]/all*most < 2 { // share has a core at any need
 				least -= 2
 			}
 			if float64(sizes[pool])+1e-6 < least {
@@ -167,7 +167,7 @@ func TestNoPoolFallsBelowItsProportion(t *testing.T) {
 	})
 }
 
-// A pod has whole NUMA nodes while services leave them, gives them back at once, and does not get them again at each lull.
+// A pod has whole NUMA nodes while services leave them, loses them immediately otherwise, and does not get them again at each lull.
 func TestNUMANodesOfItsOwnAreGivenBackToServices(t *testing.T) {
 	d := New(Defaults())
 	has := func(seconds, load float64) string {
@@ -193,7 +193,7 @@ func TestNUMANodesOfItsOwnAreGivenBackToServices(t *testing.T) {
 	}
 }
 
-// A pod that claims to be of the system is not confined, and what he uses is not offered.
+// A pod that claims to be a system pod is not confined, and its use is not offered.
 func TestWhatIsNotConfinedIsStillCounted(t *testing.T) {
 	system := shared("agent", 30)
 	system.QoS, system.UsageMilliCPU = tick.QoSSystem, new(30_000.0)
@@ -210,12 +210,12 @@ func TestWhatIsNotConfinedIsStillCounted(t *testing.T) {
 	}
 }
 
-// What kubelet keeps for daemons is not what system pods run on: they have their CPUs from the allocatable ones.
+// System pods do not run on kubelet's reservations for daemons: they use allocatable CPUs.
 func TestKubeletsReservationsHideNoSystemPod(t *testing.T) {
 	agent, batch := shared("agent", 30), reclaimed("batch")
 	agent.QoS, agent.UsageMilliCPU = tick.QoSSystem, new(30_000.0)
 	batch.UsageMilliCPU = new(5000.0)
-	for _, daemons := range []float64{0, 8000} { // what they use of the 10 cores that are kept for them
+	for _, daemons := range []float64{0, 8000} { // their use of the 10 reserved cores
 		tk := at(0, agent, batch)
 		tk.Sample.CPU = &tick.NodeCPU{UsageMilliCPU: new(35_000 + daemons)}
 		tk.Sample.Allocatable = &tick.Resources{MilliCPU: new(38_000.0)}
@@ -228,8 +228,8 @@ func TestKubeletsReservationsHideNoSystemPod(t *testing.T) {
 	}
 }
 
-// Where systemd is the first process, the rules make a system pod of each of its slices. Under kubelet these are no pods: what runs there,
-// kubelet among it, is what its reservations are for. Without kubelet they count.
+// If systemd is the first process, the rules make each of its slices a system pod. Under kubelet these are not pods: its reservations cover
+// what runs there, including kubelet. Without kubelet they count.
 func TestSystemdsSlicesAreNoPodsUnderKubelet(t *testing.T) {
 	slice := shared("system.slice", 3)
 	slice.QoS, slice.QoSSource, slice.Cgroup, slice.UsageMilliCPU = tick.QoSSystem, tick.QoSFromRule, "/system.slice", new(3000.0)
@@ -276,11 +276,11 @@ func TestUseOutsideEveryPodIsUse(t *testing.T) {
 	}
 	wantReason(t, a, "system: 20000m are used beside the confined pods")
 
-	tk.Sample.Allocatable = &tick.Resources{MilliCPU: new(38_000.0)} // 10 cores are kept for it
+	tk.Sample.Allocatable = &tick.Resources{MilliCPU: new(38_000.0)} // 10 cores are reserved for it
 	if got := *New(Defaults()).Decide(tk).Reclaimed.MilliCPU; got != *a.Reclaimed.MilliCPU {
 		t.Errorf("with 10 of the 20 cores kept by kubelet %dm are offered, want %dm", got, *a.Reclaimed.MilliCPU)
 	}
-	// Under kubelet its reservations are for what runs beside all pods: the guide's formula has no other term for it.
+	// Under kubelet its reservations cover what runs outside of all pods: the guide's formula has no other term for it.
 	tk.Sample.Allocatable = nil
 	tk.Sample.Tiers = []tick.Tier{{Name: tick.TierPods, Cgroup: "/kubepods", UsageMilliCPU: new(32_000.0)}}
 	tk.Sample.Pods[0].Cgroup, tk.Sample.Pods[1].Cgroup = "/kubepods/podweb", "/kubepods/besteffort/podbatch"

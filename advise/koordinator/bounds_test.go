@@ -7,7 +7,7 @@ import (
 	"polder/lib/tick"
 )
 
-// A sample of a whole fleet, or of its agent, has no batch resources, whatever it has of a node.
+// A sample of a whole fleet, or of its agent, has no batch resources, whatever it contains of a node.
 func TestASampleOfAFleetHasNoAdviceOnBatch(t *testing.T) {
 	const reason = "the sample is of a fleet: no advice on batch resources"
 	for name, change := range map[string]func(*tick.Sample){
@@ -20,7 +20,7 @@ func TestASampleOfAFleetHasNoAdviceOnBatch(t *testing.T) {
 	}
 }
 
-// A limit of nothing is tighter than any, and no limit is none.
+// A limit of 0 is tighter than any, and a missing limit is none.
 func TestALimitOfNothingIsTheTightest(t *testing.T) {
 	for _, tt := range []struct{ x, y, want int64 }{{0, -1, 0}, {-1, 0, 0}, {0, 5, 0}, {5, 0, 0}, {-1, -1, -1}, {4, 5, 4}} {
 		if got := *smaller(&tt.x, &tt.y, true); got != tt.want {
@@ -29,7 +29,7 @@ func TestALimitOfNothingIsTheTightest(t *testing.T) {
 	}
 }
 
-// As many reasons as may be are passed on as they are.
+// The maximum number of reasons is passed on unchanged.
 func TestReasonsUpToTheirBound(t *testing.T) {
 	if got := bounded(make([]string, maxReasons)); len(got) != maxReasons {
 		t.Errorf("%d reasons become %d", maxReasons, len(got))

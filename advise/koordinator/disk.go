@@ -11,7 +11,7 @@ import (
 	"polder/lib/tick"
 )
 
-// leastBPS and leastIOPS are the least limits that isolate writes, in a second.
+// leastBPS and leastIOPS are the smallest limits that isolate writes, per second.
 const (
 	leastBPS  = 64 << 10
 	leastIOPS = 4
@@ -23,7 +23,7 @@ const (
 	defaultPercentile = 95
 )
 
-// diskOf is the blkioQOS of the batch class and of the root. Koordinator has a weight for each disk; the smallest one is batch's.
+// diskOf returns the blkioQOS of the batch class and of the root. Koordinator has a weight per disk; the smallest one becomes batch's.
 func diskOf(s *sloconfig.Strategies, a *tick.Advice) disk.Strategy {
 	var out disk.Strategy
 	if s.QOS.BE != nil {
@@ -35,7 +35,7 @@ func diskOf(s *sloconfig.Strategies, a *tick.Advice) disk.Strategy {
 	return out
 }
 
-// blocks are the disks of a blkioQOS that is enabled.
+// blocks returns the disks of an enabled blkioQOS.
 func blocks(q *sloconfig.BlkIOQOS) (list []*sloconfig.Block) {
 	if q == nil || !sloconfig.IsTrue(q.Enable) {
 		return nil
@@ -48,10 +48,10 @@ func blocks(q *sloconfig.BlkIOQOS) (list []*sloconfig.Block) {
 	return list
 }
 
-// diskName is a block's name as /sys/block has it.
+// diskName returns a block's name as in /sys/block.
 func diskName(b *sloconfig.Block) string { return strings.TrimPrefix(b.Name, "/dev/") }
 
-// costsOf are the disks that the kernel shares by costs: Koordinator's cgroupRoot. The first block of a disk counts.
+// costsOf returns the disks that the kernel shares by cost: Koordinator's cgroupRoot. The first block of a disk applies.
 func costsOf(q *sloconfig.BlkIOQOS, a *tick.Advice) (costs []tick.DiskCost) {
 	number := func(n *int64, otherwise float64) *float64 {
 		if n == nil {
@@ -80,7 +80,7 @@ func costsOf(q *sloconfig.BlkIOQOS, a *tick.Advice) (costs []tick.DiskCost) {
 	return costs
 }
 
-// modelOf is what a disk can do, nil where a part of it is not said.
+// modelOf returns a disk's cost model, nil if a part of it is missing.
 func modelOf(io *sloconfig.IOCfg) *tick.DiskModel {
 	var m tick.DiskModel
 	for _, one := range []struct {
@@ -102,12 +102,12 @@ func modelOf(io *sloconfig.IOCfg) *tick.DiskModel {
 	return &m
 }
 
-// batchDisks are batch's weight and limits. Koordinator has a weight for each disk; the smallest one is batch's.
+// batchDisks returns batch's weight and limits. Koordinator has a weight per disk; the smallest one becomes batch's.
 func batchDisks(q *sloconfig.BlkIOQOS, a *tick.Advice) disk.Strategy {
 	var out disk.Strategy
 	raised := false
 	limit := func(n *int64, least int64) *int64 {
-		if n == nil || *n <= 0 { // Koordinator's word for none
+		if n == nil || *n <= 0 { // Koordinator's value for no limit
 			return nil
 		}
 		raised = raised || *n < least

@@ -10,7 +10,7 @@ import (
 	"polder/lib/tick"
 )
 
-// Koordinator's blkioQOS of the batch class: 0 is no limit, the smallest weight is batch's, and what is no disk is left out.
+// Koordinator's blkioQOS of the batch class: 0 means no limit, the smallest weight becomes batch's, and an invalid disk is omitted.
 func TestDiskOf(t *testing.T) {
 	n := tick.Ptr[int64]
 	s := sloconfig.Defaults()
@@ -39,7 +39,7 @@ func TestDiskOf(t *testing.T) {
 	}
 }
 
-// A limit at the least is no other one, and nothing is advised for it.
+// A limit at the least is no tighter one, and nothing is advised for it.
 func TestALimitOfDisksAtTheLeastHolds(t *testing.T) {
 	n := tick.Ptr[int64]
 	s := sloconfig.Defaults()
@@ -58,8 +58,8 @@ func TestALimitOfDisksAtTheLeastHolds(t *testing.T) {
 	}
 }
 
-// The blkioQOS of Koordinator's cgroupRoot is what disks are shared by: its defaults where no target is set, a model where all of it is there,
-// each disk once. Another class has none.
+// The blkioQOS of Koordinator's cgroupRoot gives the disks' costs: its defaults without a target, a model if all parts of it are set, each
+// disk once. Other classes have none.
 func TestCostsOf(t *testing.T) {
 	n := tick.Ptr[int64]
 	s := sloconfig.Defaults()

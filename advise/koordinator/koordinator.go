@@ -1,6 +1,6 @@
-// Package koordinator is Koordinator's policy: batch and mid resources, suppression of batch pods, burst of CPU, memory QoS and
-// division of the cache, each in a package below this one, by the strategies of the ConfigMap slo-controller-config as
-// sample.config has them for the node. Formulas and defaults are Koordinator's; docs/policy-koordinator.md names the differences.
+// Package koordinator is Koordinator's policy: batch and mid resources, suppression of batch pods, CPU burst, memory QoS and division of
+// the cache, each in a package below this one, by the strategies of the ConfigMap slo-controller-config as in the node's sample.config.
+// Formulas and defaults are Koordinator's; docs/policy-koordinator.md lists the differences.
 package koordinator
 
 import (
@@ -35,24 +35,24 @@ part of the CPUs, or to a quota, that follows the services' load. The strategies
 	StateVersion: 1001,
 }
 
-// Settings are what no ConfigMap has.
+// Settings are those that are not in any ConfigMap.
 type Settings struct {
 	// ReservedCPUs is a list of CPUs that belong to no pool (the system's own).
 	ReservedCPUs string
-	// BatchClass is the scheduling class of batch pods, one of [class.Names]; empty is [class.IdleOnHosts]. A strategy's schedIdle is
-	// beside it.
+	// BatchClass is the scheduling class of batch pods, one of [class.Names]; empty means [class.IdleOnHosts]. A strategy's schedIdle applies
+	// in addition.
 	BatchClass string
-	// Guard takes from batch pods while services wait; it is off unless it is switched on: Koordinator has none.
+	// Guard takes from batch pods while services wait; it is off by default, because Koordinator has no guard.
 	Guard guard.Settings
-	// Limits cap batch pods' memory and protect the services'; both are off unless they are switched on: Koordinator has its own memory QoS.
+	// Limits cap batch pods' memory and protect the services'; both are off by default, because Koordinator has its own memory QoS.
 	Limits limits.Settings
-	// Cold takes memory back that batch pods hold and do not use; it is off unless it is switched on.
+	// Cold reclaims memory that batch pods have but do not use; it is off by default.
 	Cold cold.Settings
-	// Disk is beside the batch class's blkioQOS.
+	// Disk applies in addition to the batch class's blkioQOS.
 	Disk disk.Settings
 }
 
-// Decider decides for any number of nodes, each with a state of its own.
+// Decider decides for any number of nodes, and keeps a separate state for each.
 type Decider struct {
 	policy.Base[Settings, node, *node]
 }
@@ -60,7 +60,7 @@ type Decider struct {
 // New returns a Decider.
 func New(s Settings) *Decider { return &Decider{Base: policy.NewBase[Settings, node](s)} }
 
-// node is what is remembered of one node, in the form of the state file.
+// node is the state of one node, in the format of the state file.
 type node struct {
 	Seen time.Time `json:"seen,omitzero"`
 	sloconfig.InForce
@@ -77,10 +77,10 @@ type node struct {
 	Fallback []tick.Cgroup  `json:"fallback,omitempty"`
 }
 
-// LastUsed is when the node was seen last.
+// LastUsed returns when the node was last seen.
 func (n *node) LastUsed() time.Time { return n.Seen }
 
-// Reboot keeps what is known of the pods' use.
+// Reboot keeps the history of the pods' use.
 func (n *node) Reboot() {
 	n.Suppress = suppress.State{Given: n.Suppress.Given}
 	n.Burst, n.Memory, n.Resctrl, n.Class, n.Fallback = burst.State{}, memory.State{}, resctrl.State{}, nil, nil
@@ -102,7 +102,7 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 	}
 	if t.Sample == nil || t.Sample.Fleet == nil && t.Sample.Agent == nil {
 		n.Batch.Advise(t, s, a)
-	} else { // collect fleet knows nothing of the node's use: the node's own pipe decides
+	} else { // collect fleet does not know the node's use: the node's own pipe decides
 		a.Reasons = append(a.Reasons, "the sample is of a fleet: no advice on batch resources")
 	}
 	seen := n.Suppress.Advise(t, s, a, suppress.Settings{ReservedCPUs: d.Settings.ReservedCPUs})
@@ -125,10 +125,10 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 		n.Limits = n.Limits.Advise(t, a, d.Settings.Limits, limits.Defaults{})
 		n.Cold = n.Cold.Advise(t, a, d.Settings.Cold)
 	}
-	for _, list := range [][]tick.Cgroup{a.Cgroups, a.Fallback} { // parents come before what is below them
+	for _, list := range [][]tick.Cgroup{a.Cgroups, a.Fallback} { // parents come before their children
 		slices.SortStableFunc(list, func(x, y tick.Cgroup) int { return strings.Compare(x.Cgroup, y.Cgroup) })
 	}
-	if !seen { // nothing was decided of the cgroups
+	if !seen { // no cgroup was decided on
 		a.Fallback = n.Fallback
 	}
 	n.Fallback = a.Fallback
@@ -136,7 +136,7 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 	return a
 }
 
-// machineOf is what batch pods' floor is measured by: a tenth of the machine.
+// machineOf returns what batch pods' floor is measured against; the floor is a tenth of the machine.
 func machineOf(s *tick.Sample) class.Machine {
 	m := class.Machine{}
 	if s == nil {
@@ -152,7 +152,7 @@ func machineOf(s *tick.Sample) class.Machine {
 	return m
 }
 
-// strategies are those in force; nil, and why, where none are known.
+// strategies returns those in force; nil, and why, if none are known.
 func (n *node) strategies(s *tick.Sample) (*sloconfig.Strategies, string) {
 	if s == nil {
 		if n.Last == nil {
@@ -165,7 +165,7 @@ func (n *node) strategies(s *tick.Sample) (*sloconfig.Strategies, string) {
 		return nil, fmt.Sprintf("strategies: %v, and none were known before: no decision", err)
 	case err != nil:
 		return n.Last, fmt.Sprintf("strategies: %v: the last known ones of %s stay in force", err, n.Last.From)
-	case n.Last == nil: // nobody reads a ConfigMap
+	case n.Last == nil: // no source reads a ConfigMap
 		shipped := sloconfig.Shipped()
 		n.Last = &shipped
 	}

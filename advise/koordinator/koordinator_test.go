@@ -14,7 +14,7 @@ import (
 
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// node is a tick of a node of 16 CPUs, two pods, and kubelet's tier of BestEffort pods.
+// nodeTick returns a tick of a node of 16 CPUs, two pods, and kubelet's tier of BestEffort pods.
 func nodeTick(second int, change ...func(*tick.Sample)) *tick.Tick {
 	s := &tick.Sample{
 		IntervalSeconds: new(1.0),
@@ -59,7 +59,7 @@ func encoded(t testing.TB, v any) string {
 	return string(text)
 }
 
-// Where the strategies come from: the tick, else what was known while the ConfigMap cannot be read, else the shipped ones.
+// The source of the strategies: the tick, else the last known ones while the ConfigMap cannot be read, else the shipped ones.
 func TestStrategies(t *testing.T) {
 	config := func(text string) func(*tick.Sample) { return func(s *tick.Sample) { s.Config = tick.Raw(text) } }
 	unread := func(s *tick.Sample) { s.Errors = []tick.SourceError{{Source: "config", Error: "no"}} }
@@ -95,7 +95,7 @@ func TestStrategies(t *testing.T) {
 	expect("defaults: it is disabled", -1, "colocation is disabled", config(`{"koordinator":{"from":"k/c"}}`))
 	expect("Katalyst's alone", 16000-6400-1200-2000, "cpuReclaimThresholdPercent 60", config(`{"adminQoSConfiguration":{}}`))
 
-	// The state has them.
+	// The state contains them.
 	kept := New(Settings{})
 	kept.Decide(nodeTick(0, config(`{"koordinator":{"from":"k/c","colocation":{"enable":true,"cpuReclaimThresholdPercent":80}}}`)))
 	d = New(Settings{})
@@ -105,7 +105,7 @@ func TestStrategies(t *testing.T) {
 	expect("after a restart, not read yet", 16000-3200-1200-2000, "stay in force", unread)
 }
 
-// Without a sample nothing is decided, and what the last advice would fall back to still holds.
+// Without a sample nothing is decided, and the last fallback stays.
 func TestNoSample(t *testing.T) {
 	d := New(Settings{})
 	if a := d.Decide(&tick.Tick{V: 1, Node: "n", Time: start}); a.Reclaimed != nil || len(a.Reasons) != 1 || a.Reasons[0] != "no sample: no decision" {
@@ -128,7 +128,7 @@ func TestNoSample(t *testing.T) {
 	}
 }
 
-// While the topology cannot be read as while there is none, what would be fallen back to still holds.
+// While the topology is invalid or missing, the last fallback stays.
 func TestBadTopology(t *testing.T) {
 	d := New(Settings{})
 	before := d.Decide(nodeTick(1))
@@ -146,7 +146,7 @@ func TestBadTopology(t *testing.T) {
 	}
 }
 
-// A pod that was a batch one and is a service by now: undoing its quota gives way to the burst's, once and for all.
+// A batch pod that became a service: the undo of its quota yields to the burst's quota, permanently.
 func TestBatchPodBecomesService(t *testing.T) {
 	d := New(Settings{})
 	config := func(s *tick.Sample) {
@@ -181,7 +181,7 @@ func TestBatchPodBecomesService(t *testing.T) {
 	}
 }
 
-// A state file of null is one without nodes.
+// A state file of null contains no nodes.
 func TestNullState(t *testing.T) {
 	for _, text := range []string{`null`, `{"n":null}`, `{"n":{}}`} {
 		d := New(Settings{})
@@ -194,7 +194,7 @@ func TestNullState(t *testing.T) {
 	}
 }
 
-// A fleet's sample has nothing of the node's use: what the node's own pipe offers is not taken back for that.
+// A fleet's sample has no use of the node: the offer of the node's own pipe is not withdrawn for that.
 func TestFleet(t *testing.T) {
 	d := New(Settings{})
 	for _, second := range []int{0, 3600} {
@@ -205,7 +205,7 @@ func TestFleet(t *testing.T) {
 	}
 }
 
-// The same recording gives the same advice, also where the tool was restarted in its midst.
+// The same recording gives the same advice, also if the tool is restarted in between.
 func TestReplay(t *testing.T) {
 	one, other := New(Settings{}), New(Settings{})
 	for second := range 400 {
@@ -223,7 +223,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// What several parts of the policy want of one cgroup is one entry.
+// Values that several parts of the policy desire of one cgroup become one entry.
 func TestEachCgroupOnce(t *testing.T) {
 	d := New(Settings{})
 	config := func(s *tick.Sample) {
@@ -247,7 +247,7 @@ func TestEachCgroupOnce(t *testing.T) {
 	}
 }
 
-// Each cgroup stands once, parents before what is below them.
+// Each cgroup is listed once, parents before their children.
 func TestMerge(t *testing.T) {
 	a := &tick.Advice{}
 	got := merge([]tick.Cgroup{
@@ -301,12 +301,12 @@ func TestReasonsAreBounded(t *testing.T) {
 	}
 }
 
-// After a reboot nothing of the cgroups that were is remembered; what the pods used is.
+// A reboot discards the state of cgroups; the history of the pods' use stays.
 func TestARebootForgetsCgroups(t *testing.T) {
 	d := New(Settings{})
 	d.Decide(nodeTick(0))
 	d.Decide(nodeTick(1))
-	d.Nodes["null"] = nil // a state file's
+	d.Nodes["null"] = nil // null in a state file
 	n := d.Nodes["n"]
 	if len(n.Suppress.Held) == 0 || len(n.Fallback) == 0 || n.Batch.Known.IsZero() {
 		t.Fatalf("remembered: %+v", n)
@@ -318,7 +318,7 @@ func TestARebootForgetsCgroups(t *testing.T) {
 	}
 }
 
-// Batch pods' floor is a tenth of the machine, as far as that is known.
+// Batch pods' floor is a tenth of the machine, if that is known.
 func TestFloorOfTheMachine(t *testing.T) {
 	for _, tt := range []struct {
 		sample *tick.Sample
@@ -335,7 +335,7 @@ func TestFloorOfTheMachine(t *testing.T) {
 	}
 }
 
-// A quota that only undoes an earlier one gives way to one that is desired of the same cgroup, and of no other.
+// A quota that only undoes an earlier one yields to one that is desired of the same cgroup, and of no other.
 func TestGiveWay(t *testing.T) {
 	quota := func(cgroup string) tick.Cgroup {
 		return tick.Cgroup{Cgroup: cgroup, CPUMaxMilliCPU: new(int64(5))}
@@ -349,7 +349,7 @@ func TestGiveWay(t *testing.T) {
 	}
 }
 
-// What is remembered of nodes is bounded: the one that was seen longest ago goes.
+// The number of remembered nodes is bounded: the one that was last seen longest ago is dropped.
 func TestForget(t *testing.T) {
 	d := New(Settings{})
 	for i := range policy.MaxNodes {

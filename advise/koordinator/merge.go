@@ -9,8 +9,8 @@ import (
 	"polder/lib/tick"
 )
 
-// merge joins the entries of one cgroup into one, and sorts them by path: parents come before what is below them. The parts of
-// the policy want different keys; where two want one all the same, the stricter value holds and a reason names it.
+// merge joins the entries of one cgroup into one, and sorts them by path: parents come before their children. The parts of the policy
+// desire different keys; if two desire the same one, the stricter value applies and a reason names it.
 func merge(entries []tick.Cgroup, a *tick.Advice) []tick.Cgroup {
 	if len(entries) == 0 {
 		return nil
@@ -28,7 +28,7 @@ func merge(entries []tick.Cgroup, a *tick.Advice) []tick.Cgroup {
 	return merged
 }
 
-// dropYielding takes those quotas out of entries that only undo an earlier one, where others want one of the same cgroup.
+// dropYielding removes quotas from entries that only undo an earlier one, if others desire one of the same cgroup.
 func dropYielding(entries, others []tick.Cgroup, yields func(cgroup string) bool) {
 	for i := range others {
 		if others[i].CPUMaxMilliCPU == nil || !yields(others[i].Cgroup) {
@@ -75,7 +75,7 @@ func join(into, c *tick.Cgroup, a *tick.Advice) {
 			clash(number.key, *x, *y, **number.into)
 		}
 	}
-	into.IOMax = slices.Concat(into.IOMax, c.IOMax) // of one disk isolate takes the tighter limits
+	into.IOMax = slices.Concat(into.IOMax, c.IOMax) // isolate takes the tighter limits of a disk
 	into.MemoryTighterOnly = into.MemoryTighterOnly || c.MemoryTighterOnly
 	joinSwitches(into, c, clash)
 }
@@ -98,7 +98,7 @@ func joinLists(into, c *tick.Cgroup, clash func(key string, x, y, holds any)) {
 	}
 }
 
-// joinSwitches switches on what one of two wants on.
+// joinSwitches switches on what one of the two desires on.
 func joinSwitches(into, c *tick.Cgroup, clash func(key string, x, y, holds any)) {
 	for _, on := range []struct {
 		key  string
@@ -116,7 +116,7 @@ func joinSwitches(into, c *tick.Cgroup, clash func(key string, x, y, holds any))
 	}
 }
 
-// smaller is the smaller of two numbers; of limits, none is larger than any.
+// smaller returns the smaller of two numbers; any limit is smaller than none.
 func smaller(x, y *int64, limit bool) *int64 {
 	if limit && (*x < 0 || *y < 0) {
 		if *x < 0 {
@@ -130,7 +130,7 @@ func smaller(x, y *int64, limit bool) *int64 {
 	return x
 }
 
-// narrower is what two lists have in common, or the shorter one where that is nothing: an empty list would mean all.
+// narrower returns the intersection of two lists, or the shorter one if that is empty, because an empty list would mean all.
 func narrower(x, y string) string {
 	one, err := cpus.Parse(x)
 	if err != nil {

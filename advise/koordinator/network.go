@@ -8,8 +8,8 @@ import (
 	"polder/lib/tick"
 )
 
-// Network are the strategies' settings of the network for a node that was decided on: the ConfigMap's networkQOS of the classes BE and LS,
-// and totalNetworkBandwidth as the uplink's rate. They are the zero value where the class BE's is not enabled.
+// Network returns the strategies' network settings of a node that was decided on: the ConfigMap's networkQOS of the classes BE and LS, and
+// totalNetworkBandwidth as the uplink's rate. They are the zero value if the class BE's is not enabled.
 func (d *Decider) Network(t *tick.Tick) (network.Settings, []string) {
 	n := d.Nodes[t.Node]
 	if n == nil || n.Last == nil {
@@ -23,14 +23,14 @@ func (d *Decider) Network(t *tick.Tick) (network.Settings, []string) {
 		return network.Settings{}, []string{fmt.Sprintf("network: netQOSPolicy %s: its settings are files of Terway's own agent: the network is left alone", sloconfig.NetQOSPolicyTerway)}
 	}
 	s := network.Settings{Batch: shareOf(q.BE.Network)}
-	if !s.Batch.Rate.IsSet() { // egressRequest 0, the default: what is idle alone
+	if !s.Batch.Rate.IsSet() { // egressRequest 0, the default: only idle bandwidth
 		s.Batch.Rate.BitsPerSecond = 1
 	}
 	if networkEnabled(q.LS) {
 		s.Services = shareOf(q.LS.Network)
 	}
 	if total := n.Last.System.TotalNetworkBandwidth; total != nil {
-		s.LinkBitsPerSecond, _ = total.BitsPerSecond() // it was checked when it was read; what is none is 0, which is not set
+		s.LinkBitsPerSecond, _ = total.BitsPerSecond() // it was validated when it was read; an invalid one is 0, which means not set
 	}
 	return s, nil
 }
@@ -39,7 +39,7 @@ func networkEnabled(q *sloconfig.ClassQOS) bool {
 	return q != nil && q.Network != nil && sloconfig.IsTrue(q.Network.Enable)
 }
 
-// shareOf is what a class has. What was invalid was refused when it was read, and counts as not set here.
+// shareOf returns a class's share. Invalid values were rejected when they were read, and count as not set here.
 func shareOf(q *sloconfig.NetworkQOS) network.Share {
 	return network.Share{Rate: bandwidthOf(q.EgressRequest), Ceiling: bandwidthOf(q.EgressLimit)}
 }

@@ -9,7 +9,7 @@ import (
 	"polder/lib/tick"
 )
 
-// Koordinator's network keys become settings of the shaping, in bits per second and percent as its code has them.
+// Koordinator's network keys become settings of the shaping, in bits per second and percent as in its code.
 func TestNetwork(t *testing.T) {
 	for _, c := range []struct {
 		name, config, reason string

@@ -8,8 +8,8 @@ import (
 	"polder/lib/tick"
 )
 
-// FuzzSample decides from arbitrary samples with arbitrary strategies: what is offered is never negative, each cgroup stands once
-// and has lists of CPUs that are online, and a state that was written and read goes on.
+// FuzzSample decides from arbitrary samples with arbitrary strategies: the offer is never negative, each cgroup is listed once with lists
+// of online CPUs, and a state that was written and read can be used.
 func FuzzSample(f *testing.F) {
 	plain := encoded(f, nodeTick(0).Sample)
 	for _, seed := range []string{
@@ -84,5 +84,5 @@ func notLess(t *testing.T, text string, amounts ...*int64) {
 	}
 }
 
-// sameTopology reports whether both samples have the same CPUs: what falls back may name those of the tick before.
+// sameTopology reports whether both samples have the same CPUs: the fallback may name those of the last tick.
 func sameTopology(first, second string) bool { return first == second }

@@ -9,7 +9,7 @@ import (
 	"polder/lib/tick"
 )
 
-// FuzzAdvise looks at arbitrary samples, beside arbitrary advice and after an arbitrary state.
+// FuzzAdvise decides on arbitrary samples, with arbitrary advice and after an arbitrary state.
 func FuzzAdvise(f *testing.F) {
 	const sample = `{"cgroupVersion":2,"memory":{"totalBytes":1e308,"availableBytes":-1},"batchCgroups":["/b","x","/",""],"tiers":[{"name":"besteffort","cgroup":"/k"}],"pods":[
 		{"uid":"w","name":"w","qos":"shared","cgroup":"/w/../x","memory":{"usageBytes":1e308,"workingSetBytes":1e308}},
@@ -51,7 +51,7 @@ func FuzzAdvise(f *testing.F) {
 	})
 }
 
-// checkBounds compares what is desired with what the policy desired: never a wider limit, and no new one under what would kill a pod at once.
+// checkBounds compares the desired values with the policy's: never a wider limit, and no new one so small that it kills a pod immediately.
 func checkBounds(t *testing.T, s *tick.Sample, before, after []tick.Cgroup) {
 	t.Helper()
 	for i := range after {
@@ -74,7 +74,7 @@ func checkBounds(t *testing.T, s *tick.Sample, before, after []tick.Cgroup) {
 				t.Fatalf("cgroup %q: %s %d became %d", is.Cgroup, limit.name, *limit.was, *limit.is)
 			case *limit.is != tick.Unlimited && *limit.is < limit.least:
 				t.Fatalf("cgroup %q: %s %d", is.Cgroup, limit.name, *limit.is)
-			case limit.name == "memory.max" && isNative(s, is.Cgroup, *limit.is): // what is undone is kubelet's again
+			case limit.name == "memory.max" && isNative(s, is.Cgroup, *limit.is): // an undo restores kubelet's
 			case limit.name == "memory.max" && *limit.is >= 0 && float64(*limit.is) < usedIn(s, is.Cgroup):
 				t.Fatalf("cgroup %q: memory.max %d under the use of %v", is.Cgroup, *limit.is, usedIn(s, is.Cgroup))
 			case limit.name == "memory.high" && *limit.is >= 0 && float64(*limit.is) < usedIn(s, is.Cgroup)*(1-stepPart)-mebibyte:
@@ -84,7 +84,7 @@ func checkBounds(t *testing.T, s *tick.Sample, before, after []tick.Cgroup) {
 	}
 }
 
-// isNative reports whether a limit of memory is the one that kubelet sets of the cgroup.
+// isNative reports whether a memory limit is the one that kubelet sets on the cgroup.
 func isNative(s *tick.Sample, cgroup string, bytes int64) bool {
 	w := work{tick: &tick.Tick{Sample: s}, pods: map[string]native{}}
 	w.look()
@@ -92,7 +92,7 @@ func isNative(s *tick.Sample, cgroup string, bytes int64) bool {
 	return there && own.bytes == bytes
 }
 
-// usedIn is the known use in a cgroup by the sample's own figures, as far as they are sizes: the largest of its own entries'.
+// usedIn returns the known use in a cgroup according to the sample, as far as the values are valid: the largest of its own entries'.
 func usedIn(s *tick.Sample, cgroup string) (use float64) {
 	for i := range s.Pods {
 		p := &s.Pods[i]
@@ -108,8 +108,8 @@ func usedIn(s *tick.Sample, cgroup string) (use float64) {
 	return use
 }
 
-// However use, offer and free memory move, a hard limit is never under the use, memory.high never more than a step under it, the protected memory fits,
-// and a steady node's advice stays the same.
+// For any changes of use, offer and free memory, a hard limit is never below the use, memory.high never more than a step below it, the
+// protected memory fits, and a steady node's advice stays the same.
 func TestLimitsNeverKill(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	node := plain(t)
@@ -163,7 +163,7 @@ func TestASteadyNodeWritesNothing(t *testing.T) {
 	r.after(1)
 	first, _ := tick.Marshal(r.advice.Cgroups)
 	for i := range 300 {
-		for j := range r.sample.Pods { // within a part in a hundred
+		for j := range r.sample.Pods { // by at most one percent
 			*r.sample.Pods[j].Memory.UsageBytes *= 1 + 0.005*float64(1-2*(i%2))
 			*r.sample.Pods[j].Memory.WorkingSetBytes = *r.sample.Pods[j].Memory.UsageBytes
 		}

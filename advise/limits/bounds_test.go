@@ -8,7 +8,7 @@ import (
 	"polder/lib/tick"
 )
 
-// What is offered to mid pods is offered, too: batch may be of either kind. Nothing known of it adds nothing.
+// The offer to mid pods counts too, because batch may be of either kind. An unknown one adds nothing.
 func TestTheCapIsOfBothOffers(t *testing.T) {
 	for _, tt := range []struct {
 		mid  *tick.Reclaimed
@@ -26,7 +26,7 @@ func TestTheCapIsOfBothOffers(t *testing.T) {
 	}
 }
 
-// The machine is what the node object contains about it; where that has no memory it is what was read. No cap is larger.
+// The machine's memory is the Node object's; without it, the value that was read. No cap is larger.
 func TestTheCapIsNoLargerThanTheNode(t *testing.T) {
 	for _, tt := range []struct {
 		capacity *tick.Resources
@@ -43,7 +43,7 @@ func TestTheCapIsNoLargerThanTheNode(t *testing.T) {
 	}
 }
 
-// The cap falls at once, by more than a thirty-second; it rises by more than that after half a minute, to the least of the time.
+// The cap falls immediately if by more than a thirty-second; it rises by more than that after half a minute, to the least of that time.
 func TestTheCapFollows(t *testing.T) {
 	begun := begin.Add(-riseAfter)
 	for _, tt := range []struct {
@@ -75,7 +75,7 @@ func TestTheCapFollows(t *testing.T) {
 	}
 }
 
-// A tier of kubelet's other than that of BestEffort pods is never capped, though it holds batch alone at the moment: services come into it.
+// A tier of kubelet's other than that of BestEffort pods is never capped, even if it contains only batch now: services may start in it.
 func TestOnlyTheBestEffortTierIsCapped(t *testing.T) {
 	r := plain(t)
 	r.settings.Services = None
@@ -86,7 +86,7 @@ func TestOnlyTheBestEffortTierIsCapped(t *testing.T) {
 	r.want("/kubepods/burstable/podj", "high 20480, max 22528")
 }
 
-// The least that batch keeps is all batch's together.
+// The least that batch keeps is the total of all batch.
 func TestTheLeastIsDivided(t *testing.T) {
 	r := plain(t)
 	r.settings.Services, r.offer = None, new(int64(0))
@@ -98,13 +98,13 @@ func TestTheLeastIsDivided(t *testing.T) {
 	r.want("/grid", "high 64, max 71")
 }
 
-// On version 1 the hard limit stays over what batch holds, also where that is a little over the cap: under it the kernel would kill.
+// On version 1 the hard limit stays above batch's use, even if that exceeds the cap a little: below the use the kernel would kill.
 func TestVersion1NeverLimitsUnderTheUse(t *testing.T) {
 	r := plain(t)
 	r.sample.CgroupVersion, r.settings.Services = 1, None
 	r.after(1).want("/batch", "high 20480, max 20480")
 	*r.job().Memory.UsageBytes = 20.2 * gib
 	r.after(1).want("/batch", "high 20480, max 21202")
-	*r.job().Memory.UsageBytes = 19.4 * gib // nothing is over the cap, and so little is left that an allocation would meet it
+	*r.job().Memory.UsageBytes = 19.4 * gib // nothing exceeds the cap, and so little is left that an allocation would reach it
 	r.after(60).want("/batch", "high 20480, max 20480")
 }

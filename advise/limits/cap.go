@@ -14,23 +14,23 @@ import (
 const (
 	// freePermille is the part of the machine's memory that stays free beside batch, for services that grow between two ticks.
 	freePermille = 20
-	// leastBytes is what no cap is under, and leastPermille the same as a part of the machine's memory.
+	// leastBytes is the smallest cap, and leastPermille the same as a part of the machine's memory.
 	leastBytes    = 128 << 20
 	leastPermille = 10
-	// riseAfter is how long a larger cap must have been possible before it is given.
+	// riseAfter is how long a larger cap must have been possible before the cap rises.
 	riseAfter = 30 * time.Second
-	// unknownAfter is how long a cap stays while batch's use, the offer or the free memory is not known.
+	// unknownAfter is how long a cap stays while batch's use, the offer or the free memory is unknown.
 	unknownAfter = time.Minute
 )
 
-// unit is a cgroup that is capped: the outermost one that holds batch alone.
+// unit is a cgroup that is capped: the outermost one that contains only batch.
 type unit struct {
 	path     string
 	use, rss float64
 }
 
-// units are the cgroups that are capped, and whether the use of each is known: the outermost cgroups that hold batch alone, kubelet's of
-// the BestEffort pods among them, and the batch pods that are in none of those.
+// units returns the cgroups that are capped, and whether the use of each is known: the outermost cgroups that contain only batch, including
+// kubelet's of the BestEffort pods, and the batch pods that are in none of those.
 func (w *work) units() (list []unit, known bool) {
 	above := class.Above(w.tick.Sample) // outermost first
 	for i := range w.tick.Sample.Tiers {
@@ -65,7 +65,7 @@ func (w *work) units() (list []unit, known bool) {
 		used[at] = true
 		list[at].use, list[at].rss = list[at].use+use, list[at].rss+rss
 	}
-	for i := number - 1; i >= 0; i-- { // a cgroup whose pods are finished, or that the rules name without one
+	for i := number - 1; i >= 0; i-- { // a cgroup whose pods have ended, or a configured one without pods
 		if !used[i] {
 			list = slices.Delete(list, i, i+1)
 		}
@@ -80,8 +80,8 @@ func (w *work) batchAlone(path string) bool {
 	return !slices.ContainsFunc(w.tick.Sample.Pods, func(p tick.Pod) bool { return p.QoS != tick.QoSReclaimed && within(p.Cgroup, path) })
 }
 
-// cap sets memory.high and memory.max of batch: together no more than what is offered, and than what batch holds and is free beside a part
-// that stays free. What batch holds over the offer it keeps while that is free, and grows no more.
+// cap sets memory.high and memory.max of batch: in total at most what is offered, and at most batch's use plus the free memory, less a part
+// that stays free. Batch keeps use above the offer while there is free memory, but may not grow further.
 func (w *work) cap() {
 	st, now := w.state, w.tick.Time
 	list, known := w.units()
@@ -114,7 +114,7 @@ func (w *work) cap() {
 	}
 }
 
-// possible is the cap by what is known now, what it is made of, and why there is none.
+// possible returns the cap by current values, a text that explains it, and why there is none.
 func (w *work) possible(list []unit, known bool) (can float64, text, why string) {
 	s := w.tick.Sample
 	total := 0.0
@@ -139,16 +139,16 @@ func (w *work) possible(list []unit, known bool) (can float64, text, why string)
 	for i := range list {
 		use, rss = use+list[i].use, rss+list[i].rss
 	}
-	// The kernel counts batch's page cache as available already: what batch holds beside it is what the cap gives in addition.
+	// The kernel counts batch's page cache as available already: the cap adds only batch's other memory.
 	room := rss + policy.Amount(s.Memory.AvailableBytes) - total*freePermille/1000
 	offer := policy.Bounded(float64(*r.MemoryBytes))
 	if m := w.advice.Mid; m != nil && m.MemoryBytes != nil {
 		offer += max(policy.Bounded(float64(*m.MemoryBytes)), 0)
 	}
 	can, text = offer, "what is offered"
-	if use > can { // it was promised before, and is taken back only where the machine needs it
+	if use > can { // the use was offered before, and is reclaimed only if the machine needs it
 		can, text = use, "what batch holds, over the "+size(offer)+" that are offered"
-		if w.state.CapBytes > 0 { // it grows no more
+		if w.state.CapBytes > 0 { // batch may not grow further
 			can = min(use, max(offer, float64(w.state.CapBytes)))
 		}
 	}
@@ -161,7 +161,7 @@ func (w *work) possible(list []unit, known bool) (can float64, text, why string)
 	return min(can, total), text, ""
 }
 
-// stay keeps the cap while something is not known, for a while.
+// stay keeps the cap for [unknownAfter] while a value is unknown.
 func (w *work) stay(list []unit, why string) {
 	st, now := w.state, w.tick.Time
 	age := now.Sub(st.Known)
@@ -179,12 +179,12 @@ func (w *work) stay(list []unit, why string) {
 	}
 }
 
-// uncap forgets the cap; what was set for it is undone.
+// uncap removes the cap; the values that were set for it are undone.
 func (st *State) uncap() {
 	st.CapBytes, st.LeastBytes, st.RiseSince, st.Known = 0, 0, time.Time{}, time.Time{}
 }
 
-// follow moves the cap: it falls at once, rises late, and stays while little changes. It returns what keeps it.
+// follow moves the cap: it falls immediately, rises after a delay, and ignores small changes. It returns what keeps it from rising.
 func (st *State) follow(now time.Time, can float64) (bound string) {
 	next := int64(can) / mebibyte * mebibyte
 	dead := st.CapBytes / 32
@@ -209,8 +209,8 @@ func (st *State) follow(now time.Time, can float64) (bound string) {
 	return bound
 }
 
-// bound sets the values of one cgroup, where n of them hold total bytes together. What is left under the cap is divided among them in equal
-// parts; what is over it is taken from each by its use.
+// bound sets the values of one of n cgroups that use total bytes together. Memory that is left under the cap is divided among them in equal
+// parts; use over the cap is taken from each in proportion to its use.
 func (w *work) bound(u *unit, all, total float64, n int) {
 	goal := u.use + (all-total)/float64(n)
 	if total > all {
@@ -219,7 +219,7 @@ func (w *work) bound(u *unit, all, total float64, n int) {
 	goal = max(goal, leastBytes/float64(n))
 	high := max(goal, u.use*(1-stepPart))
 	hard := max(goal, u.use) * (1 + stepPart)
-	if w.tick.Sample.CgroupVersion == 1 { // there is no memory.high that holds: the hard limit is the cap
+	if w.tick.Sample.CgroupVersion == 1 { // version 1 has no memory.high: the hard limit is the cap
 		if hard = goal; u.use > goal*(1-stepPart/4) {
 			hard = max(goal, u.use*(1+stepPart/4))
 		}

@@ -9,34 +9,33 @@ import (
 )
 
 const (
-	// stuckAfter is how long memory.high may slow batch down under what it holds and bring nothing, and stuckFor how long it stays at what
-	// batch holds after that.
+	// stuckAfter is how long memory.high may throttle batch below its use without effect, and stuckFor how long it then stays at batch's use.
 	stuckAfter = 10 * time.Second
 	stuckFor   = time.Minute
-	// progressPart is the part of what was held by which the use must fall to count as something.
+	// progressPart is the part by which the use must fall to count as an effect.
 	progressPart = stepPart / 8
-	// calmAfter is how long no allocation may have met memory.max before that is lowered.
+	// calmAfter is how long no allocation may have reached memory.max before memory.max is lowered.
 	calmAfter = 30 * time.Second
 )
 
-// watch is what memory.events had for a capped cgroup, version 2's alone.
+// watch contains the memory.events of a capped cgroup, on version 2 only.
 type watch struct {
 	High    float64 `json:"high,omitempty"`
 	Max     float64 `json:"max,omitempty"`
 	OOMKill float64 `json:"oomKill,omitempty"`
-	// HighAt and MaxAt are when the first two rose last.
+	// HighAt and MaxAt are when High and Max last rose.
 	HighAt time.Time `json:"highAt,omitzero"`
 	MaxAt  time.Time `json:"maxAt,omitzero"`
-	// Use is what was held at Since, when memory.high was set under it, or had brought it down last; 0 where it is not under it.
+	// Use is the use at Since, when memory.high was set below it, or last reduced it; 0 if memory.high is not below the use.
 	Use   float64   `json:"use,omitempty"`
 	Since time.Time `json:"since,omitzero"`
-	// Until then memory.high stays at what is held.
+	// Until then memory.high stays at the use.
 	Until time.Time `json:"until,omitzero"`
 
-	killed float64 // since the tick before
+	killed float64 // since the last tick
 }
 
-// mend makes sense of a state file, and of a clock that was set back.
+// mend corrects invalid values of a state file, and times after a clock was set back.
 func (x *watch) mend(now time.Time) {
 	for _, at := range []*time.Time{&x.HighAt, &x.MaxAt, &x.Since} {
 		if at.After(now) {
@@ -48,7 +47,7 @@ func (x *watch) mend(now time.Time) {
 	}
 }
 
-// eventsOf are those of a cgroup in the sample; nil where they are not known.
+// eventsOf returns those of a cgroup in the sample; nil if unknown.
 func (w *work) eventsOf(path string) *tick.MemoryEvents {
 	s := w.tick.Sample
 	if i := slices.IndexFunc(s.BatchMemory, func(c tick.CgroupMemory) bool { return c.Cgroup == path }); i >= 0 {
@@ -60,8 +59,7 @@ func (w *work) eventsOf(path string) *tick.MemoryEvents {
 	return nil
 }
 
-// watch compares a cgroup's events with those of the tick before, and returns whether memory.high brings anything: nil where they are not
-// known.
+// watch compares a cgroup's events with those of the last tick, and returns whether memory.high has an effect: nil if they are unknown.
 func (w *work) watch(u *unit, goal float64) *watch {
 	e, now := w.eventsOf(u.path), w.tick.Time
 	if e == nil {
@@ -91,7 +89,7 @@ func (w *work) watch(u *unit, goal float64) *watch {
 	return &x
 }
 
-// watched returns what the events of the capped cgroups have changed.
+// watched adds reasons for what the events of the capped cgroups have changed.
 func (w *work) watched(list []unit) {
 	stuck, calm, killed := 0, 0, 0.0
 	for i := range list {
@@ -118,5 +116,5 @@ func (w *work) watched(list []unit) {
 	}
 }
 
-// isTight reports whether allocations have met memory.max a short while ago.
+// isTight reports whether allocations have recently reached memory.max.
 func (x *watch) isTight(now time.Time) bool { return !x.MaxAt.IsZero() && now.Sub(x.MaxAt) < calmAfter }

@@ -7,7 +7,7 @@ import (
 	"polder/lib/tick"
 )
 
-// squeezed is a node whose batch holds 30 GiB over an offer of 20, with events of the cgroup above it.
+// squeezed returns a node whose batch uses 30 GiB over an offer of 20, with events of the cgroup above it.
 func squeezed(t *testing.T) (*run, *tick.MemoryEvents) {
 	r := plain(t)
 	e := &tick.MemoryEvents{}
@@ -17,19 +17,19 @@ func squeezed(t *testing.T) (*run, *tick.MemoryEvents) {
 	return r, e
 }
 
-// memory.high goes under what batch holds and follows it down. Where it slows batch down and nothing comes of it for 10 s, it stays at what
-// batch holds for a minute; and then it is tried again.
+// memory.high is set below batch's use and follows it down. If it throttles batch for 10 s without effect, it stays at batch's use for a
+// minute; then it is tried again.
 func TestHighThatBringsNothingStays(t *testing.T) {
 	r, e := squeezed(t)
 	r.after(1).want("/batch", "high 27648, max 33792")
-	for range 4 { // it comes down
+	for range 4 { // the use falls
 		e.High += 100
 		*r.job().Memory.UsageBytes *= 0.97
 		*r.job().Memory.RSSBytes = *r.job().Memory.UsageBytes
 		r.after(2)
 	}
 	use := *r.job().Memory.UsageBytes
-	for range 5 { // and no more
+	for range 5 { // the use stays
 		e.High += 100
 		r.after(2)
 	}
@@ -44,7 +44,7 @@ func TestHighThatBringsNothingStays(t *testing.T) {
 	}
 }
 
-// memory.max is not lowered while allocations meet it, and goes down when none did for 30 s.
+// memory.max is not lowered while allocations reach it, and is lowered when none did for 30 s.
 func TestMaxComesLast(t *testing.T) {
 	r, e := squeezed(t)
 	r.after(1).want("/batch", "high 27648, max 33792")
@@ -58,7 +58,7 @@ func TestMaxComesLast(t *testing.T) {
 	r.after(2).hasReason("the kernel killed 2 of batch's processes")
 }
 
-// Events that are not known change nothing, nor do those of a cgroup that was made again.
+// Unknown events change nothing, nor do those of a cgroup that was created again.
 func TestUnknownEvents(t *testing.T) {
 	r, _ := squeezed(t)
 	r.sample.BatchMemory = nil

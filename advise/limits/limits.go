@@ -1,14 +1,13 @@
 // Package limits bounds memory after a policy has decided, in three parts:
 //
 //	own      a batch pod's CPU quota and memory limit from its limits of reclaimed resources, which kubelet does not know
-//	cap      memory.high and memory.max on the level above batch pods, by what is offered and what is free
+//	cap      memory.high and memory.max on the cgroup above batch pods, by the offer and the free memory
 //	protect  memory.low of services up to their working set, on version 2
 //
-// It only ever tightens what the policy advises, and never widens what the cgroup had before (isolate sees to that, by
-// [tick.Cgroup.MemoryTighterOnly]). No limit is more than a step under what a cgroup uses at that moment, and no hard one is under it at
-// all: memory.high brings the use down, memory.max only follows, and memory.events show whether it does (see
-// [watch]). What is not known changes nothing; what is no longer desired is undone for
-// a while, and then nothing is advised for it any more.
+// It only ever tightens what the policy advises, and never widens the cgroup's original values (isolate ensures that, by
+// [tick.Cgroup.MemoryTighterOnly]). No limit is more than one step below a cgroup's current use, and no hard limit is below the use:
+// memory.high reduces the use, memory.max only follows, and memory.events show whether that works (see [watch]). Unknown values change
+// nothing; a value that is no longer desired is undone for some time, and after that nothing is advised for it.
 package limits
 
 import (
@@ -30,59 +29,59 @@ const (
 	None    = "none"
 )
 
-// BatchModes and ServiceModes are all that the two settings take.
+// BatchModes and ServiceModes are all values of the two settings.
 var (
 	BatchModes   = []string{Cap, None}
 	ServiceModes = []string{Protect, None}
 )
 
-// Settings are what an administrator may set; empty is the policy's default.
+// Settings are what an administrator can set; empty means the policy's default.
 type Settings struct {
 	// Batch is one of [BatchModes], Services one of [ServiceModes].
 	Batch, Services string
 }
 
-// Defaults are what a policy does where nothing is set. Own means that it leaves the pods' own limits to this package.
+// Defaults are a policy's defaults. Own means that the policy leaves the pods' own limits to this package.
 type Defaults struct{ Own, Batch, Services bool }
 
 const (
 	mebibyte = 1 << 20
-	// maxBytes is the most that a limit is believed to be, and maxMilliCPU the most that a quota is: what is over it is no limit.
+	// maxBytes and maxMilliCPU are the largest valid limit and quota: a larger value means no limit.
 	maxBytes    = 1 << 53
 	maxMilliCPU = 8192 * 1000
-	// minQuotaMilliCPU is the least quota that the kernel takes: 1 ms of the usual period of 100 ms.
+	// minQuotaMilliCPU is the smallest quota that the kernel accepts: 1 ms of the usual period of 100 ms.
 	minQuotaMilliCPU = 10
-	// stepPart is the part of a cgroup's use that memory.high takes at most at once, and that a hard limit leaves above the use.
+	// stepPart is the part of a cgroup's use by which memory.high may be below it, and by which a hard limit stays above it.
 	stepPart = 0.1
 	// releaseFor is for how long a value is undone after the last tick in which it was desired.
 	releaseFor = time.Minute
-	// maxCgroups bounds what is remembered, whatever a sample or a state file contains.
+	// maxCgroups bounds the state, whatever a sample or a state file contains.
 	maxCgroups = 10_000
 )
 
-// State is what is remembered of one node, in the form of the state file.
+// State is what this package remembers of one node, in the format of the state file.
 type State struct {
-	// CapBytes is what batch may hold together; 0 where no cap is in force. RiseSince is since when a larger one could have been given,
-	// and LeastBytes the least that could have been given since then.
+	// CapBytes is the total that batch may use; 0 if no cap is in force. RiseSince is since when a larger cap has been possible, and
+	// LeastBytes the smallest cap that was possible since then.
 	CapBytes   int64     `json:"capBytes,omitempty"`
 	RiseSince  time.Time `json:"riseSince,omitzero"`
 	LeastBytes int64     `json:"leastBytes,omitempty"`
-	// Known is when batch's use, the offer and the free memory were known last.
+	// Known is when batch's use, the offer and the free memory were last known.
 	Known time.Time `json:"known,omitzero"`
 	// Set are the values that were advised, by cgroup, each by the part that advised it.
 	Set map[string]*set `json:"set,omitempty"`
 }
 
-// set is what was advised of one cgroup. A value of 0 is one that was not.
+// set is what was advised for one cgroup; 0 means no value.
 type set struct {
 	Own values `json:"own,omitzero"`
 	Cap values `json:"cap,omitzero"`
 	Low int64  `json:"low,omitempty"`
-	// Watch is what the events of a capped cgroup show; nil where they are not known.
+	// Watch is the history of a capped cgroup's events; nil if unknown.
 	Watch *watch `json:"watch,omitempty"`
-	// Above means that the cgroup is above pods: the sample does not show whether it is still there.
+	// Above reports whether the cgroup is above pods: the sample does not show whether it still exists.
 	Above bool `json:"above,omitempty"`
-	// Undo is what was advised before and is not desired any more, since UndoAt or earlier.
+	// Undo is what was advised before and is no longer desired, since UndoAt or earlier.
 	Undo   keys      `json:"undo,omitzero"`
 	UndoAt time.Time `json:"undoAt,omitzero"`
 }
@@ -94,7 +93,7 @@ type values struct {
 	Max  int64 `json:"max,omitempty"`
 }
 
-// keys name those of a [tick.Cgroup] that this package sets.
+// keys are the fields of a [tick.Cgroup] that this package sets.
 type keys struct {
 	CPU  bool `json:"cpu,omitempty"`
 	High bool `json:"high,omitempty"`
@@ -102,12 +101,12 @@ type keys struct {
 	Low  bool `json:"low,omitempty"`
 }
 
-// without are the keys that are not among others.
+// without returns the keys that are not among others.
 func (k keys) without(others keys) keys {
 	return keys{k.CPU && !others.CPU, k.High && !others.High, k.Max && !others.Max, k.Low && !others.Low}
 }
 
-// and are the keys of both.
+// and returns the keys that are in both.
 func (k keys) and(others keys) keys {
 	return keys{k.CPU || others.CPU, k.High || others.High, k.Max || others.Max, k.Low || others.Low}
 }
@@ -116,11 +115,10 @@ func (s *set) keys() keys {
 	return keys{s.Own.CPU > 0, s.Own.High > 0 || s.Cap.High > 0, s.Own.Max > 0 || s.Cap.Max > 0, s.Low > 0}
 }
 
-// Reboot forgets what was set of cgroups that another run of the kernel had.
+// Reboot discards what was set of cgroups before a reboot.
 func (st *State) Reboot() *State { return nil }
 
-// Advise adds the limits and protections to the advice and to its fallback. It returns what is to be remembered: nil while there is
-// nothing.
+// Advise adds the limits and protections to the advice and to its fallback. It returns the new state, nil if there is nothing to remember.
 func (st *State) Advise(t *tick.Tick, a *tick.Advice, s Settings, d Defaults) *State {
 	if t.Sample == nil || t.Sample.Fleet != nil || t.Sample.Agent != nil {
 		return st
@@ -151,7 +149,7 @@ func (st *State) Advise(t *tick.Tick, a *tick.Advice, s Settings, d Defaults) *S
 	return st
 }
 
-// mend makes sense of a state file, and of a clock that was set back.
+// mend corrects invalid values of a state file, and times after a clock was set back.
 func (st *State) mend(now time.Time) {
 	st.CapBytes, st.LeastBytes = bounded(st.CapBytes), bounded(st.LeastBytes)
 	for _, at := range []*time.Time{&st.RiseSince, &st.Known} {
@@ -182,7 +180,7 @@ func (st *State) mend(now time.Time) {
 
 func bounded(n int64) int64 { return min(max(n, 0), maxBytes) }
 
-// work is one tick's.
+// work is the work of one tick.
 type work struct {
 	state  *State
 	tick   *tick.Tick
@@ -191,7 +189,7 @@ type work struct {
 	pods   map[string]native // of each cgroup of a pod or container in the sample
 }
 
-// native are the limits that kubelet sets of a cgroup from a pod's own resources; [tick.Unlimited] where it sets none.
+// native are the limits that kubelet sets on a cgroup from a pod's own resources; [tick.Unlimited] if it sets none.
 type native struct{ milliCPU, bytes int64 }
 
 // look finds the cgroups of the pods in the sample.
@@ -201,7 +199,7 @@ func (w *work) look() {
 		if p.Missing == tick.MissingCgroup {
 			continue
 		}
-		all := len(p.Containers) > 0 // kubelet limits a pod only where it limits each of its containers
+		all := len(p.Containers) > 0 // kubelet limits a pod only if it limits each of its containers
 		milliCPU, memory := all, all
 		for j := range p.Containers {
 			c := &p.Containers[j]
@@ -233,7 +231,7 @@ func nativeOf(r *tick.Resources) native {
 	return n
 }
 
-// quotaOf is a limit as a quota in milli-CPU, at least the kernel's least; what is no limit, or more than any machine has, is none.
+// quotaOf converts a limit to a quota in milli-CPU, at least the kernel's least; a value larger than any machine means no quota.
 func quotaOf(limit *float64) int64 {
 	if limit == nil || !(*limit > 0 && *limit <= maxMilliCPU) {
 		return tick.Unlimited
@@ -241,7 +239,7 @@ func quotaOf(limit *float64) int64 {
 	return max(int64(math.Ceil(*limit)), minQuotaMilliCPU)
 }
 
-// bytesOf is a limit of memory, likewise.
+// bytesOf converts a limit of memory in the same way.
 func bytesOf(limit *float64) int64 {
 	if limit == nil || !(*limit >= 1 && *limit <= maxBytes) {
 		return tick.Unlimited
@@ -249,17 +247,17 @@ func bytesOf(limit *float64) int64 {
 	return int64(*limit)
 }
 
-// maxPath is the longest path that the kernel takes (PATH_MAX).
+// maxPath is the longest path that the kernel accepts (PATH_MAX).
 const maxPath = 4096
 
 func isPath(path string) bool { return len(path) > 1 && len(path) <= maxPath && path[0] == '/' }
 
-// within reports whether a cgroup is another one or below it.
+// within reports whether path is parent or below it.
 func within(path, parent string) bool {
 	return strings.HasPrefix(path, parent) && (len(path) == len(parent) || path[len(parent)] == '/')
 }
 
-// of is what is desired of a cgroup; it is made where there is nothing.
+// of returns what is desired of a cgroup, and creates it if there is nothing.
 func (w *work) of(path string) *set {
 	s := w.next[path]
 	if s == nil {
@@ -272,7 +270,7 @@ func (w *work) of(path string) *set {
 	return s
 }
 
-// before is what was advised of a cgroup in the tick before.
+// before returns what was advised for a cgroup in the last tick.
 func (w *work) before(path string) set {
 	if s := w.state.Set[path]; s != nil {
 		return *s
@@ -280,12 +278,12 @@ func (w *work) before(path string) set {
 	return set{}
 }
 
-// release undoes what is not desired any more, for [releaseFor] and for as long as the cgroup is there, or may be.
+// release undoes what is no longer desired, for [releaseFor] and while the cgroup exists, or may exist.
 func (w *work) release() {
 	for path, was := range w.state.Set {
 		_, there := w.pods[path]
 		if !there && !was.Above {
-			continue // the cgroup is gone, and its values with it
+			continue // the cgroup no longer exists, nor do its values
 		}
 		s, desired := w.next[path]
 		if !desired {
@@ -304,7 +302,7 @@ func (w *work) release() {
 	}
 }
 
-// apply puts all of it into the advice.
+// apply adds all values to the advice.
 func (w *work) apply() {
 	if len(w.next) == 0 {
 		return
@@ -358,8 +356,8 @@ func (w *work) addReason(format string, args ...any) {
 	w.advice.Reasons = append(w.advice.Reasons, fmt.Sprintf(format, args...))
 }
 
-// percent is a part of a whole for people.
+// percent formats a part of a whole.
 func percent(part float64) string { return fmt.Sprintf("%.0f %%", 100*part) }
 
-// size is a number of bytes for people.
+// size formats a number of bytes.
 func size(bytes float64) string { return fmt.Sprintf("%.2f GiB", bytes/(1<<30)) }

@@ -13,7 +13,7 @@ const gib = 1 << 30
 
 var begin = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// all switches everything on.
+// all enables everything.
 var all = Defaults{Own: true, Batch: true, Services: true}
 
 // run is a node whose ticks are a second apart.
@@ -29,7 +29,7 @@ type run struct {
 	advice   *tick.Advice
 }
 
-// plain is a host of 64 GiB with batch in /batch/job and a service in /web.slice/web.
+// plain returns a host of 64 GiB with batch in /batch/job and a service in /web.slice/web.
 func plain(t *testing.T) *run {
 	return &run{t: t, offer: new(int64(20 * gib)), defaults: all, sample: tick.Sample{
 		CgroupVersion: 2,
@@ -42,14 +42,14 @@ func plain(t *testing.T) *run {
 	}}
 }
 
-// held is memory of which all is needed.
+// held returns memory that is all in use.
 func held(bytes float64) *tick.Memory {
 	return &tick.Memory{UsageBytes: &bytes, WorkingSetBytes: new(bytes), RSSBytes: new(bytes)}
 }
 
 func (r *run) job() *tick.Pod { return &r.sample.Pods[0] }
 
-// after runs a tick so many seconds after the last.
+// after runs a tick some seconds after the last.
 func (r *run) after(seconds int) *run {
 	r.t.Helper()
 	r.second += seconds
@@ -62,7 +62,7 @@ func (r *run) after(seconds int) *run {
 	return r
 }
 
-// of is what is advised of a cgroup, in the same words for the fallback.
+// of formats what is advised of a cgroup, and checks that the fallback is the same.
 func (r *run) of(cgroup string) string {
 	r.t.Helper()
 	text := func(list []tick.Cgroup) string {
@@ -127,7 +127,7 @@ func TestBatchIsCappedAtWhatIsFree(t *testing.T) {
 	r.hasReason("what batch holds and what is available, less 2 % of the machine")
 }
 
-// Page cache of batch counts as available already: it gives the cap nothing in addition.
+// Batch's page cache already counts as available: it adds nothing to the cap.
 func TestPageCacheIsNotCountedTwice(t *testing.T) {
 	r := plain(t)
 	r.sample.Memory.AvailableBytes = new(6.0 * gib)
@@ -135,13 +135,13 @@ func TestPageCacheIsNotCountedTwice(t *testing.T) {
 	r.after(1).want("/batch", "high 5857, max 6443")
 }
 
-// The cap falls at once, and batch is brought down to it by memory.high in steps, memory.max behind it.
+// The cap falls immediately, and memory.high reduces batch's use to it in steps, followed by memory.max.
 func TestBatchIsBroughtDownInSteps(t *testing.T) {
 	r := plain(t)
 	*r.job().Memory.UsageBytes, *r.job().Memory.RSSBytes = 16*gib, 16*gib
 	r.after(1).want("/batch", "high 20480, max 22528")
-	*r.job().Memory.RSSBytes, *r.sample.Memory.AvailableBytes = 13.28*gib, 0 // the rest is page cache: batch may have 12 GiB
-	r.after(1).want("/batch", "high 14746, max 18023")                       // a tenth under what it holds; the hard limit a tenth over that
+	*r.job().Memory.RSSBytes, *r.sample.Memory.AvailableBytes = 13.28*gib, 0 // the rest is page cache: batch may use 12 GiB
+	r.after(1).want("/batch", "high 14746, max 18023")                       // a tenth below the use; the hard limit a tenth above that
 	r.hasReason("memory.high brings it down by steps of 10 %, memory.max follows")
 	*r.job().Memory.UsageBytes = 14.4 * gib
 	r.after(1).want("/batch", "high 13272, max 16221")
@@ -157,12 +157,12 @@ func TestTheCapRisesLate(t *testing.T) {
 	r.after(29).want("/batch", "high 20480, max 22528")
 	r.hasReason("it may rise after 30s")
 	r.offer = new(int64(25 * gib))
-	r.after(1).want("/batch", "high 25600, max 28160") // the least of the time
+	r.after(1).want("/batch", "high 25600, max 28160") // the least of that time
 	r.offer = new(int64(25*gib + gib/2))
-	r.after(60).want("/batch", "high 25600, max 28160") // so little is no reason to write
+	r.after(60).want("/batch", "high 25600, max 28160") // the change is too small to write
 }
 
-// What is not known changes nothing for a minute; then there is no cap.
+// Unknown values change nothing for a minute; then there is no cap.
 func TestUnknownIsNotZero(t *testing.T) {
 	for name, hide := range map[string]func(r *run){
 		"what batch holds is not known":     func(r *run) { r.job().Memory = nil },
@@ -188,7 +188,7 @@ func TestUnknownIsNotZero(t *testing.T) {
 	}
 }
 
-// What is offered is known to be nothing: batch keeps what it holds and grows no more, and has the least after that.
+// The offer is known to be 0: batch keeps its use but may not grow, and later has the least.
 func TestNothingIsOffered(t *testing.T) {
 	r := plain(t)
 	r.offer = new(int64(0))
@@ -221,7 +221,7 @@ func TestTheCapIsUndone(t *testing.T) {
 	}
 }
 
-// Where two cgroups hold batch, what is free under the cap is divided, and what is over it is taken from both.
+// If two cgroups contain batch, memory left under the cap is divided, and use over it is taken from both.
 func TestTwoCgroupsShareTheCap(t *testing.T) {
 	r := plain(t)
 	r.sample.BatchCgroups = []string{"/batch", "/batch/inner", "/grid"}
@@ -237,7 +237,7 @@ func TestTwoCgroupsShareTheCap(t *testing.T) {
 	r.want("/grid", "high 1844, max 2253")
 }
 
-// On version 1 the hard limit is all that holds.
+// On version 1 only the hard limit applies.
 func TestVersion1(t *testing.T) {
 	r := plain(t)
 	r.sample.CgroupVersion = 1
@@ -250,7 +250,7 @@ func TestVersion1(t *testing.T) {
 	r.after(1).want("/batch", "high 22119, max 25191")
 }
 
-// Under kubelet the tier is capped that holds batch alone, and else the pods.
+// Under kubelet the tier is capped if it contains only batch, else the pods are.
 func TestKubelet(t *testing.T) {
 	r := plain(t)
 	r.settings.Services = None
@@ -296,15 +296,15 @@ func TestOwnLimits(t *testing.T) {
 
 	a.Limits.MilliCPU, a.Limits.MemoryBytes = new(500.0), new(0.5*gib)
 	a.Memory = held(gib / 4)
-	r.after(1).want(a.Cgroup, "max 512") // never wider than what kubelet sets
+	r.after(1).want(a.Cgroup, "max 512") // never wider than kubelet's
 	r.want(pod, "cpu 1000")
 	b.Limits.MilliCPU = new(100.0)
 	r.after(1).want(pod, "cpu 600")
 	r.job().QoS = tick.QoSShared
-	r.after(1).want(a.Cgroup, "max 512") // and back to that
+	r.after(1).want(a.Cgroup, "max 512") // reverted to kubelet's
 }
 
-// A policy's own values stay where they are tighter.
+// A policy's own values stay if they are tighter.
 func TestThePolicysLimitsHold(t *testing.T) {
 	r := plain(t)
 	r.job().Limits = &tick.Resources{ReclaimedMilliCPU: new(2000.0)}
@@ -322,11 +322,11 @@ func TestServicesAreProtected(t *testing.T) {
 	r := plain(t)
 	r.settings.Batch = None
 	r.after(1).want("/web.slice/web", "low 10240")
-	r.want("/web.slice", "low 10240") // else the kernel counts nothing of what is below
+	r.want("/web.slice", "low 10240") // otherwise the kernel ignores the protection below
 	r.want("/batch/job", "")
 	r.hasReason("memory protection: 10.00 GiB of 1 service cgroup")
 	*r.sample.Pods[1].Memory.WorkingSetBytes = 11 * gib
-	r.after(1).want("/web.slice/web", "low 10240") // a little writes nothing
+	r.after(1).want("/web.slice/web", "low 10240") // a small change writes nothing
 	*r.sample.Pods[1].Memory.WorkingSetBytes = 12 * gib
 	r.after(1).want("/web.slice/web", "low 12288")
 	r.sample.Pods[1].Memory.WorkingSetBytes = nil
@@ -338,7 +338,7 @@ func TestServicesAreProtected(t *testing.T) {
 	r.after(60).want("/web.slice", "")
 }
 
-// What does not fit is scaled in the lowest class; the sums above it are of what is left.
+// Protection that does not fit is scaled in the lowest class; the sums above it are of the scaled values.
 func TestProtectionFits(t *testing.T) {
 	r := plain(t)
 	r.settings.Batch = None
@@ -354,7 +354,7 @@ func TestProtectionFits(t *testing.T) {
 	r.hasReason("it does not all fit into 80 % of the machine: scaled, shared to 35 %")
 }
 
-// A policy that protects memory itself is left alone.
+// If a policy protects memory itself its values are left alone.
 func TestThePolicysProtectionHolds(t *testing.T) {
 	r := plain(t)
 	r.policys = []tick.Cgroup{{Cgroup: "/web.slice", MemoryLowBytes: new(int64(gib))}}
@@ -363,7 +363,7 @@ func TestThePolicysProtectionHolds(t *testing.T) {
 	r.hasReason("the policy protects memory itself")
 }
 
-// All is off where neither the policy nor a setting asks for it, and nothing is remembered.
+// All parts are off if neither the policy nor a setting enables them, and the state is empty.
 func TestOffByDefault(t *testing.T) {
 	r := plain(t)
 	r.defaults = Defaults{}

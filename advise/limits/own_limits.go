@@ -8,10 +8,10 @@ import (
 	"polder/lib/tick"
 )
 
-// own limits each batch pod by its own limits of reclaimed resources. Kubelet does not know these and sets no limit for them. The quota is
-// the pod's cgroup's, the sum over its containers where each has a limit: kubelet takes a quota off a container that it did not ask for,
-// each time it writes the container's CPU list (policy static of its CPU manager). Memory is limited container by container, and only where
-// batch's memory is capped.
+// own limits each batch pod by its own limits of reclaimed resources, which kubelet does not know and sets no limit for. The quota is set
+// on the pod's cgroup, as the sum over its containers if each has a limit: kubelet removes a quota that it did not set from a container
+// each time it writes the container's CPU list (policy static of its CPU manager). Memory is limited per container, and only if batch's
+// memory is capped.
 func (w *work) own(limitsMemory bool) {
 	cpu, memory, over := 0, 0, 0
 	for i := range w.tick.Sample.Pods {
@@ -19,7 +19,7 @@ func (w *work) own(limitsMemory bool) {
 		if p.QoS != tick.QoSReclaimed || p.Missing != "" || p.Ended() {
 			continue
 		}
-		whole, sum := true, int64(0) // the pod's limits are all that is known
+		whole, sum := true, int64(0) // only the pod's own limits are known
 		for j := range p.Containers {
 			c := &p.Containers[j]
 			if c.Limits == nil {
@@ -30,7 +30,7 @@ func (w *work) own(limitsMemory bool) {
 			if quota := quotaOf(c.Limits.ReclaimedMilliCPU); quota < 0 || sum < 0 {
 				sum = tick.Unlimited
 			} else {
-				sum += smaller(quota, nativeOf(c.Limits).milliCPU) // what kubelet sets is never widened
+				sum += smaller(quota, nativeOf(c.Limits).milliCPU) // a limit that kubelet sets is never widened
 			}
 			if limitsMemory {
 				limited, isOver := w.limitMemory(c.Cgroup, c.Limits, c.Memory)
@@ -58,7 +58,7 @@ func (w *work) own(limitsMemory bool) {
 	}
 }
 
-// limitMemory sets the memory limit of one cgroup. It counts those that have one, and those whose use is over it.
+// limitMemory sets the memory limit of one cgroup. It counts those that have one, and those whose use exceeds it.
 func (w *work) limitMemory(path string, limits *tick.Resources, m *tick.Memory) (limited, over int) {
 	if !isPath(path) || limits == nil {
 		return 0, 0
@@ -69,7 +69,7 @@ func (w *work) limitMemory(path string, limits *tick.Resources, m *tick.Memory) 
 	}
 	bytes = smaller(bytes, w.pods[path].bytes)
 	use, known := useOf(m)
-	if !known { // what was set stays
+	if !known { // the value that was set stays
 		if was := w.before(path).Own; was.High > 0 || was.Max > 0 {
 			s := w.of(path)
 			s.Own.High, s.Own.Max = was.High, was.Max
@@ -88,7 +88,7 @@ func (w *work) limitMemory(path string, limits *tick.Resources, m *tick.Memory) 
 	return 1, 1
 }
 
-// useOf is the memory that a cgroup holds, and whether that is known.
+// useOf returns a cgroup's memory use, and whether that is known.
 func useOf(m *tick.Memory) (bytes float64, known bool) {
 	if m == nil || m.UsageBytes == nil || !(*m.UsageBytes >= 0) {
 		return 0, false
@@ -96,7 +96,7 @@ func useOf(m *tick.Memory) (bytes float64, known bool) {
 	return policy.Amount(m.UsageBytes), true
 }
 
-// smaller is the smaller of two limits; none is larger than any.
+// smaller returns the smaller of two limits; any limit is smaller than none.
 func smaller(x, y int64) int64 {
 	if y >= 0 && (x < 0 || y < x) {
 		return y
@@ -104,13 +104,13 @@ func smaller(x, y int64) int64 {
 	return x
 }
 
-// whole is a size in whole MiB, rounded up; what is over a MiB by less than a rounding of floating point numbers is that MiB.
+// whole rounds a size up to whole MiB, except for an excess within the rounding error of floating point numbers.
 func whole(bytes float64) int64 {
 	return int64(math.Ceil(min(bytes, maxBytes)/mebibyte-1e-6)) * mebibyte
 }
 
-// steady is the value that was advised before, where the new one differs from it by no more than a part in 32 and it is not under the least
-// that is safe: a use that moves a little writes nothing.
+// steady returns the last advised value if the new one differs from it by at most a part in 32 and it is at least the smallest safe value:
+// small changes of the use write nothing.
 func steady(was, now int64, least float64) int64 {
 	if was > 0 && float64(was) >= least && max(was-now, now-was) <= was/32 {
 		return was

@@ -9,7 +9,7 @@ import (
 	"polder/lib/tick"
 )
 
-// What is no limit, or more than any machine has, is none; a quota is no less than the kernel takes.
+// An invalid limit, or one of more than any machine has, means none; a quota is at least the kernel's least.
 func TestLimitsOfAPodsSpec(t *testing.T) {
 	for limit, want := range map[float64]int64{
 		-1: tick.Unlimited, 0: tick.Unlimited, 0.5: minQuotaMilliCPU, 1500.2: 1501, maxMilliCPU: maxMilliCPU, maxMilliCPU + 1: tick.Unlimited,
@@ -36,7 +36,7 @@ func TestLimitsOfAPodsSpec(t *testing.T) {
 	}
 }
 
-// A value stays that moves by a thirty-second, unless it is under the least that is safe.
+// A value does not follow changes of up to a thirty-second, unless it is below the smallest safe value.
 func TestSteady(t *testing.T) {
 	for _, tt := range []struct {
 		was, now int64
@@ -49,7 +49,7 @@ func TestSteady(t *testing.T) {
 	}
 }
 
-// A path is one of parts, not of letters, and no longer than the kernel takes.
+// Paths are compared by components, not by letters, and are no longer than the kernel accepts.
 func TestPaths(t *testing.T) {
 	for path, want := range map[string]bool{"": false, "/": false, "a": false, "ab": false, "/a": true, "/" + strings.Repeat("a", maxPath-1): true, "/" + strings.Repeat("a", maxPath): false} {
 		if got := isPath(path); got != want {
@@ -63,7 +63,7 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// kubelet limits a pod only where it limits each of its containers: what is undone goes back to that, not further.
+// kubelet limits a pod only if it limits each of its containers: an undo restores that limit, and no wider one.
 func TestKubeletsLimitsOfAPod(t *testing.T) {
 	limits := func(milli, bytes float64) *tick.Resources {
 		r := &tick.Resources{}
@@ -103,7 +103,7 @@ func TestKubeletsLimitsOfAPod(t *testing.T) {
 	}
 }
 
-// A pod has a quota of its own where each of its containers has a CPU limit, in whatever order they come; one that is not there has none.
+// A pod has a quota of its own if each of its containers has a CPU limit, in any order; a pod that does not exist has none.
 func TestAPodsOwnQuota(t *testing.T) {
 	const pod = "/kubepods/besteffort/podj"
 	milli := func(v float64) *tick.Resources { return &tick.Resources{ReclaimedMilliCPU: &v} }
@@ -135,7 +135,7 @@ func TestAPodsOwnQuota(t *testing.T) {
 	}
 }
 
-// What was advised and is not any more is undone, key by key; what is undone by two parts is undone.
+// A value that was advised and no longer is, is undone, key by key; a key that two parts undo is undone.
 func TestKeys(t *testing.T) {
 	for _, tt := range []struct{ one, other, without, and keys }{
 		{keys{CPU: true, Low: true}, keys{CPU: true, High: true}, keys{Low: true}, keys{CPU: true, High: true, Low: true}},
@@ -152,7 +152,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// A fleet's tick, or one of an agent that was away, has nothing of this machine's cgroups.
+// A tick of a fleet, or of an agent that was away, contains nothing of this machine's cgroups.
 func TestATickOfAnotherKindChangesNothing(t *testing.T) {
 	for name, change := range map[string]func(*tick.Sample){
 		"fleet": func(s *tick.Sample) { s.Fleet = new(tick.Fleet) }, "agent": func(s *tick.Sample) { s.Agent = new(tick.Agent) },
@@ -165,7 +165,7 @@ func TestATickOfAnotherKindChangesNothing(t *testing.T) {
 	}
 }
 
-// A state file's numbers are brought within what a machine has.
+// A state file's numbers are bounded by what a machine has.
 func TestAStateFilesNumbersAreBounded(t *testing.T) {
 	st := &State{CapBytes: -1, LeastBytes: math.MaxInt64, Set: map[string]*set{
 		"/a": {Own: values{CPU: 500, High: -5, Max: math.MaxInt64}, Cap: values{CPU: 7}}, "/b": {Own: values{CPU: -1}},
@@ -180,16 +180,16 @@ func TestAStateFilesNumbersAreBounded(t *testing.T) {
 	}
 }
 
-// memory.high that brings nothing for ten seconds, while it slows batch down, stays at what batch holds for a minute; a use that falls by a
-// part of a step is something.
+// If memory.high throttles batch for ten seconds without effect, it stays at batch's use for a minute; a decrease of the use by a part of a
+// step counts as an effect.
 func TestWhenHighBringsNothing(t *testing.T) {
 	const goal = 100.0
 	was := watch{High: 5, Use: 200, Since: begin.Add(-stuckAfter), HighAt: begin}
 	for name, tt := range map[string]struct {
 		change func(x *watch)
 		use    float64
-		stays  bool    // at what is held
-		from   float64 // what is compared with next
+		stays  bool    // at the use
+		from   float64 // the use of the next comparison
 	}{
 		"stuck":                       {func(*watch) {}, 200, true, 200},
 		"stuck, and a little less":    {func(*watch) {}, 200*(1-progressPart) + 0.1, true, 200},
@@ -219,7 +219,7 @@ func TestWhenHighBringsNothing(t *testing.T) {
 	}
 }
 
-// Where what a service holds cannot be read its protection stays, and so does all of it where the machine's memory cannot.
+// If a service's memory is unknown its protection stays, and so does all protection if the machine's memory is unknown.
 func TestProtectionOfUnknownMemoryStays(t *testing.T) {
 	for name, hide := range map[string]func(r *run){
 		"the machine's":   func(r *run) { r.sample.Memory = nil },
@@ -241,7 +241,7 @@ func TestProtectionOfUnknownMemoryStays(t *testing.T) {
 	}
 }
 
-// A path that is not in its shortest form is no cgroup's, and one that is too deep is left alone.
+// A path that is not clean is not a cgroup's, and one that is too deep is left alone.
 func TestOnlyCleanPathsAreProtected(t *testing.T) {
 	for path, want := range map[string]bool{
 		"/web": true, "/web/../batch": false, "/web/": false, "web": false,
@@ -264,7 +264,7 @@ func TestThePolicysMinimumHolds(t *testing.T) {
 	r.hasReason("the policy protects memory itself")
 }
 
-// A working set of nothing is known: what is protected for it is free.
+// A working set of 0 is known: its protection becomes free.
 func TestAWorkingSetOfNothingIsKnown(t *testing.T) {
 	r := plain(t)
 	r.settings.Batch = None

@@ -11,28 +11,28 @@ import (
 )
 
 const (
-	// protectedPermille is the part of the machine's memory that services may have protected together: the rest is the kernel's, batch's, and
-	// what is needed to reclaim at all.
+	// protectedPermille is the part of the machine's memory that services may have protected together: the rest is for the kernel, for batch,
+	// and for reclaim to work.
 	protectedPermille = 800
 	// lowDeadPart is the part of a protection by which the working set may differ from it without a change.
 	lowDeadPart = 8
-	// maxDepth is how deep a cgroup is at most that is protected: each of those above it is named too.
+	// maxDepth is the maximum depth of a protected cgroup: each of its ancestors is named too.
 	maxDepth = 32
 )
 
-// classes are those of services, in the order in which they are protected.
+// classes are the classes of services, in the order in which they are protected.
 var classes = []string{tick.QoSDedicated, tick.QoSSystem, tick.QoSShared}
 
-// leaf is a service's cgroup that holds memory itself: a container's, or that of a pod that lists none.
+// leaf is a service's cgroup that uses memory itself: a container's, or a pod's without listed containers.
 type leaf struct {
 	path  string
-	class int // its place in [classes]
+	class int // index in [classes]
 	set   float64
 }
 
-// protect sets memory.low of services' cgroups to their working set, or to what of it fits, and of those above them to the sums: a cgroup's
-// protection counts only as far as those above have as much. Where nobody asked for it by a setting, a kernel without memory.low is no
-// news.
+// protect sets memory.low of services' cgroups to their working set, or to the part of it that fits, and that of the cgroups above to the
+// sums: a protection is effective only as far as the ancestors' protection. If no setting asked for it, a kernel without memory.low is not
+// reported.
 func (w *work) protect(asked bool) {
 	s := w.tick.Sample
 	if s.CgroupVersion != 2 {
@@ -68,8 +68,8 @@ func (w *work) protect(asked bool) {
 	}
 }
 
-// protectLeaves protects services' cgroups and those above them, as far as the bytes that are left go. It returns how much is protected,
-// and which classes were scaled.
+// protectLeaves protects services' cgroups and their ancestors while bytes are left. It returns how much is protected, and which classes
+// were scaled.
 func (w *work) protectLeaves(leaves []leaf, left float64) (protected float64, scaled string) {
 	sums := map[string]int64{}
 	for i, name := range classes {
@@ -90,7 +90,7 @@ func (w *work) protectLeaves(leaves []leaf, left float64) (protected float64, sc
 			}
 			low := int64(l.set*part) / mebibyte * mebibyte
 			if was := w.before(l.path).Low; was > 0 && max(was-low, low-was) <= was/lowDeadPart {
-				low = was // a working set that moves a little writes nothing
+				low = was // a small change of the working set writes nothing
 			}
 			for up := l.path; len(up) > 1 && low > 0; up = path.Dir(up) {
 				sums[up] += low
@@ -105,7 +105,7 @@ func (w *work) protectLeaves(leaves []leaf, left float64) (protected float64, sc
 	return protected, scaled
 }
 
-// leaves are the services' cgroups and what each would have protected. One whose working set is not known keeps what it had.
+// leaves returns the services' cgroups and their desired protection. One whose working set is unknown keeps its last value.
 func (w *work) leaves() (list []leaf, unknown bool) {
 	seen := map[string]bool{}
 	for i := range w.tick.Sample.Pods {

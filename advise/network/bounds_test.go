@@ -8,7 +8,7 @@ import (
 	"polder/lib/tick"
 )
 
-// A link is divided from four times the least rate of a class on, and up to what is believed of a link.
+// A link is divided if its rate is at least four times the least rate of a class, and at most the largest valid rate.
 func TestRatesThatCanBeDivided(t *testing.T) {
 	on := Settings{Batch: Share{Rate: Bandwidth{Percent: 10}}}
 	for rate, want := range map[int64]bool{
@@ -25,16 +25,16 @@ func TestRatesThatCanBeDivided(t *testing.T) {
 	}
 }
 
-// Where no link can be shaped nothing is advised for the network, which is not the same as no links.
+// If no link can be shaped nothing is advised for the network, which differs from advising no links.
 func TestNothingIsAdvisedWhereNoLinkCanBeShaped(t *testing.T) {
 	s := sample()
-	s.Links = s.Links[2:] // its speed is not known
+	s.Links = s.Links[2:] // its speed is unknown
 	if a := advise(s, Settings{Batch: Share{Rate: Bandwidth{Percent: 10}}}); a.Network != nil || len(a.Reasons) != 1 {
 		t.Errorf("network %+v, reasons %q", a.Network, a.Reasons)
 	}
 }
 
-// A link without a name is none, and of two of one name the first counts.
+// A link without a name is ignored, and of two with the same name the first counts.
 func TestLinksHaveNames(t *testing.T) {
 	s := sample()
 	s.Links = []tick.Link{
@@ -50,7 +50,7 @@ func TestLinksHaveNames(t *testing.T) {
 	}
 }
 
-// What people read of a rate has its unit.
+// A formatted rate has its unit.
 func TestRatesInWords(t *testing.T) {
 	for rate, want := range map[int64]string{
 		64_000: "64 kbit/s", 999_999: "999 kbit/s", 1e6: "1.0 Mbit/s", 950e6: "950.0 Mbit/s", 9_999_900_000: "9999.9 Mbit/s",
@@ -62,7 +62,7 @@ func TestRatesInWords(t *testing.T) {
 	}
 }
 
-// A cgroup's path is no longer than the kernel takes.
+// A cgroup's path is no longer than the kernel accepts.
 func TestPathsOfBatch(t *testing.T) {
 	longest := "/" + strings.Repeat("x", maxPath-1)
 	s := &tick.Sample{}

@@ -1,6 +1,6 @@
-// Package network decides how the uplinks' packets are shaped: batch has a guaranteed part of each uplink, may borrow what is idle up to a
-// ceiling, and services come first. It remembers nothing: each tick's advice follows from that tick alone. What cannot be decided is not
-// advised, and what is not advised for a while isolate undoes.
+// Package network decides how the uplinks' packets are shaped: batch has a guaranteed part of each uplink, may borrow idle bandwidth up to
+// a ceiling, and services have priority. It has no state: each tick's advice depends only on that tick. If there is no decision there is no
+// advice, and isolate undoes what is not advised for some time.
 package network
 
 import (
@@ -20,17 +20,17 @@ const (
 	Batch    = "batch"
 )
 
-// Bandwidth is a part of a link's rate, or an amount; the zero value is not set.
+// Bandwidth is a part of a link's rate, or an absolute rate; the zero value is not set.
 type Bandwidth struct {
-	// Percent is of the link's rate; at most one of the two is over 0.
+	// Percent is of the link's rate; at most one of the two is positive.
 	Percent       float64
 	BitsPerSecond int64
 }
 
-// IsSet reports whether there is one.
+// IsSet reports whether the bandwidth is set.
 func (b Bandwidth) IsSet() bool { return b.Percent > 0 || b.BitsPerSecond > 0 }
 
-// of is the bandwidth of a link of so many bits per second, or what holds where none is set.
+// of returns the bandwidth of a link of rate bits per second, or otherwise if none is set.
 func (b Bandwidth) of(rate, otherwise int64) int64 {
 	switch {
 	case b.Percent > 0:
@@ -41,32 +41,32 @@ func (b Bandwidth) of(rate, otherwise int64) int64 {
 	return otherwise
 }
 
-// Share is what a class has.
+// Share is the bandwidth of a class.
 type Share struct{ Rate, Ceiling Bandwidth }
 
 // Settings are what an administrator or the cluster's configuration sets.
 type Settings struct {
-	// Batch is what batch has; nothing is advised for the network where its rate is not set.
+	// Batch is batch's share; nothing is advised for the network if its rate is not set.
 	Batch Share
-	// Services is what services have; their rate is otherwise all that is not batch's.
+	// Services is the services' share; the default of their rate is all that is not batch's.
 	Services Share
-	// Links are the links that are shaped; empty are all that a default route leads out of.
+	// Links are the links that are shaped; empty means all links of default routes.
 	Links []string
-	// LinkBitsPerSecond is each link's rate; 0 is what the driver reports.
+	// LinkBitsPerSecond is each link's rate; 0 means the driver's value.
 	LinkBitsPerSecond int64
 }
 
 const (
-	// leastBits is the least rate of a class: a packet of 1500 bytes in 0.2 seconds.
+	// leastBits is the smallest rate of a class: a packet of 1500 bytes in 0.2 seconds.
 	leastBits = 64_000
-	// mostBits is the most that a rate is believed to be.
+	// mostBits is the largest valid rate.
 	mostBits = 1e15
 	// nominalPart is the part of the driver's speed that the classes share. HTB does not count preamble, gap and checksum of a frame (24 bytes
-	// of 1538), and orders only packets that wait in it: with the whole speed they would wait in the device, services' behind batch's.
+	// of 1538), and orders only packets in its own queue: at the full speed packets would queue in the device, services' behind batch's.
 	nominalPart = 0.95
-	// mostOfBatch is the part of a link that batch is guaranteed at most: services are never left without.
+	// mostOfBatch is the largest guaranteed part of a link for batch: services always keep a part.
 	mostOfBatch = 0.5
-	// maxCgroups bounds what is advised, whatever a sample contains.
+	// maxCgroups bounds the advice, whatever a sample contains.
 	maxCgroups = 2000
 	maxPath    = 4096
 )
@@ -102,7 +102,7 @@ func Advise(t *tick.Tick, a *tick.Advice, s Settings) {
 	}
 }
 
-// links are those of the machine's that are shaped.
+// links returns the machine's links that are shaped.
 func (s Settings) links(sample *tick.Sample, addReason func(string, ...any)) (links []*tick.Link) {
 	if len(sample.Links) == 0 {
 		addReason("the machine's links are not known: no advice on them")
@@ -132,7 +132,7 @@ func (s Settings) links(sample *tick.Sample, addReason func(string, ...any)) (li
 	return links
 }
 
-// link is the desired shaping of one link, and how its rate is known; nil, and why, where it is not known.
+// link returns the desired shaping of one link, and the source of its rate; nil, and why, if the rate is unknown.
 func (s Settings) link(l *tick.Link, cgroups []string) (desired *tick.NetworkLink, why string) {
 	rate, why := s.LinkBitsPerSecond, "as set"
 	if rate == 0 {
@@ -161,7 +161,7 @@ func describe(l *tick.NetworkLink, why string, cgroups int) string {
 		bits(batch.RateBitsPerSecond), bits(batch.CeilingBitsPerSecond), phrase.Count(cgroups, "batch cgroup"))
 }
 
-// bits is a rate for people.
+// bits formats a rate.
 func bits(n int64) string {
 	switch {
 	case n >= 1e10:
@@ -172,7 +172,7 @@ func bits(n int64) string {
 	return fmt.Sprintf("%d kbit/s", n/1000)
 }
 
-// batchCgroups are the cgroups of the reclaimed pods.
+// batchCgroups returns the cgroups of the reclaimed pods.
 func batchCgroups(s *tick.Sample) (list []string) {
 	seen := map[string]bool{}
 	for i := range s.Pods {

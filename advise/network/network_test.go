@@ -30,7 +30,7 @@ func advise(s *tick.Sample, set Settings) *tick.Advice {
 	return a
 }
 
-// The uplink whose speed is known is shaped: batch has what is set, services the rest, and packets of batch pods are batch's.
+// The uplink with a known speed is shaped: batch gets its setting, services the rest, and packets of batch pods are in batch's class.
 func TestAdvise(t *testing.T) {
 	a := advise(sample(), Settings{Batch: Share{Rate: Bandwidth{Percent: 10}, Ceiling: Bandwidth{BitsPerSecond: 500e6}}})
 	if a.Network == nil || len(a.Network.Links) != 1 {
@@ -56,7 +56,7 @@ func TestAdvise(t *testing.T) {
 	}
 }
 
-// What is missing is reported, and nothing is advised.
+// Missing input is reported, and nothing is advised.
 func TestWhatIsMissing(t *testing.T) {
 	on := Settings{Batch: Share{Rate: Bandwidth{Percent: 10}}}
 	named := on
@@ -94,7 +94,7 @@ func TestWhatIsMissing(t *testing.T) {
 	}
 }
 
-// Whatever a sample and the settings contain: only links of the sample are named, services keep half of each, and classes have no more than the link.
+// For any sample and settings: only links of the sample are named, services keep half of each, and no class gets more than the link.
 func TestAnySample(t *testing.T) {
 	number := func(t *rapid.T, name string) float64 {
 		return rapid.SampledFrom([]float64{0, -1, 1, 64_000, 256_000, 1e6, 1e9, 1e10, 1e308, math.NaN(), math.Inf(1), math.Inf(-1)}).Draw(t, name)

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// One more node than there may be takes the place of the one whose time is longest ago; a state file's null goes before all.
+// One node more than the maximum replaces the one with the oldest time; null in a state file is dropped first.
 func TestMakeRoom(t *testing.T) {
 	begin := time.Unix(1_767_225_600, 0)
 	itself := func(t *time.Time) time.Time { return *t }

@@ -7,14 +7,14 @@ import (
 	"polder/lib/tick"
 )
 
-// BatchLists are the CPU lists that batch has: all that it may use now, those that it keeps however busy the services are, and those that
-// its cgroups have where nothing confines them.
+// BatchLists are batch's CPU lists: those that it may use now, those that it keeps at any load of the services, and those that its cgroups
+// have if nothing confines them.
 type BatchLists struct{ Batch, Floor, All string }
 
-// ConfineTier wants kubelet's cgroup of the BestEffort pods on batch's CPUs, so that a new pod is there from its first moment. That is safe
-// on version 2, where the containers' lists need not fit, and on version 1 where kubelet does not manage CPUs itself; and only while all
-// pods in it are reclaimed ones. Once narrowed it is widened again, not left. before is the cgroup that was confined last, empty where none
-// was; ConfineTier returns the one that is to be remembered. Where lists.Batch is empty there is no pool for batch.
+// ConfineTier confines kubelet's cgroup of the BestEffort pods to batch's CPUs, so that a new pod is confined from its start. That is safe
+// on version 2, where the containers' lists need not be subsets, and on version 1 if kubelet does not manage CPUs itself; and only while
+// all pods in it are reclaimed ones. A tier that was confined is widened again. before is the last confined cgroup, empty if there is none;
+// ConfineTier returns the new one. If lists.Batch is empty there is no pool for batch.
 func ConfineTier(a *tick.Advice, s *tick.Sample, before string, lists BatchLists) string {
 	path, why := tierToConfine(s, before, lists)
 	switch {
@@ -27,7 +27,7 @@ func ConfineTier(a *tick.Advice, s *tick.Sample, before string, lists BatchLists
 		WidenTier(a, before, lists.All)
 		return before
 	case path == "":
-		path = before // no pod is in it now
+		path = before // it has no pod now
 	case before != path:
 		WidenTier(a, before, lists.All)
 	}
@@ -36,7 +36,7 @@ func ConfineTier(a *tick.Advice, s *tick.Sample, before string, lists BatchLists
 	return strings.Clone(path)
 }
 
-// tierToConfine is the tier in which pods of the sample are, empty where there is none, and why it cannot be confined.
+// tierToConfine returns the tier of the sample's pods, empty if there is none, and why it cannot be confined.
 func tierToConfine(s *tick.Sample, before string, lists BatchLists) (path, why string) {
 	many, other := false, (*tick.Pod)(nil)
 	for i := range s.Pods {
@@ -76,7 +76,7 @@ func tierToConfine(s *tick.Sample, before string, lists BatchLists) (path, why s
 	return path, why
 }
 
-// WidenTier gives a tier that was confined all CPUs.
+// WidenTier gives a confined tier all CPUs.
 func WidenTier(a *tick.Advice, before, all string) {
 	if before == "" {
 		return
@@ -85,9 +85,8 @@ func WidenTier(a *tick.Advice, before, all string) {
 	a.Cgroups, a.Fallback = append(a.Cgroups, wide), append(a.Fallback, wide)
 }
 
-// TierOf is kubelet's cgroup of the BestEffort pods above a pod's or a container's: "/kubepods/besteffort", or with the
-// systemd driver "/kubepods.slice/kubepods-besteffort.slice", each also below a cgroup of kubelet's own. Empty where the path
-// is none of theirs.
+// TierOf returns kubelet's cgroup of the BestEffort pods above a pod's or a container's: "/kubepods/besteffort", or with the systemd driver
+// "/kubepods.slice/kubepods-besteffort.slice", each also below a cgroup that kubelet is configured with. It is empty for other paths.
 func TierOf(path string) string {
 	if i := strings.Index(path, "/kubepods/besteffort/pod"); i >= 0 {
 		return path[:i+len("/kubepods/besteffort")]
@@ -109,7 +108,7 @@ func TierOf(path string) string {
 	return tier
 }
 
-// bestEffort reports whether Kubernetes has the pod in its class BestEffort: without requests or limits of CPU or memory.
+// bestEffort reports whether the pod is of Kubernetes' class BestEffort: without requests or limits of CPU or memory.
 func bestEffort(p *tick.Pod) bool {
 	for _, r := range []*tick.Resources{p.Requests, p.Limits} {
 		if r != nil && (r.MilliCPU != nil && *r.MilliCPU > 0 || r.MemoryBytes != nil && *r.MemoryBytes > 0) {

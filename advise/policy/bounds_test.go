@@ -8,7 +8,7 @@ import (
 	"polder/lib/tick"
 )
 
-// The older limit stays where it is tighter; none is larger than any.
+// The older limit stays if it is tighter; none is larger than any limit.
 func TestTighter(t *testing.T) {
 	for _, tt := range []struct {
 		old         *int64
@@ -33,7 +33,7 @@ func TestTighter(t *testing.T) {
 	}
 }
 
-// What a layer changes stands once in each list, and what is unset is so only where nothing is advised.
+// An entry that a layer changes is listed once in each list, and Unset sets a value only if nothing is advised for it.
 func TestDraft(t *testing.T) {
 	a := &tick.Advice{Cgroups: []tick.Cgroup{{Cgroup: "/a", CPUMaxMilliCPU: new(int64(5))}}, Fallback: []tick.Cgroup{{Cgroup: "/b"}}}
 	d := NewDraft(a)
@@ -60,7 +60,7 @@ func TestDraft(t *testing.T) {
 	}
 }
 
-// TestTierOf: kubelet's cgroups of both drivers, at the top or below another one, and nothing that only looks like one.
+// TestTierOf: kubelet's cgroups with both drivers, at the top or below another one, and no cgroup that is only similar.
 func TestTierOf(t *testing.T) {
 	const slice = "/kubepods.slice/kubepods-besteffort.slice"
 	for path, want := range map[string]string{
@@ -85,7 +85,7 @@ func TestTierOf(t *testing.T) {
 	}
 }
 
-// A tier is confined only where that is safe; once it was, it is widened again and remembered.
+// A tier is confined only if that is safe; a tier that was confined is widened again and remembered.
 func TestConfineTier(t *testing.T) {
 	const tier = "/kubepods/besteffort"
 	lists := BatchLists{Batch: "0-3", Floor: "0", All: "0-7"}
@@ -153,7 +153,7 @@ func TestConfineTier(t *testing.T) {
 	}
 }
 
-// A pod without requests or limits of CPU or memory is BestEffort; a request of 0 is none.
+// A pod without requests or limits of CPU or memory is BestEffort; a request of 0 counts as none.
 func TestBestEffort(t *testing.T) {
 	for _, tt := range []struct {
 		requests, limits *tick.Resources
@@ -172,7 +172,7 @@ func TestBestEffort(t *testing.T) {
 	}
 }
 
-// What pods in others' partitions use is not the node's use, unless it is not known; the tick that came in is not changed.
+// The use of pods in other partitions is not the node's use, unless it is unknown; the input tick is not changed.
 func TestUseInAnothersPartitionIsNotTheNodes(t *testing.T) {
 	foreign := []tick.Partition{{Cgroup: "/part", CPUs: "0-1"}}
 	for _, tt := range []struct {
@@ -204,7 +204,7 @@ func TestUseInAnothersPartitionIsNotTheNodes(t *testing.T) {
 	}
 }
 
-// A shape is made again where the topology or one of the lists is another one.
+// A shape is rebuilt if the topology or one of the lists differs.
 func TestShapeIsOf(t *testing.T) {
 	top := &tick.Topology{CPUs: "0-3", Cores: []string{"0,2", "1,3"}}
 	s, err := NewShape(top, "0", "1")
@@ -227,7 +227,7 @@ func TestShapeIsOf(t *testing.T) {
 	}
 }
 
-// The CPUs that kubelet gave away are the last ones only while its state cannot be read.
+// The last known CPUs that kubelet gave away apply only while its state cannot be read.
 func TestExclusiveCPUs(t *testing.T) {
 	unread := []tick.SourceError{{Source: "kubelet", Error: "no"}}
 	for _, tt := range []struct {
@@ -258,7 +258,7 @@ type remembered struct {
 func (r *remembered) LastUsed() time.Time { return r.At }
 func (r *remembered) Reboot()             { r.Rebooted = true }
 
-// What is remembered of a node is there the next time, also where a state file had null for it or for all.
+// The state of a node is available the next time, also if a state file had null for it or for all.
 func TestBaseRemembers(t *testing.T) {
 	b := NewBase[int, remembered](5)
 	b.Node("a").At = time.Unix(7, 0)
@@ -272,7 +272,7 @@ func TestBaseRemembers(t *testing.T) {
 	}
 }
 
-// A pod in another's partition needs none of the pools' CPUs and is no dedicated one; a batch pod stays one, and its limits and memory stay.
+// A pod in another partition needs none of the pools' CPUs and is not dedicated; a batch pod stays one, and its limits and memory stay.
 func TestAPodInAnothersPartitionNeedsNoCPU(t *testing.T) {
 	for class, want := range map[string]string{
 		tick.QoSDedicated: tick.QoSShared, tick.QoSShared: tick.QoSShared, tick.QoSReclaimed: tick.QoSReclaimed, tick.QoSSystem: tick.QoSSystem,
@@ -289,7 +289,7 @@ func TestAPodInAnothersPartitionNeedsNoCPU(t *testing.T) {
 	}
 }
 
-// A node's CPU that is not known stays so, and is never less than nothing nor more than the CPUs that are left.
+// A node's unknown CPU stays unknown, and a known one is between 0 and the CPUs that are left.
 func TestCPUOfANodeWithoutAPartition(t *testing.T) {
 	if got := lessCPU(nil, 1000, 5000); got != nil {
 		t.Errorf("of nothing known: %+v", got)

@@ -28,7 +28,7 @@ func NewDraft(a *tick.Advice) *Draft {
 // Finish puts the lists into the advice.
 func (d *Draft) Finish(a *tick.Advice) { a.Cgroups, a.Fallback = d.Cgroups, d.Fallback }
 
-// FallbackOf is a cgroup's entry in the fallback; nil where there is none.
+// FallbackOf returns a cgroup's entry in the fallback; nil if there is none.
 func (d *Draft) FallbackOf(path string) *tick.Cgroup {
 	if i, there := d.fallbackAt[path]; there {
 		return &d.Fallback[i]
@@ -36,13 +36,13 @@ func (d *Draft) FallbackOf(path string) *tick.Cgroup {
 	return nil
 }
 
-// Each calls f with a cgroup's entries in both lists, which are made where there are none.
+// Each calls f with a cgroup's entries in both lists, and creates missing ones.
 func (d *Draft) Each(path string, f func(*tick.Cgroup)) {
 	f(entry(&d.Cgroups, d.at, path))
 	f(entry(&d.Fallback, d.fallbackAt, path))
 }
 
-// Unset sets a value of a cgroup where nothing is advised of that key.
+// Unset sets a value of a cgroup if nothing is advised for that key.
 func (d *Draft) Unset(path string, key func(*tick.Cgroup) **int64, value int64) {
 	d.Each(path, func(c *tick.Cgroup) {
 		if at := key(c); *at == nil {
@@ -51,7 +51,7 @@ func (d *Draft) Unset(path string, key func(*tick.Cgroup) **int64, value int64) 
 	})
 }
 
-// entry is the entry of a cgroup in a list, which is made where there is none.
+// entry returns the entry of a cgroup in a list, and creates a missing one.
 func entry(list *[]tick.Cgroup, at map[string]int, path string) *tick.Cgroup {
 	i, there := at[path]
 	if !there {
@@ -62,7 +62,7 @@ func entry(list *[]tick.Cgroup, at map[string]int, path string) *tick.Cgroup {
 	return &(*list)[i]
 }
 
-// Tighter is the smaller of two limits, of which the older may be missing; none ([tick.Unlimited]) is larger than any.
+// Tighter returns the smaller of two limits; old may be nil. No limit ([tick.Unlimited]) is larger than any limit.
 func Tighter(old *int64, limit int64) *int64 {
 	if old != nil && *old >= 0 && (*old <= limit || limit < 0) {
 		return old

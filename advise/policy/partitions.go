@@ -9,16 +9,15 @@ import (
 	"polder/lib/tick"
 )
 
-// WithoutPartitions makes a policy see the CPUs alone that pods may have: those of a CPU partition are for the cgroups in it, and
-// whoever gives one to a sibling takes the partition apart. Where all pods are in a partition, its CPUs are theirs and the others are
-// not. A pod in another's partition needs none of these CPUs. The function that it returns finishes the advice: such a pod is left alone,
-// and a reason names the CPUs.
+// WithoutPartitions restricts a policy to the CPUs that pods may have: those of a CPU partition are for the cgroups in it, and giving one
+// to a sibling makes the partition invalid. If all pods are in a partition, only its CPUs are for them. A pod in another partition needs
+// none of these CPUs. The returned function finishes the advice: it removes such a pod's values, and adds a reason with the CPUs.
 func WithoutPartitions(t *tick.Tick) (*tick.Tick, func(*tick.Advice)) {
 	if t.Sample == nil || t.Sample.Topology == nil || len(t.Sample.Partitions) == 0 {
 		return t, func(*tick.Advice) {}
 	}
 	var foreign []tick.Partition
-	var taken, elsewhere cpus.Set // of partitions; of what is around the pods' own
+	var taken, elsewhere cpus.Set // in foreign partitions; outside of the partition that all pods are in
 	online, _ := cpus.Parse(t.Sample.Topology.CPUs)
 	for _, p := range t.Sample.Partitions {
 		set, err := cpus.Parse(p.CPUs)
@@ -50,7 +49,7 @@ func WithoutPartitions(t *tick.Tick) (*tick.Tick, func(*tick.Advice)) {
 	}
 }
 
-// withoutOwnCPUs makes the pods in others' partitions need no CPU: they have CPUs of their own. What they are known to use is no use of the
+// withoutOwnCPUs makes the pods in other partitions need no CPU, because they have CPUs of their own. Their known use is not use of the
 // node's other CPUs either.
 func withoutOwnCPUs(s *tick.Sample, foreign []tick.Partition) {
 	used, cloned := 0.0, false
@@ -72,7 +71,7 @@ func withoutOwnCPUs(s *tick.Sample, foreign []tick.Partition) {
 	}
 }
 
-// needNoCPU makes a pod need no CPU. One of class dedicated asks for none then.
+// needNoCPU makes a pod need no CPU. A pod of class dedicated then asks for none.
 func needNoCPU(p *tick.Pod) {
 	none := func(r *tick.Resources) *tick.Resources {
 		out := tick.Resources{}
@@ -93,7 +92,7 @@ func needNoCPU(p *tick.Pod) {
 	}
 }
 
-// cut is a topology without some of its CPUs.
+// cut returns a topology without some of its CPUs.
 func cut(t *tick.Topology, without cpus.Set) *tick.Topology {
 	if without.IsEmpty() {
 		return t
@@ -101,7 +100,7 @@ func cut(t *tick.Topology, without cpus.Set) *tick.Topology {
 	one := func(list string) string {
 		set, err := cpus.Parse(list)
 		if err != nil {
-			return list // the policy complains
+			return list // the policy reports the invalid list
 		}
 		return set.Difference(without).String()
 	}
@@ -122,7 +121,7 @@ func cut(t *tick.Topology, without cpus.Set) *tick.Topology {
 	return out
 }
 
-// lessCPU takes CPU time away from what a node has, which is never more than the CPUs that are left.
+// lessCPU subtracts CPU from a node's resources, and bounds the result by the CPUs that are left.
 func lessCPU(r *tick.Resources, taken, left float64) *tick.Resources {
 	if r == nil || r.MilliCPU == nil {
 		return r
@@ -132,7 +131,7 @@ func lessCPU(r *tick.Resources, taken, left float64) *tick.Resources {
 	return &out
 }
 
-// leaveAlone drops the lists of cgroups in other's partitions.
+// leaveAlone drops the CPU lists of cgroups in other partitions.
 func leaveAlone(cgroups []tick.Cgroup, foreign []tick.Partition) []tick.Cgroup {
 	inside := func(c *tick.Cgroup) bool {
 		return (c.CPUSetCPUs != "" || c.CPUSetMems != "") && slices.ContainsFunc(foreign, func(p tick.Partition) bool {
@@ -144,7 +143,7 @@ func leaveAlone(cgroups []tick.Cgroup, foreign []tick.Partition) []tick.Cgroup {
 		if !inside(&cgroups[i]) {
 			continue
 		}
-		if !cloned { // the policy may keep what it has returned
+		if !cloned { // the policy may keep a reference to the advice
 			cgroups, cloned = slices.Clone(cgroups), true
 		}
 		cgroups[i].CPUSetCPUs, cgroups[i].CPUSetMems = "", ""

@@ -25,7 +25,7 @@ func tickWith(partitions []tick.Partition, pods ...string) *tick.Tick {
 	return t
 }
 
-// A policy sees no CPU of another cgroup's partition, and nothing that it advises reaches into one.
+// A policy sees no CPU of another cgroup's partition, and its advice contains none.
 func TestCPUsOfPartitionsAreNobodysToGive(t *testing.T) {
 	in := tickWith([]tick.Partition{{Cgroup: "/own", CPUs: "2-4"}}, "/own/pod", "/batch", "")
 	before, _ := tick.Marshal(in)
@@ -62,7 +62,7 @@ func TestCPUsOfPartitionsAreNobodysToGive(t *testing.T) {
 	}
 }
 
-// Where the pods are in a partition themselves its CPUs are theirs, and no others.
+// If the pods are in a partition themselves its CPUs are theirs, and no others.
 func TestPodsInAPartitionHaveItsCPUs(t *testing.T) {
 	partitions := []tick.Partition{{Cgroup: "/kubepods", CPUs: "2-7"}, {Cgroup: "/kubepods/rt", CPUs: "7"}}
 	seen, finish := WithoutPartitions(tickWith(partitions, "/kubepods/a", "/kubepods/rt"))
@@ -77,7 +77,7 @@ func TestPodsInAPartitionHaveItsCPUs(t *testing.T) {
 	if text := strings.Join(out.Reasons, "; "); !strings.Contains(text, "CPUs 0-1 are in no pool") || !strings.Contains(text, "/kubepods/rt") {
 		t.Errorf("reasons %q", out.Reasons)
 	}
-	// The partition of a pod by itself is not where the pods are.
+	// A pod's own partition is not the partition that all pods are in.
 	if seen, _ := WithoutPartitions(tickWith([]tick.Partition{{Cgroup: "/a", CPUs: "0-3"}}, "/a")); seen.Sample.Topology.CPUs != "4-7" {
 		t.Errorf("beside the partition of a pod the policy sees CPUs %s; want 4-7", seen.Sample.Topology.CPUs)
 	}

@@ -8,10 +8,10 @@ import (
 	"polder/lib/tick"
 )
 
-// Bounded keeps sums of untrusted numbers where int64 and float64 agree.
+// Bounded bounds sums of untrusted numbers to where int64 and float64 agree.
 func Bounded(f float64) float64 { return min(f, 1<<53) }
 
-// Amount is a figure of the stream; what is missing, negative or no number is 0.
+// Amount returns a value of the sample; 0 if it is missing, negative or not a number.
 func Amount(v *float64) float64 {
 	if v == nil || !(*v > 0) {
 		return 0
@@ -19,8 +19,8 @@ func Amount(v *float64) float64 {
 	return Bounded(*v)
 }
 
-// PodsUnknown reports whether there are pods of Kubernetes and the cluster knows none of them: collect was started while the API
-// server was away. All of them would be shared.
+// PodsUnknown reports whether there are pods of Kubernetes and the API server's data is missing for all of them: collect was started
+// while the API server was unreachable. All of them would count as shared.
 func PodsUnknown(s *tick.Sample) bool {
 	some := false
 	for i := range s.Pods {
@@ -32,7 +32,7 @@ func PodsUnknown(s *tick.Sample) bool {
 	return some && s.Unread("pods")
 }
 
-// Identity tells a pod from a later one of the same name.
+// Identity distinguishes a pod from a later one with the same name.
 func Identity(p *tick.Pod) string {
 	switch {
 	case p.UID != "":
@@ -43,14 +43,14 @@ func Identity(p *tick.Pod) string {
 	return p.Cgroup
 }
 
-// Key is a pod's namespace/name.
+// Key returns a pod's namespace/name.
 func Key(p *tick.Pod) string { return p.Namespace + "/" + p.Name }
 
-// Cgroups is the number of a pod's cgroups: its containers', or its own where it lists none.
+// Cgroups returns the number of a pod's cgroups: its containers', or its own if it lists none.
 func Cgroups(p *tick.Pod) int { return max(len(p.Containers), 1) }
 
-// Cgroup is a pod's i-th; it may have no name. A pod of Kubernetes that lists no container has its sandbox alone yet, and its
-// own cgroup is not touched: nobody would widen it again when the containers are there.
+// Cgroup returns a pod's i-th cgroup; it may have no name. A pod of Kubernetes without containers only has its sandbox yet, and its own
+// cgroup is not changed: nothing would widen it again when the containers exist.
 func Cgroup(p *tick.Pod, i int) string {
 	switch {
 	case len(p.Containers) > 0:
@@ -62,7 +62,7 @@ func Cgroup(p *tick.Pod, i int) string {
 	return p.Containers[i].Cgroup
 }
 
-// Given is the number of CPUs in a container's list, where all of them are exclusive ones of kubelet's; else 0.
+// Given returns the number of CPUs in a container's list, if all of them are exclusive ones of kubelet's; else 0.
 func Given(list string, exclusive cpus.Set) int {
 	set, err := cpus.Parse(list)
 	if err != nil || !set.IsSubsetOf(exclusive) {
@@ -71,8 +71,8 @@ func Given(list string, exclusive cpus.Set) int {
 	return set.Size()
 }
 
-// IsGiven reports whether kubelet gave a container the CPUs in its list, of which so many are [Given], for itself: unless its request
-// is for another number, for then kubelet has given away what isolate had put it on.
+// IsGiven reports whether kubelet gave a container the CPUs in its list exclusively; given is the result of [Given]. If the container's
+// request is for another number, kubelet gave away CPUs that isolate had pinned it to, and the result is false.
 func IsGiven(c *tick.Container, given int) bool {
 	if given > 0 && c.Requests != nil && c.Requests.MilliCPU != nil {
 		return *c.Requests.MilliCPU == float64(given)*1000
@@ -80,7 +80,7 @@ func IsGiven(c *tick.Container, given int) bool {
 	return given > 0
 }
 
-// SameTopology reports whether two samples are of a machine of the same shape.
+// SameTopology reports whether two topologies are equal.
 func SameTopology(a, b *tick.Topology) bool {
 	return a.CPUs == b.CPUs && slices.Equal(a.Cores, b.Cores) && slices.Equal(a.Sockets, b.Sockets) && slices.Equal(a.L3, b.L3) &&
 		slices.EqualFunc(a.NUMANodes, b.NUMANodes, func(x, y tick.TopologyNUMA) bool {
@@ -89,7 +89,7 @@ func SameTopology(a, b *tick.Topology) bool {
 		})
 }
 
-// Split divides a total in proportion to weights, of which one at least is not 0, without losing any.
+// Split divides a total in proportion to weights, of which at least one is not 0, without losing any.
 func Split(total int64, weights []uint64) []int64 {
 	sum := uint64(0)
 	for _, w := range weights {
@@ -98,11 +98,11 @@ func Split(total int64, weights []uint64) []int64 {
 	parts, rest := make([]int64, len(weights)), total
 	for i, w := range weights {
 		high, low := bits.Mul64(uint64(total), w)
-		part, _ := bits.Div64(high, low, sum) // w is not over sum, so that this is not over total
+		part, _ := bits.Div64(high, low, sum) // w is at most sum, so this is at most total
 		parts[i] = int64(part)
 		rest -= parts[i]
 	}
-	for i := range parts { // less than one for each that has a weight
+	for i := range parts { // the rest is less than one for each positive weight
 		if rest > 0 && weights[i] > 0 {
 			parts[i]++
 			rest--

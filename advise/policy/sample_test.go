@@ -10,7 +10,7 @@ import (
 	"polder/lib/tick"
 )
 
-// A figure that is missing, negative or no number is 0, and none is larger than what int64 and float64 agree on.
+// A value that is missing, negative or NaN becomes 0, and none exceeds the range in which int64 and float64 agree.
 func TestAmount(t *testing.T) {
 	if got := Amount(nil); got != 0 {
 		t.Errorf("what is missing is %v", got)
@@ -22,7 +22,7 @@ func TestAmount(t *testing.T) {
 	}
 }
 
-// The pods are unknown where the cluster knows none of them and its pods could not be read; not where it knows one.
+// The pods are unknown if the API server knows none of them and its pods could not be read; not if it knows one.
 func TestPodsUnknown(t *testing.T) {
 	unread := []tick.SourceError{{Source: "node"}, {Source: "pods"}}
 	lost := tick.Pod{QoSSource: tick.QoSFromRule, Missing: tick.MissingCluster}
@@ -45,7 +45,7 @@ func TestPodsUnknown(t *testing.T) {
 	}
 }
 
-// A pod is known by its UID, else by its name, else by its cgroup.
+// A pod is identified by its UID, else by its name, else by its cgroup.
 func TestIdentity(t *testing.T) {
 	for want, p := range map[string]tick.Pod{
 		"u":  {UID: "u", Namespace: "a", Name: "b", Cgroup: "/c"},
@@ -59,7 +59,7 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
-// A pod's cgroups are its containers'; its own where it lists none, but for a pod of Kubernetes, whose containers are still to come.
+// A pod's cgroups are its containers'; its own if it lists none, except for a pod of Kubernetes, whose containers will follow.
 func TestCgroupsOfAPod(t *testing.T) {
 	containers := []tick.Container{{Cgroup: "/p/a"}, {}, {Cgroup: "/p/b"}}
 	for _, tt := range []struct {
@@ -84,7 +84,7 @@ func TestCgroupsOfAPod(t *testing.T) {
 	}
 }
 
-// A container has CPUs of its own where all in its list are kubelet's exclusive ones, and as many as it requests.
+// A container has exclusive CPUs if all in its list are kubelet's exclusive ones, and as many as it requests.
 func TestWhatKubeletGave(t *testing.T) {
 	exclusive := cpus.New(2, 3, 4)
 	request := func(milliCPU float64) *tick.Resources { return &tick.Resources{MilliCPU: &milliCPU} }
@@ -97,7 +97,7 @@ func TestWhatKubeletGave(t *testing.T) {
 		{"2-3", request(2000), 2, true},
 		{"2-3", nil, 2, true},
 		{"2-3", &tick.Resources{}, 2, true},
-		{"2-3", request(1000), 2, false}, // the list is what we wrote, and kubelet has given those CPUs away since
+		{"2-3", request(1000), 2, false}, // Polder wrote the list, and kubelet has given those CPUs away since
 		{"1-2", request(2000), 0, false},
 		{"", request(0), 0, false},
 		{"", nil, 0, false},
@@ -110,7 +110,7 @@ func TestWhatKubeletGave(t *testing.T) {
 	}
 }
 
-// Two topologies are the same where nothing that a policy reads differs.
+// Two topologies are the same if nothing that a policy reads differs.
 func TestSameTopology(t *testing.T) {
 	machine := func(change func(*tick.Topology)) *tick.Topology {
 		m := &tick.Topology{
@@ -139,7 +139,7 @@ func TestSameTopology(t *testing.T) {
 	}
 }
 
-// A total is divided without losing any, in proportion, and nothing goes to who has no weight.
+// A total is divided without losing any, in proportion, and a weight of 0 gets nothing.
 func TestSplit(t *testing.T) {
 	for _, tt := range []struct {
 		total   int64

@@ -7,22 +7,22 @@ import (
 	"polder/lib/tick"
 )
 
-// Shape is a node's topology, with the CPUs that batch and services cannot have.
+// Shape is a node's topology, with the CPUs that batch and services cannot use.
 type Shape struct {
 	*cpus.Topology
-	// Reserved are the online CPUs that are the system's, Exclusive those that kubelet gave away, and Avail all others.
+	// Reserved are the system's online CPUs, Exclusive those that kubelet gave to pods exclusively, and Avail all others.
 	Reserved, Exclusive, Avail cpus.Set
-	// From is what it was made from, with the two lists.
+	// From is the topology that it was built from, together with the two lists.
 	From            tick.Topology
 	reserved, given string
 }
 
-// IsOf reports whether there is a shape, and whether it was made of the same topology and lists.
+// IsOf reports whether there is a shape, built from the same topology and lists.
 func (s *Shape) IsOf(t *tick.Topology, reserved, given string) bool {
 	return s != nil && s.reserved == reserved && s.given == given && SameTopology(&s.From, t)
 }
 
-// NewShape makes a shape of a sample's topology, the list of the system's CPUs, and that of those that kubelet gave away.
+// NewShape builds a shape from a sample's topology, the list of the system's CPUs, and that of kubelet's exclusive CPUs.
 func NewShape(t *tick.Topology, reserved, given string) (*Shape, error) {
 	s := &Shape{From: *t, reserved: reserved, given: given}
 	numa := make(map[int]string, len(t.NUMANodes))
@@ -45,7 +45,7 @@ func NewShape(t *tick.Topology, reserved, given string) (*Shape, error) {
 	return s, nil
 }
 
-// ExclusiveCPUs are the CPUs that kubelet gave away. Where its state could not be read they are the last ones, and why tells that.
+// ExclusiveCPUs returns the CPUs that kubelet gave to pods exclusively; if its state could not be read, the last ones, and why.
 func ExclusiveCPUs(s *tick.Sample, last string) (list, why string) {
 	switch {
 	case s.Kubelet != nil:

@@ -7,8 +7,8 @@ import (
 	"polder/lib/clip"
 )
 
-// Quote is what others wrote, for a reason: clipped, and quoted.
+// Quote returns external text for a reason: clipped, and quoted.
 func Quote(text string) string { return strconv.Quote(clip.Text(text, 100)) }
 
-// OneLine is an error as a part of a sentence.
+// OneLine returns an error as part of a sentence.
 func OneLine(err error) string { return clip.Text(strings.ReplaceAll(err.Error(), "\n", "; "), 300) }

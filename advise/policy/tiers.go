@@ -8,9 +8,9 @@ import (
 	"polder/lib/tick"
 )
 
-// AwakenTiers wants those of kubelet's cgroups above the pods' that are idle (cpu.idle) not to be, and gives them the weight that
-// kubelet wants. The kernel takes no weight for an idle cgroup, so that kubelet ends with an error when it starts; an older
-// version of isolate, or another program, left them so. The idle class is for pods' cgroups.
+// AwakenTiers removes cpu.idle from those of kubelet's cgroups above the pods' that have it, and gives them kubelet's weight. The kernel
+// accepts no weight for an idle cgroup, so that kubelet fails when it starts; an older version of isolate, or another program, left them
+// idle. The idle class is for pods' cgroups.
 func AwakenTiers(s *tick.Sample, a *tick.Advice) {
 	for i := range s.Tiers {
 		t := &s.Tiers[i]
@@ -28,7 +28,7 @@ func AwakenTiers(s *tick.Sample, a *tick.Advice) {
 	}
 }
 
-// tierRequest is the CPU request in milli-CPU that kubelet makes a tier's weight of; negative for what is no tier.
+// tierRequest returns the CPU request in milli-CPU from which kubelet calculates a tier's weight; negative if the name is not a tier's.
 func tierRequest(s *tick.Sample, name string) (milliCPU float64) {
 	switch name {
 	case tick.TierBestEffort:
@@ -47,12 +47,12 @@ func tierRequest(s *tick.Sample, name string) (milliCPU float64) {
 				return *of.MilliCPU
 			}
 		}
-		return 1000 // the kernel's own default, until kubelet writes its own
+		return 1000 // the kernel's default, until kubelet writes its own
 	}
 	return -1
 }
 
-// wantOf is the entry of a cgroup, which is added where there is none: isolate takes one a cgroup.
+// wantOf returns the entry of a cgroup, and adds it if there is none: isolate accepts one per cgroup.
 func wantOf(a *tick.Advice, cgroup string) *tick.Cgroup {
 	for i := range a.Cgroups {
 		if a.Cgroups[i].Cgroup == cgroup {

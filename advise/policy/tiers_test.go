@@ -8,7 +8,7 @@ import (
 	"polder/lib/tick"
 )
 
-// Each of kubelet's tiers that is idle gets the weight that kubelet gives it; others are left alone.
+// Each of kubelet's idle tiers gets kubelet's weight; others are left alone.
 func TestAwakenTiers(t *testing.T) {
 	pod := func(class, phase string, milliCPU float64) tick.Pod {
 		return tick.Pod{KubernetesQOS: class, Phase: phase, Requests: &tick.Resources{MilliCPU: &milliCPU}}

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// On version 2 the weight is Koordinator's. On version 1 it is the one of which isolate makes the shares, or shares as near as
-// weights are.
+// On version 2 the weight is Koordinator's. On version 1 it is the weight that isolate converts to the shares, or to the nearest possible
+// shares.
 func TestWeightOf(t *testing.T) {
 	for shares, want := range map[int64]int64{2: 1, 27: 1, 29: 2, 1024: 39, 2048: 79, 8192: 313, 262143: 9999, 262144: 10000} {
 		if got := WeightOf(shares, 2); got != want {

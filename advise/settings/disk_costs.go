@@ -8,7 +8,7 @@ import (
 	"polder/lib/tick"
 )
 
-// costKeys are the kernel's words of io.cost.qos, with their bounds.
+// costKeys are the kernel's keys of io.cost.qos, with their bounds.
 var costKeys = []struct {
 	word        string
 	least, most float64
@@ -22,7 +22,7 @@ var costKeys = []struct {
 	{"max", 1, 10000, func(d *tick.DiskCost) **float64 { return &d.MaxPercent }},
 }
 
-// diskCosts are disks that are shared by costs: "all", or "vda=rpct:95,rlat:5000;vdb".
+// diskCosts are disks that are shared by cost: "all", or "vda=rpct:95,rlat:5000;vdb".
 func diskCosts(name string, into *[]tick.DiskCost, usage string) Row {
 	const want = "DISK or DISK=rpct:PERCENT,rlat:MICROSECONDS,wpct:PERCENT,wlat:MICROSECONDS,min:PERCENT,max:PERCENT, and a semicolon between disks"
 	return row(name, into, want, func(text string) ([]tick.DiskCost, error) {
@@ -30,7 +30,7 @@ func diskCosts(name string, into *[]tick.DiskCost, usage string) Row {
 		seen := map[string]bool{}
 		for entry := range strings.SplitSeq(text, ";") {
 			disk, words := entry, ""
-			if at := strings.LastIndexByte(entry, '='); at >= 0 { // a mount point may have one in it
+			if at := strings.LastIndexByte(entry, '='); at >= 0 { // a mount point may contain "="
 				disk, words = entry[:at], entry[at+1:]
 			}
 			one := tick.DiskCost{Disk: strings.TrimSpace(disk), Enabled: new(true)}

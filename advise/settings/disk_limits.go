@@ -9,7 +9,7 @@ import (
 	"polder/lib/tick"
 )
 
-// Bounds of a limit, in a second: what isolate writes.
+// Bounds of a limit, per second: those that isolate writes.
 const (
 	minDiskBytes      = 64 << 10
 	maxDiskBytes      = 1 << 50
@@ -25,7 +25,7 @@ func diskLimits(name string, into *[]tick.DiskLimit, usage string) Row {
 		var list []tick.DiskLimit
 		seen := map[string]bool{}
 		for entry := range strings.SplitSeq(text, ";") {
-			at := strings.LastIndexByte(entry, '=') // a mount point may have one in it
+			at := strings.LastIndexByte(entry, '=') // a mount point may contain "="
 			if at < 1 {
 				return nil, fmt.Errorf("%q: want %s", entry, want)
 			}
@@ -48,7 +48,7 @@ func diskLimits(name string, into *[]tick.DiskLimit, usage string) Row {
 	}, showLimits, usage)
 }
 
-// diskLimitKeys are the words of the limits.
+// diskLimitKeys are the keys of the limits.
 var diskLimitKeys = []struct {
 	word  string
 	bytes bool

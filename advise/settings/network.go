@@ -31,7 +31,7 @@ func (s *Settings) networkRows() []Row {
 	}
 }
 
-// off is the word for no bandwidth.
+// off is the value for no bandwidth.
 const off = "off"
 
 // bandwidth is a part of a link's rate, or bits per second.
@@ -75,13 +75,13 @@ func bitRate(name string, into *int64, usage string) Row {
 	}, bitsText, usage)
 }
 
-// rateUnits are those of rates, decimal as tc's, the largest first.
+// rateUnits are the units of rates, decimal like tc's, the largest first.
 var rateUnits = []struct {
 	name string
 	bits float64
 }{{"Gbit", 1e9}, {"Mbit", 1e6}, {"Kbit", 1e3}}
 
-// bitsPerSecond reads a rate. A bare number is refused: it might mean bits, or bytes, or Mbit.
+// bitsPerSecond reads a rate. It rejects a bare number, which might mean bits, bytes or Mbit.
 func bitsPerSecond(text string) (int64, error) {
 	const least, most = 64_000, 1e15
 	for _, u := range rateUnits {
@@ -98,7 +98,7 @@ func bitsPerSecond(text string) (int64, error) {
 	return 0, fmt.Errorf("%q has no unit", text)
 }
 
-// bitsText is a rate as it is set.
+// bitsText formats a rate in the format of the setting.
 func bitsText(n int64) string {
 	for _, u := range rateUnits {
 		if f := float64(n) / u.bits; f >= 1 {

@@ -16,41 +16,40 @@ import (
 
 // Row is one setting of a [Settings] value.
 type Row struct {
-	// Name is that of its flag, and its key in the configuration file; Usage is its text in --help.
+	// Name is the name of its flag, and its key in the configuration file; Usage is its text in --help.
 	Name, Usage string
-	// Default is what --help has for it: the value, unless the default depends on the machine or on the policy.
+	// Default is the text of --help: the value, unless the default depends on the machine or on the policy.
 	Default string
-	// Want describes the values that are good, with their unit; Words are all of them where they can be listed.
+	// Want describes the valid values, with their unit; Words lists them all if they can be listed.
 	Want  string
 	Words []string
-	// Policy is the only one that has it; empty where all have.
+	// Policy is the only policy that has it; empty if all have it.
 	Policy string
-	// Katalyst names the field of AdminQoSConfiguration that sets it while no flag and no file does; Koordinator names what that project
-	// has for it.
+	// Katalyst names the field of AdminQoSConfiguration that sets it if no flag and no file does; Koordinator names that project's equivalent.
 	Katalyst, Koordinator string
 
 	Value
 }
 
-// Value is a setting's value, whatever its type.
+// Value is a setting's value of any type.
 type Value interface {
-	// Set reads it, and refuses what is out of bounds.
+	// Set reads it, and rejects a value that is out of bounds.
 	Set(text string) error
 	String() string
 	UnmarshalYAML(*config.Node) error
 	copyFrom(Value)
 }
 
-// Copy takes the value of the same setting of other Settings.
+// Copy copies the value of the same setting from other Settings.
 func (r Row) Copy(from Row) { r.copyFrom(from.Value) }
 
-// shownAs is a row whose default is no value of its own.
+// shownAs returns a row with another text for its default.
 func (r Row) shownAs(text string) Row {
 	r.Default = text
 	return r
 }
 
-// typed is a value of one type, read and shown as text.
+// typed is a value of one type, read and formatted as text.
 type typed[T any] struct {
 	into *T
 	read func(string) (T, error)
@@ -65,7 +64,7 @@ func (t *typed[T]) Set(text string) error {
 	return err
 }
 
-// String shows nothing of an empty value, as the flags' library has one.
+// String returns nothing for the zero typed, which package flag creates.
 func (t *typed[T]) String() string {
 	if t.into == nil {
 		return ""
@@ -84,7 +83,7 @@ func row[T any](name string, into *T, want string, read func(string) (T, error),
 
 func asIs(text string) string { return text }
 
-// oneOf is a setting that takes one of some words.
+// oneOf is a setting whose value is one of some words.
 func oneOf(name string, into *string, words []string, usage string) Row {
 	r := row(name, into, strings.Join(words, ", "), func(text string) (string, error) {
 		return text, choice.Check(text, words)
@@ -176,7 +175,7 @@ func permille(name string, into *float64, usage string) Row {
 
 var errBounds = errors.New("out of bounds")
 
-// within reads a number from 0 to most. NaN is none: each comparison with it is false.
+// within reads a number from 0 to most. It rejects NaN, because each comparison with it is false.
 func within(text string, most float64) (float64, error) {
 	f, err := strconv.ParseFloat(text, 64)
 	if err == nil && !(f >= 0 && f <= most) {

@@ -17,7 +17,7 @@ import (
 
 var update = flag.Bool("update", false, "write the table of settings into docs/configuration.md")
 
-// Each row has a name, a usage and a value of its own, and reads what it shows.
+// Each row has a name, a usage and a value of its own, and reads the text that it formats.
 func TestRows(t *testing.T) {
 	s := Defaults()
 	rows, others := s.Rows(), new(Settings).Rows()
@@ -31,7 +31,7 @@ func TestRows(t *testing.T) {
 		if r.Policy != "" && !slices.ContainsFunc(Policies, func(p policy.Policy) bool { return p.Name == r.Policy }) {
 			t.Errorf("setting %s: %q is no policy", r.Name, r.Policy)
 		}
-		if strings.TrimSuffix(r.String(), "0s") == strings.TrimSuffix(r.Default, "0s") { // else it depends on the machine or on the policy
+		if strings.TrimSuffix(r.String(), "0s") == strings.TrimSuffix(r.Default, "0s") { // otherwise it depends on the machine or on the policy
 			if err := others[i].Set(r.String()); err != nil || others[i].String() != r.String() {
 				t.Errorf("setting %s: its default is read as %s, %v; want %s", r.Name, others[i], err, r)
 			}
@@ -47,7 +47,7 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// What is out of bounds is refused, and leaves the value as it was.
+// A value out of bounds is rejected, and leaves the old value unchanged.
 func TestBounds(t *testing.T) {
 	bad := map[string][]string{
 		"policy":               {"", "gold"},
@@ -130,7 +130,7 @@ func TestRowsAreReadFromAFile(t *testing.T) {
 	}
 }
 
-// table is the page's table of the settings.
+// table returns the page's table of the settings.
 func table() string {
 	var b strings.Builder
 	b.WriteString("| setting | of policy | default | values | in Katalyst's or Koordinator's objects |\n|---|---|---|---|---|\n")

@@ -1,5 +1,5 @@
-// Package settings is the table of advise's settings: one row for each, with its flag, default and bounds, the policy that has it, and what
-// sets the same in the objects of Katalyst and of Koordinator.
+// Package settings is the table of advise's settings: one row for each, with its flag, default and bounds, the policy that has it, and its
+// equivalent in the objects of Katalyst and of Koordinator.
 package settings
 
 import (
@@ -19,10 +19,10 @@ import (
 	"polder/lib/stage"
 )
 
-// Policies are those that can be chosen; the first is the default.
+// Policies are the policies that can be selected; the first is the default.
 var Policies = []policy.Policy{katalyst.Policy, koordinator.Policy, harvest.Policy}
 
-// PolicyNames are their names.
+// PolicyNames returns their names.
 func PolicyNames() []string {
 	names := make([]string, len(Policies))
 	for i, p := range Policies {
@@ -31,10 +31,10 @@ func PolicyNames() []string {
 	return names
 }
 
-// Settings are the values. What each means, its default and its bounds are in its row: see [Settings.Rows].
+// Settings are the values. Each one's row has its meaning, default and bounds: see [Settings.Rows].
 type Settings struct {
 	Policy string
-	// These are all policies'. They hold in place of what Katalyst and Harvest have.
+	// These belong to all policies. They replace the fields of Katalyst and Harvest.
 	ReservedCPUs, BatchClass string
 	Guard                    guard.Settings
 	Limits                   limits.Settings
@@ -46,7 +46,7 @@ type Settings struct {
 	Harvest  harvest.Settings
 }
 
-// Defaults are settings that nobody has set.
+// Defaults returns the default settings.
 func Defaults() Settings {
 	return Settings{
 		Policy:   Policies[0].Name,
@@ -58,7 +58,7 @@ func Defaults() Settings {
 	}
 }
 
-// ForKatalyst are those of that policy; from has where a setting is from that is set, by its name.
+// ForKatalyst returns those of that policy; from has the source of each setting that is set, by its name.
 func (s *Settings) ForKatalyst(from map[string]string) katalyst.Settings {
 	k := s.Katalyst
 	k.ReservedCPUs, k.BatchClass, k.Guard, k.Limits, k.Cold, k.Disk, k.Sources = s.ReservedCPUs, s.BatchClass, s.Guard, s.Limits, s.Cold,
@@ -66,7 +66,7 @@ func (s *Settings) ForKatalyst(from map[string]string) katalyst.Settings {
 	return k
 }
 
-// ForKoordinator are those of that policy.
+// ForKoordinator returns those of that policy.
 func (s *Settings) ForKoordinator() koordinator.Settings {
 	return koordinator.Settings{
 		ReservedCPUs: s.ReservedCPUs, BatchClass: s.BatchClass, Guard: s.Guard, Limits: s.Limits, Cold: s.Cold,
@@ -74,20 +74,20 @@ func (s *Settings) ForKoordinator() koordinator.Settings {
 	}
 }
 
-// ForHarvest are those of that policy.
+// ForHarvest returns those of that policy.
 func (s *Settings) ForHarvest() harvest.Settings {
 	h := s.Harvest
 	h.ReservedCPUs, h.BatchClass, h.Guard, h.Limits, h.Cold, h.Disk = s.ReservedCPUs, s.BatchClass, s.Guard, s.Limits, s.Cold, s.Disk
 	return h
 }
 
-// Group is some rows below one heading of the manual.
+// Group is a group of rows below one heading of the manual.
 type Group struct {
-	Title string // empty where they stay below the one before
+	Title string // empty if they belong to the heading before
 	Rows  []Row
 }
 
-// Groups are all settings of s, in the order of the manual.
+// Groups returns all settings of s, in the order of the manual.
 func (s *Settings) Groups() []Group {
 	return []Group{
 		{"", s.commonRows()},
@@ -97,7 +97,7 @@ func (s *Settings) Groups() []Group {
 	}
 }
 
-// Rows are all settings of s, in the order of the manual.
+// Rows returns all settings of s, in the order of the manual.
 func (s *Settings) Rows() []Row {
 	var rows []Row
 	for _, g := range s.Groups() {
@@ -129,7 +129,7 @@ func (s *Settings) AddFlags(f *stage.Flags) {
 	}
 }
 
-// commonRows are the settings of all policies.
+// commonRows returns the settings of all policies.
 func (s *Settings) commonRows() []Row {
 	reserved := cpuList("reserved-cpus", &s.ReservedCPUs, "`CPUS` of no pool, for the system, as 0-1,24").shownAs("none")
 	reserved.Koordinator = "`reservedCPUs` of the node's annotation `node.koordinator.sh/reservation` adds to it"
@@ -188,7 +188,7 @@ func adminQoS(field, resource string) string {
 	return "reclaimedResourceConfig." + field + "." + resource
 }
 
-// katalystRows are policy katalyst's own.
+// katalystRows returns policy katalyst's own settings.
 func (s *Settings) katalystRows() []Row {
 	k := &s.Katalyst
 	reserveCPU := milliCPU("reserve-cpu", &k.ReserveMilliCPU,
@@ -216,7 +216,7 @@ func (s *Settings) katalystRows() []Row {
 	}
 }
 
-// harvestRows are policy harvest's own.
+// harvestRows returns policy harvest's own settings.
 func (s *Settings) harvestRows() []Row {
 	h := &s.Harvest
 	return []Row{

@@ -11,7 +11,7 @@ import (
 	"polder/lib/tick"
 )
 
-// rowOf is a setting by its name.
+// rowOf returns a setting by its name.
 func rowOf(t *testing.T, s *Settings, name string) Row {
 	t.Helper()
 	for _, r := range s.Rows() {
@@ -23,7 +23,7 @@ func rowOf(t *testing.T, s *Settings, name string) Row {
 	return Row{}
 }
 
-// Rates are in bits per second, and units are decimal, as tc's; what is shown is the largest unit of which there is one.
+// Rates are in bits per second, and units are decimal, like tc's; the text uses the largest unit that gives at least one.
 func TestUnitsOfNetworkRates(t *testing.T) {
 	for _, tt := range []struct {
 		text  string
@@ -54,7 +54,7 @@ func TestUnitsOfNetworkRates(t *testing.T) {
 	}
 }
 
-// Limits of disks are in bytes and in operations a second, and are taken from the least that isolate writes to the most.
+// Limits of disks are in bytes and in operations per second, from the smallest that isolate writes to the largest.
 func TestLimitsOfDisksAreTakenWithinBounds(t *testing.T) {
 	n := tick.Ptr[int64]
 	for _, tt := range []struct {
@@ -82,7 +82,7 @@ func TestLimitsOfDisksAreTakenWithinBounds(t *testing.T) {
 		"a=reads:9223372036854775808", "a=read:", "a=reads:5,reads:5", "a=read:0")
 }
 
-// Costs of disks are in the kernel's units, each within the bounds that the kernel has for it.
+// Costs of disks are in the kernel's units, each within the kernel's bounds.
 func TestCostsOfDisksAreTakenWithinBounds(t *testing.T) {
 	for _, tt := range []struct {
 		text string
@@ -120,7 +120,7 @@ func TestCostsOfDisksAreTakenWithinBounds(t *testing.T) {
 	areRefused(t, "disk-cost", "vda=min:0.9", "vda=max:0.9", "vda=min:10001", "vda=max:10001", "vda=min:5,min:5")
 }
 
-// 32 disks can be named, of which each name is different, and no more.
+// At most 32 disks can be named, each with a different name.
 func TestHowManyDisksCanBeNamed(t *testing.T) {
 	for setting, value := range map[string]string{"disk-cost": "", "batch-disk-max": "=reads:5"} {
 		var disks []string
@@ -135,7 +135,7 @@ func TestHowManyDisksCanBeNamed(t *testing.T) {
 	}
 }
 
-// The bounds themselves are good values.
+// The bounds themselves are valid.
 func TestBoundsAreTaken(t *testing.T) {
 	for name, values := range map[string][]string{
 		"network-links":         {"fifteen-letters", "eth0,eth1"},

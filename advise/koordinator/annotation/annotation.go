@@ -1,5 +1,5 @@
-// Package annotation reads Koordinator's annotations of nodes and pods. Their writers are tenants, too: what is too long or invalid does
-// not hold, and is named. It is pure.
+// Package annotation reads Koordinator's annotations of nodes and pods. Tenants can write them too: a value that is too long or invalid is
+// ignored and reported. The package is pure.
 package annotation
 
 import (
@@ -15,7 +15,7 @@ import (
 	"polder/lib/tick"
 )
 
-// Of the node. All but the ratio are JSON objects.
+// Annotations of the node. All but the ratio are JSON objects.
 const (
 	Reservation  = "node.koordinator.sh/reservation"
 	System       = "node.koordinator.sh/system-qos-resource"
@@ -23,19 +23,19 @@ const (
 	ThirdParties = "node.koordinator.sh/thirdPartyAllocations"
 )
 
-// Of pods. All are JSON objects.
+// Annotations of pods. All are JSON objects.
 const (
-	Status    = "scheduling.koordinator.sh/resource-status" // what the scheduler gave the pod
+	Status    = "scheduling.koordinator.sh/resource-status" // what the scheduler assigned to the pod
 	Extended  = "node.koordinator.sh/extended-resource-spec"
 	CPUBurst  = "koordinator.sh/cpuBurst"
 	MemoryQOS = "koordinator.sh/memoryQOS"
-	Resctrl   = "node.koordinator.sh/resctrl" // a group of its own
+	Resctrl   = "node.koordinator.sh/resctrl" // a control group of its own
 )
 
-// MaxBytes is the most that is read of one.
+// MaxBytes is the size limit of an annotation.
 const MaxBytes = 64 << 10
 
-// Read reads one that is a JSON object: nil where there is none, or an empty text.
+// Read reads an annotation that is a JSON object: nil if there is none, or an empty text.
 func Read[T any](of map[string]string, name string) (*T, error) {
 	v, err := read[T](of[name])
 	if err != nil {
@@ -58,7 +58,7 @@ func read[T any](text string) (*T, error) {
 	return v, nil
 }
 
-// Settings reads a pod's own settings. check takes those away that are invalid; what is wrong is in the error, beside those that hold.
+// Settings reads a pod's own settings. check removes the invalid ones; the error names them, while the others apply.
 func Settings[T any](p *tick.Pod, name string, check func(*T) error) (*T, error) {
 	what := "it does not hold"
 	v, err := read[T](p.Annotations[name])
@@ -71,7 +71,7 @@ func Settings[T any](p *tick.Pod, name string, check func(*T) error) (*T, error)
 	return v, err
 }
 
-// Sound takes the numbers away that are out of bounds, and names them.
+// Sound removes the numbers that are out of bounds, and names them in the error.
 func Sound(numbers []sloconfig.Number) error {
 	var errs []error
 	for _, n := range numbers {
@@ -83,14 +83,14 @@ func Sound(numbers []sloconfig.Number) error {
 	return errors.Join(errs...)
 }
 
-// Reserved is what the node keeps for what is no pod.
+// Reserved is what the node reserves for processes outside of pods.
 type Reserved struct {
-	CPUs                  cpus.Set // those that are named
+	CPUs                  cpus.Set // CPUs that are named
 	MilliCPU, MemoryBytes float64
 }
 
-// ReservedOf reads the node's reservation: where CPUs are named, their number takes the place of the amount. What is invalid reserves
-// nothing and is named in the errors; the other parts hold.
+// ReservedOf reads the node's reservation: if CPUs are named, their number replaces the amount. An invalid part reserves nothing and is
+// named in the errors; the other parts apply.
 func ReservedOf(of map[string]string) (r Reserved, errs []error) {
 	type reservation struct {
 		Resources    map[string]any `json:"resources"`
@@ -131,10 +131,10 @@ func ReservedOf(of map[string]string) (r Reserved, errs []error) {
 	return r, errs
 }
 
-// maxRatio is the most that one CPU counts as worth of another.
+// maxRatio is the largest valid ratio.
 const maxRatio = 5
 
-// RatioOf is how many CPUs of the cluster's norm one of the node is worth; 1 where the annotation is missing or invalid.
+// RatioOf returns how many of the cluster's standard CPUs one of the node's is worth; 1 if the annotation is missing or invalid.
 func RatioOf(of map[string]string) (float64, error) {
 	text := of[Ratio]
 	if text == "" {

@@ -10,7 +10,7 @@ import (
 	"polder/lib/tick"
 )
 
-// What is invalid of a reservation reserves nothing and is named; the other parts hold.
+// An invalid part of a reservation reserves nothing and is reported; the other parts apply.
 func TestReservedOf(t *testing.T) {
 	for text, want := range map[string]struct {
 		cpus          string
@@ -41,7 +41,7 @@ func TestReservedOf(t *testing.T) {
 	}
 }
 
-// A CPU is worth from 1 to 5 of the cluster's norm; what is not set is 1, and what is no such number is 1 and named.
+// A CPU is worth 1 to 5 of the cluster's standard CPUs; without a value it is 1, and with an invalid one it is 1 with an error.
 func TestRatioOf(t *testing.T) {
 	for text, want := range map[string]struct {
 		ratio   float64
@@ -57,7 +57,7 @@ func TestRatioOf(t *testing.T) {
 	}
 }
 
-// A number at its bounds holds; one beyond them is taken away and named, and one that is not set is nothing.
+// A number at its bounds is valid; one beyond them is removed and reported, and one that is not set is ignored.
 func TestSound(t *testing.T) {
 	for _, tt := range []struct {
 		v     *int64
@@ -74,11 +74,11 @@ func TestSound(t *testing.T) {
 	}
 }
 
-// A pod's settings hold as far as they are good; what is wrong is named with the pod.
+// The valid ones of a pod's settings apply; the error for the others names the pod.
 func TestSettings(t *testing.T) {
 	type settings struct{ N int }
 	for text, want := range map[string]struct {
-		n     int // -1 is none
+		n     int // -1 means none
 		wrong string
 	}{
 		"": {-1, ""}, `{"n":1}`: {1, ""},

@@ -1,8 +1,8 @@
-// Package batch is what Koordinator offers of a node to batch and mid pods: the capacity without a safety margin, what the system
-// uses or is reserved for it, and what the pods of higher priority use. Formulas, defaults and units are those of Koordinator's
+// Package batch calculates what Koordinator offers of a node to batch and mid pods: the capacity less a safety margin, less the system's
+// use or reservation, and less the use of the pods of higher priority. Formulas, defaults and units are those of Koordinator's
 // slo-controller (pkg/slo-controller/noderesource); CPU is in milli-CPU, memory in bytes, all arithmetic in whole numbers.
 //
-// It differs where Koordinator forgets something: see docs/policy-koordinator.md.
+// docs/policy-koordinator.md lists the differences, where Koordinator omits something.
 package batch
 
 import (
@@ -16,7 +16,7 @@ import (
 	"polder/lib/tick"
 )
 
-// resource is what is reckoned: both the same way, each by strategies of its own.
+// resource is a resource that is offered: both are calculated in the same way, with settings of their own.
 type resource int
 
 const (
@@ -25,7 +25,7 @@ const (
 	resources
 )
 
-// words are what the reasons call a resource's figures.
+// words are the reasons' names of a resource's figures.
 var words = [resources]struct{ native, batch, mid, unit, margin, limit, midLimit, midStatic string }{
 	{
 		"cpu", "batch-cpu", "mid-cpu", "m", "cpuReclaimThresholdPercent", "batchCPUThresholdPercent", "midCPUThresholdPercent",
@@ -34,29 +34,29 @@ var words = [resources]struct{ native, batch, mid, unit, margin, limit, midLimit
 	{"memory", "batch-memory", "mid-memory", " B", "memoryReclaimThresholdPercent", "batchMemoryThresholdPercent", "midMemoryThresholdPercent", "midStaticMemoryReservedPercent"},
 }
 
-// amounts is one figure of each resource, has whether it is known.
+// amounts has a value of each resource, has whether it is known.
 type (
 	amounts [resources]int64
 	has     [resources]bool
 )
 
-// State is what is remembered of one node, in the form of the state file.
+// State is what this package remembers of one node, in the format of the state file.
 type State struct {
-	// Known is when the node's use was last known; before that, when the node was seen first.
+	// Known is when the node's use was last known; before that, when the node was first seen.
 	Known time.Time `json:"known,omitzero"`
-	// Seen is when the node was seen last.
+	// Seen is when the node was last seen.
 	Seen time.Time `json:"seen,omitzero"`
-	// Reclaimed and Mid are the last offer, which stays while the node's use is unknown, but not for long.
+	// Reclaimed and Mid are the last offer, which stays while the node's use is unknown, up to degradeTime.
 	Reclaimed *tick.Reclaimed `json:"reclaimed,omitempty"`
 	Mid       *tick.Reclaimed `json:"mid,omitempty"`
 
 	Uses    uses    `json:"uses,omitzero"`
 	History history `json:"history,omitzero"`
 
-	pods []pod // memory that is used again
+	pods []pod // reused memory
 }
 
-// Advise offers what is to be offered: it sets the advice's Reclaimed and Mid, or Withdrawn. It is pure but for the state.
+// Advise sets the advice's Reclaimed and Mid, or Withdrawn. It is pure except for the state.
 func (st *State) Advise(t *tick.Tick, s *sloconfig.Strategies, a *tick.Advice) {
 	c := &s.Colocation
 	degrade := time.Duration(sloconfig.Within(c.DegradeTimeMinutes, 15, 1, 1e6)) * time.Minute
@@ -64,8 +64,8 @@ func (st *State) Advise(t *tick.Tick, s *sloconfig.Strategies, a *tick.Advice) {
 		st.Known = t.Time
 	}
 	if st.Reclaimed != nil && t.Time.Sub(st.Seen) > degrade {
-		// Nobody looked for so long, and the first reading has no rates: what is published has its time once more, for else it would
-		// go and come back with the second. The last offer is too old to be repeated.
+		// There were no ticks for longer than degradeTime, and the first reading has no rates: the published offer stays for another degradeTime,
+		// because it would otherwise disappear until the second reading. The last offer is too stale to be repeated.
 		st.Known, st.Reclaimed, st.Mid = t.Time, nil, nil
 	}
 	st.Seen = t.Time
@@ -89,14 +89,14 @@ func (st *State) Advise(t *tick.Tick, s *sloconfig.Strategies, a *tick.Advice) {
 	}
 }
 
-// withdraw takes the offer back.
+// withdraw withdraws the offer.
 func (st *State) withdraw(a *tick.Advice, why string) {
 	st.Reclaimed, st.Mid = nil, nil
 	a.Withdrawn = why
 	a.Reasons = append(a.Reasons, "nothing is offered: "+why)
 }
 
-// wait lets the last offer stay while the node's use is unknown, until that has been so for too long.
+// wait keeps the last offer while the node's use is unknown, until degrade has passed.
 func (st *State) wait(a *tick.Advice, now time.Time, why string, degrade time.Duration) {
 	until := st.Known.Add(degrade)
 	switch {
@@ -112,7 +112,7 @@ func (st *State) wait(a *tick.Advice, now time.Time, why string, degrade time.Du
 
 func clock(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05Z") }
 
-// copied is a copy: the advice is the caller's.
+// copied returns a copy, because the caller may change the advice.
 func copied(r *tick.Reclaimed) *tick.Reclaimed {
 	if r == nil {
 		return nil
@@ -122,11 +122,11 @@ func copied(r *tick.Reclaimed) *tick.Reclaimed {
 	return &other
 }
 
-// offer reckons what is offered now.
+// offer calculates the current offer.
 func (st *State) offer(a *tick.Advice, t *tick.Tick, n *node, c *sloconfig.Colocation) {
 	sums := sum(st.pods)
 	var used, system amounts
-	for r := range resources { // known: observe has just noted them
+	for r := range resources { // observe has just added these values
 		used[r], _ = st.Uses.Node[r].average()
 		system[r], _ = st.Uses.System[r].average()
 	}
@@ -148,7 +148,7 @@ func (st *State) offer(a *tick.Advice, t *tick.Tick, n *node, c *sloconfig.Coloc
 	a.Reclaimed, a.Mid = copied(reclaimed), copied(mid)
 }
 
-// terms are a formula's: what is left of the capacity when they are taken away, and where one of them came from.
+// terms are the terms of a formula: the capacity, and what is subtracted from it, with the policy.
 type terms struct {
 	capacity, margin, held, pods int64
 	policy                       string
@@ -156,8 +156,7 @@ type terms struct {
 
 func (t terms) left() int64 { return less(less(less(t.capacity, t.margin), t.held), t.pods) }
 
-// reckon is the formula of one resource under its policy. For the system it takes what that uses, or what is reserved for it
-// where that is more.
+// reckon calculates the formula of one resource under its policy. For the system it takes the larger of its use and its reservation.
 func reckon(r resource, capacity, system, reserved int64, s *podSum, c *sloconfig.Colocation) terms {
 	t := terms{
 		capacity: capacity, margin: scaled(capacity, 100-reclaimPercent(r, c), 100), held: max(system, reserved),
@@ -184,7 +183,7 @@ func policyOf(r resource, c *sloconfig.Colocation) string {
 	case *set == sloconfig.CalculateMaxUsageRequest, r == memory && *set == sloconfig.CalculateRequest:
 		return *set
 	}
-	return sloconfig.CalculateUsage // also for cpu's "request", as Koordinator has it
+	return sloconfig.CalculateUsage // also for CPU with "request", like Koordinator
 }
 
 func reclaimPercent(r resource, c *sloconfig.Colocation) int64 {
@@ -194,7 +193,7 @@ func reclaimPercent(r resource, c *sloconfig.Colocation) int64 {
 	return sloconfig.Within(c.MemoryReclaimThresholdPercent, 65, 0, maxPercent)
 }
 
-// batch is the node's batch resource. The reason has every term, so that a person can redo the sum.
+// batch returns the node's batch resource. The reason lists every term, so that a person can check the sum.
 func (n *node) batch(a *tick.Advice, r resource, system int64, s *podSum, c *sloconfig.Colocation) int64 {
 	w := words[r]
 	amount := func(v int64) string { return fmt.Sprintf("%d%s", v, w.unit) }
@@ -233,7 +232,7 @@ func (n *node) batch(a *tick.Advice, r resource, system int64, s *podSum, c *slo
 	return left
 }
 
-// cap100 is the most that is offered, in percent of the capacity.
+// cap100 returns the limit of the offer, in percent of the capacity.
 func cap100(r resource, c *sloconfig.Colocation) (int64, bool) {
 	set := c.BatchCPUThresholdPercent
 	if r == memory {

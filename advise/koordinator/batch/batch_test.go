@@ -15,10 +15,10 @@ import (
 
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// gi is a number of Gi in bytes.
+// gi converts Gi to bytes.
 func gi(n float64) float64 { return n * (1 << 30) }
 
-// machine is a node of 10 CPUs and 100 Gi of which kubelet keeps 500m and 1 Gi; 2 CPUs and 30 Gi are in use.
+// sample returns a node of 10 CPUs and 100 Gi of which kubelet reserves 500m and 1 Gi; 2 CPUs and 30 Gi are in use.
 func sample(pods ...tick.Pod) *tick.Sample {
 	return &tick.Sample{
 		IntervalSeconds: new(1.0),
@@ -31,7 +31,7 @@ func sample(pods ...tick.Pod) *tick.Sample {
 	}
 }
 
-// onePod is a running pod of a Kubernetes class with a request of cores and Gi, and a use of them; negative is none.
+// onePod returns a running pod of a Kubernetes class with a request of cores and Gi, and a use of them; negative means none.
 func onePod(name, kubernetes string, requestCPU, requestGi, useCPU, useGi float64, change ...func(*tick.Pod)) tick.Pod {
 	p := tick.Pod{UID: "uid-" + name, Namespace: "default", Name: name, QoS: tick.QoSShared, QoSSource: tick.QoSFromKubernetes, KubernetesQOS: kubernetes, Phase: "Running", Cgroup: "/kubepods/pod" + name}
 	if requestCPU >= 0 {
@@ -71,7 +71,7 @@ func at(s *tick.Sample, after time.Duration) *tick.Tick {
 	return &tick.Tick{V: 1, Node: "n", Time: start.Add(after), Sample: s}
 }
 
-// advised is what a fresh state contains for a sample.
+// advised returns a fresh state's advice for a sample.
 func advised(s *tick.Sample, strategies *sloconfig.Strategies) *tick.Advice {
 	a := &tick.Advice{}
 	(&State{}).Advise(at(s, 0), strategies, a)
@@ -80,7 +80,7 @@ func advised(s *tick.Sample, strategies *sloconfig.Strategies) *tick.Advice {
 
 var terms1 = regexp.MustCompile(`^(batch-cpu|batch-memory) \(\w+\): capacity (-?\d+)(?:m| B) - margin (-?\d+)(?:m| B) \(\w+ (\d+)\) - (?:system|reserved) (\d+)(?:m| B)(?: \([^)]*\))? - high-priority pods (\d+)(?:m| B)(?: \([^)]*\))? = (-?\d+)(?:m| B)(.*)$`)
 
-// redo does the sums of the reasons again from their text alone, as a person would, and returns what is offered in the end.
+// redo recalculates the sums from the text of the reasons, as a person would, and returns the offer.
 func redo(t testing.TB, reasons []string) map[string]int64 {
 	t.Helper()
 	number := func(text string) int64 {
@@ -290,7 +290,7 @@ func TestNode(t *testing.T) {
 	}
 }
 
-// A figure that the pods' term is made of is named, so that it is not only the sum that can be checked.
+// Each component of the pods' term is named, so that not only the sum can be checked.
 func TestReasonsNameThePods(t *testing.T) {
 	a := advised(sample(
 		onePod("a", "Burstable", 1, 1, 0.5, 2), onePod("b", "Burstable", 1, 1, 0.25, 2), onePod("c", "Burstable", 0.7, 1, -1, 0),
@@ -303,8 +303,7 @@ func TestReasonsNameThePods(t *testing.T) {
 	}
 }
 
-// What is not known is left out, and nothing is offered in its place.
-// The term of the pods names of how many it is, whatever stood in for their use.
+// Unknown values are omitted, and nothing is offered instead. The pods' term states the number of pods, whatever was used for their use.
 func TestTheReasonCountsPods(t *testing.T) {
 	pods := []tick.Pod{
 		onePod("a", "Burstable", 1, 1, 1, 1), onePod("b", "Burstable", 1, 1, -1, 0), onePod("c", "Burstable", 1, 1, -1, 0),

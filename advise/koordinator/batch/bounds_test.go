@@ -9,7 +9,7 @@ import (
 	"polder/lib/tick"
 )
 
-// A histogram of a state file holds only where its buckets are among those that there are.
+// A histogram of a state file is valid only if its buckets exist.
 func TestSoundHistograms(t *testing.T) {
 	for _, tt := range []struct {
 		first, counts int
@@ -28,14 +28,14 @@ func TestSoundHistograms(t *testing.T) {
 		if got := h.sound(); got != tt.want {
 			t.Errorf("%d buckets from the %d. on: %v", tt.counts, tt.first, got)
 		}
-		h.count(5) // it must not end with an error, whatever was read
+		h.count(5) // it must not panic, whatever was read
 		if !h.sound() {
 			t.Errorf("%d buckets from the %d. on: no good after a count", tt.counts, tt.first)
 		}
 	}
 }
 
-// A machine whose CPUs are not known has no capacity, not one of 0.
+// A machine with unknown CPUs has an unknown capacity, not 0.
 func TestTheMachinesOwnCapacity(t *testing.T) {
 	for _, tt := range []struct {
 		topology *tick.Topology
@@ -54,10 +54,10 @@ func TestTheMachinesOwnCapacity(t *testing.T) {
 	}
 }
 
-// Whatever percentage is set of whatever capacity: a product that does not fit stops at the largest number, and nothing ends with an error.
+// For any percentage of any capacity: a product that does not fit saturates at the largest number, without a panic.
 func TestScaledStopsAtTheLargestNumber(t *testing.T) {
 	for _, tt := range []struct{ v, by, of, want, up int64 }{
-		{most, 204_800, 100, huge, huge}, // the product is just what the division does not take
+		{most, 204_800, 100, huge, huge}, // the smallest product that the division cannot handle
 		{most, maxPercent, 100, huge, huge},
 		{most, 204_799, 100, huge, huge},
 		{10, 15, 100, 1, 2},
@@ -78,7 +78,7 @@ func TestScaledStopsAtTheLargestNumber(t *testing.T) {
 	}
 }
 
-// A pod takes from batch where it is of a high class, or claims to be of a low one and neither the API server nor suppression knows it so.
+// A pod reduces the batch offer if it is of a high class, or claims a low one that neither the API server nor suppression confirms.
 func TestWhoTakesFromBatch(t *testing.T) {
 	free := label("koordinator.sh/priority-class", "koord-free")
 	batch := label("koordinator.sh/priority-class", "koord-batch")
@@ -107,13 +107,13 @@ func TestWhoTakesFromBatch(t *testing.T) {
 	}
 }
 
-// Page cache counts where that is set, and what is not known of it does not stand for nothing.
+// Page cache counts if that is set, and unknown page cache does not count as 0.
 func TestMemoryInUse(t *testing.T) {
 	v := func(n float64) *float64 { return &n }
 	withCache := &sloconfig.Colocation{MetricMemoryCollectPolicy: new(string(sloconfig.UsageWithPageCache))}
 	for _, tt := range []struct {
 		m           *tick.Memory
-		plain, with int64 // -1 is not known
+		plain, with int64 // -1 means unknown
 	}{
 		{nil, -1, -1},
 		{&tick.Memory{}, -1, -1},
@@ -134,7 +134,7 @@ func TestMemoryInUse(t *testing.T) {
 	}
 }
 
-// The slots are a twentieth of the window wide, so that so many are kept of any window.
+// The slots are a twentieth of the window wide, so that the number of slots does not depend on the window.
 func TestSlotsOfAnyWindow(t *testing.T) {
 	for _, over := range []time.Duration{time.Minute, 5 * time.Minute, time.Hour} {
 		var s slots
@@ -148,7 +148,7 @@ func TestSlotsOfAnyWindow(t *testing.T) {
 	}
 }
 
-// After a gap of just degradeTimeMinutes the last offer is not too old to be repeated.
+// After a gap of exactly degradeTimeMinutes the last offer is not too stale to be repeated.
 func TestAGapOfTheDegradeTime(t *testing.T) {
 	for gap, stays := range map[time.Duration]bool{15 * time.Minute: true, 15*time.Minute + 1: false} {
 		st := &State{}
@@ -160,7 +160,7 @@ func TestAGapOfTheDegradeTime(t *testing.T) {
 	}
 }
 
-// As many NUMA nodes count as are bounded, and with one more none does.
+// The maximum number of NUMA nodes counts, and with one more none does.
 func TestTheMostNUMANodes(t *testing.T) {
 	for n, want := range map[int]int{maxZones: maxZones, maxZones + 1: 0} {
 		topology := &tick.Topology{}

@@ -9,27 +9,27 @@ import (
 	"polder/lib/qos"
 )
 
-// How a prod pod's peak is predicted: Koordinator's defaults (pkg/koordlet/prediction).
+// Parameters of the prediction of a prod pod's peak: Koordinator's defaults (pkg/koordlet/prediction).
 const (
 	trainEvery = time.Minute
 	coldStart  = 24 * time.Hour
-	growth     = 0.05 // of the buckets
+	growth     = 0.05 // of the buckets' widths
 	peakMargin = 110  // percent
 )
 
 var (
 	halfLife    = [resources]time.Duration{12 * time.Hour, 24 * time.Hour}
 	peakShare   = [resources]float64{0.95, 0.98}
-	firstBucket = [resources]float64{25, 5 << 20} // milli-CPU, bytes: what is less does not matter
+	firstBucket = [resources]float64{25, 5 << 20} // milli-CPU, bytes: smaller values are insignificant
 )
 
-// maxHistories bounds the pods whose use is remembered, maxBucket the buckets: the last begins at some 10^9 times the first.
+// maxHistories bounds the pods in the history, maxBucket the buckets: the last one begins at about 10^9 times the first.
 const (
 	maxHistories = 512
 	maxBucket    = 400
 )
 
-// history is what the prod pods have used, each and together, and the system, so that their peaks are known.
+// history is the use of each prod pod, of all together, and of the system, from which their peaks are predicted.
 type history struct {
 	Trained time.Time        `json:"trained,omitzero"`
 	Prod    past             `json:"prod,omitzero"`
@@ -37,7 +37,7 @@ type history struct {
 	Pods    map[string]*past `json:"pods,omitempty"`
 }
 
-// past is one of them: from when, how often it used how much, and what it used since the last training.
+// past is the history of one of them: since when, how often it used how much, and its use since the last training.
 type past struct {
 	From time.Time            `json:"from"`
 	Used [resources]histogram `json:"used"`
@@ -45,13 +45,13 @@ type past struct {
 	N    [resources]int       `json:"n"`
 }
 
-// histogram counts in buckets that grow by a twentieth each, and forgets: a count is worth half after the half-life.
+// histogram counts in buckets, each 5 % wider than the last, with decay: a count's weight halves in the half-life.
 type histogram struct {
 	First  int       `json:"first,omitempty"` // the bucket of the first count
 	Counts []float32 `json:"counts,omitempty"`
 }
 
-// observe notes what the pods and the system use, and trains the histograms once a minute.
+// observe adds the use of the pods and of the system, and trains the histograms once a minute.
 func (h *history) observe(now time.Time, pods []pod, system amounts, measured has) {
 	if h.Pods == nil {
 		h.Pods = map[string]*past{}
@@ -97,7 +97,7 @@ func (h *history) observe(now time.Time, pods []pod, system amounts, measured ha
 	}
 }
 
-// observe notes a use, and counts what was used on average since the last training.
+// observe adds a use, and at a training counts the average use since the last one.
 func (p *past) observe(now amounts, measured has, train bool, since time.Duration) {
 	for r := range resources {
 		if measured[r] {
@@ -115,7 +115,7 @@ func (p *past) observe(now amounts, measured has, train bool, since time.Duratio
 	}
 }
 
-// forget drops the pods that are gone.
+// forget removes the pods that no longer exist.
 func (h *history) forget(pods []pod) {
 	present := make(map[string]*past, len(h.Pods))
 	for i := range pods {
@@ -126,7 +126,7 @@ func (h *history) forget(pods []pod) {
 	h.Pods = present
 }
 
-// bucketOf is the bucket of a figure; bucket b begins at first*(1.05^b - 1)/0.05.
+// bucketOf returns the bucket of a value; bucket b begins at first*(1.05^b - 1)/0.05.
 func bucketOf(v, first float64) int {
 	b := math.Log(v*growth/first+1) / math.Log(1+growth)
 	switch {
@@ -142,7 +142,7 @@ func bucketStart(b int, first float64) float64 {
 	return first * (math.Pow(1+growth, float64(b)) - 1) / growth
 }
 
-// decay makes all counts worth less, and drops those at both ends that are worth nothing any more.
+// decay reduces the weight of all counts, and removes negligible ones at both ends.
 func (h *histogram) decay(by float64) {
 	const nothing = 1e-4
 	last := -1
@@ -166,7 +166,7 @@ func (h *histogram) decay(by float64) {
 
 // count adds one to a bucket.
 func (h *histogram) count(b int) {
-	if !h.sound() { // a state file's
+	if !h.sound() { // invalid in a state file
 		*h = histogram{}
 	}
 	switch {
@@ -186,7 +186,7 @@ func (h *histogram) sound() bool {
 	return h.First >= 0 && len(h.Counts) <= maxBucket+1 && h.First <= maxBucket+1-len(h.Counts)
 }
 
-// peak is the upper end of the bucket in which a share of all counts is reached; false where nothing was counted.
+// peak returns the upper end of the bucket in which a share of all counts is reached; false if there are no counts.
 func (h *histogram) peak(share, first float64) (float64, bool) {
 	total := 0.0
 	for _, n := range h.Counts {
@@ -204,20 +204,19 @@ func (h *histogram) peak(share, first float64) (float64, bool) {
 	return bucketStart(h.First+len(h.Counts), first), true
 }
 
-// peak is what is used at most, by all that is known; false where nothing is.
+// peak returns the predicted peak; false if there are no counts.
 func (p *past) peak(r resource) (float64, bool) { return p.Used[r].peak(peakShare[r], firstBucket[r]) }
 
-// withMargin is a peak as it is reckoned with.
+// withMargin adds the margin to a peak.
 func withMargin(peak float64) int64 {
 	peak = math.Ceil(peak * peakMargin / 100)
 	needed, _ := whole(&peak)
 	return needed
 }
 
-// reclaimable is what the prod pods have asked for and will not use: the smallest of what they have beyond their peaks one by one,
-// what they have together beyond their common peak and the system's, and what the node has beyond the larger of that peak and
-// the sum of theirs. A pod that is younger than a day counts for nothing one
-// by one. An LSE pod's CPUs are nobody else's.
+// reclaimable returns the part of the prod pods' requests that they will not use: the smallest of the sum of each pod's request beyond its
+// own peak, the sum of all requests beyond the common peak of the pods and the system, and the capacity beyond the larger of that peak and
+// the sum of the pods' peaks. A pod younger than a day does not count in the first. The CPUs of an LSE pod are exclusive.
 func (h *history) reclaimable(now time.Time, pods []pod, capacity amounts) (f forecast) {
 	for i := range pods {
 		p := &pods[i]
@@ -259,17 +258,17 @@ func (h *history) reclaimable(now time.Time, pods []pod, capacity amounts) (f fo
 	return f
 }
 
-// forecast is what is reclaimable of the prod pods, and how that comes about.
+// forecast is the prod pods' reclaimable amount, with its terms.
 type forecast struct {
 	free       amounts
-	warm, cold int // pods whose peaks are known, or too young
-	known      has // whether the common peak is
-	// beyond is what the pods have asked for over their own peaks, requests all that they have asked for, peaks the sum of their
-	// own, and together the common one with the system.
+	warm, cold int // pods whose peaks are known, or that are too young
+	known      has // whether the common peak is known
+	// beyond is the requests over the pods' own peaks, requests all of their requests, peaks the sum of their own peaks, and together the
+	// common peak with the system.
 	beyond, requests, peaks, together amounts
 }
 
-// sentence is the sum in words.
+// sentence explains the sum.
 func (f *forecast) sentence(r resource, capacity int64, amount func(int64) string) string {
 	pods := fmt.Sprintf("%d pods, and %d too young to tell", f.warm, f.cold)
 	if !f.known[r] {

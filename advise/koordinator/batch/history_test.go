@@ -10,7 +10,7 @@ import (
 	"polder/lib/tick"
 )
 
-// What was used on average in a minute is counted once, at its end; a minute of which nothing is known counts nothing.
+// The average use of a minute is counted once, at its end; a minute without known use counts nothing.
 func TestAMinuteIsCountedOnce(t *testing.T) {
 	h, begin := history{}, time.Unix(1_767_225_600, 0)
 	counted := func() (n int) {
@@ -24,7 +24,7 @@ func TestAMinuteIsCountedOnce(t *testing.T) {
 	for _, step := range []struct {
 		second, used int64
 		measured     bool
-		want         int // buckets that have a count
+		want         int // buckets with a count
 	}{
 		{0, 1000, true, 0}, {59, 3000, true, 0}, {60, 2000, true, 1}, {61, 9000, true, 1}, {119, 9000, true, 1}, {120, 9000, true, 2}, {180, 500, false, 2},
 	} {
@@ -39,7 +39,7 @@ func TestAMinuteIsCountedOnce(t *testing.T) {
 	}
 }
 
-// All counts lose weight alike, and those at both ends that have none are dropped.
+// All counts lose weight equally, and empty ones at both ends are dropped.
 func TestDecay(t *testing.T) {
 	for _, tt := range []struct{ of, want histogram }{
 		{histogram{First: 3, Counts: []float32{1, 2, 0, 4}}, histogram{First: 3, Counts: []float32{0.5, 1, 0, 2}}},
@@ -54,7 +54,7 @@ func TestDecay(t *testing.T) {
 	}
 }
 
-// What is remembered of a pod goes with it, or when it is not of its class any more; a pod of which nothing is remembered leaves no entry.
+// A pod's history is removed with the pod, or when its class changes; a pod without history leaves no entry.
 func TestWhichHistoriesAreForgotten(t *testing.T) {
 	h := history{Pods: map[string]*past{"stays": {}, "other class": {}, "gone": {}}}
 	h.forget([]pod{

@@ -8,8 +8,8 @@ import (
 	"polder/lib/tick"
 )
 
-// mid is what pods of mid priority are offered: what the prod pods have asked for and, by all that is known of them, will not use;
-// and a part of what nobody has asked for.
+// mid returns the offer to pods of mid priority: the part of the prod pods' requests that they are predicted not to use, and a part of the
+// capacity that no pod requests.
 func (st *State) mid(a *tick.Advice, now time.Time, n *node, used, system amounts, sums [resources]podSum,
 	c *sloconfig.Colocation,
 ) *tick.Reclaimed {

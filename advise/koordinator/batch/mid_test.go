@@ -11,7 +11,7 @@ import (
 	"polder/lib/tick"
 )
 
-// quiet is the node when the system uses 100m and 1 Gi.
+// quiet returns the node when the system uses 100m and 1 Gi.
 func quiet(pods ...tick.Pod) *tick.Sample {
 	s := sample(pods...)
 	cpu, memory := 100.0, gi(1)
@@ -22,7 +22,7 @@ func quiet(pods ...tick.Pod) *tick.Sample {
 	return s
 }
 
-// trained is a state that has seen the pods for so long, with the uses that they have.
+// trained returns a state that has seen the pods with their uses for some days.
 func trained(t *testing.T, pods []tick.Pod, days float64) (*State, time.Duration) {
 	t.Helper()
 	st, s := &State{}, shipped()
@@ -33,7 +33,7 @@ func trained(t *testing.T, pods []tick.Pod, days float64) (*State, time.Duration
 	return st, after
 }
 
-// Mid is the smaller of what prod pods have asked for and will not use, and what is unused, and a part of what nobody asked for.
+// Mid is the smaller of the prod pods' reclaimable requests and the unused part, plus a part of what no pod requests.
 func TestMid(t *testing.T) {
 	const g = 1 << 30
 	for name, c := range map[string]struct {
@@ -94,7 +94,7 @@ func TestMid(t *testing.T) {
 	}
 }
 
-// Where the capacity of one resource is not known, nothing is advised for that one.
+// If the capacity of one resource is unknown, nothing is advised for that resource.
 func TestMidOfOneResource(t *testing.T) {
 	for _, cpuKnown := range []bool{true, false} {
 		s, st := sample(), shipped()
@@ -114,8 +114,8 @@ func TestMidOfOneResource(t *testing.T) {
 	}
 }
 
-// What a prod pod asked for beyond its predicted peak is reclaimable from the first day's end on; of mid pods and of LSE pods'
-// CPUs nothing is.
+// The request of a prod pod beyond its predicted peak is reclaimable from the end of the first day on; nothing is of mid pods and of LSE
+// pods' CPUs.
 func TestReclaimable(t *testing.T) {
 	pods := []tick.Pod{
 		onePod("prod", "Burstable", 4, 20, 1, 10), onePod("mid", "Burstable", 2, 2, 0.1, 1, label("koordinator.sh/priority-class", "koord-mid")),
@@ -135,8 +135,8 @@ func TestReclaimable(t *testing.T) {
 	if !strings.Contains(strings.Join(a.Reasons, "\n"), "(2 pods, and 1 too young to tell)") {
 		t.Errorf("reasons %q", a.Reasons)
 	}
-	// A constant use lies in its bucket, whose upper end is at most 5 % above, and a tenth comes on top. The young pod's request
-	// counts where all are seen together: so each by itself has less.
+	// A constant use lies in its bucket, whose upper end is at most 5 % higher, plus the margin of a tenth. The young pod's request counts
+	// only in the common sum: so the sum of the single pods is smaller.
 	near := func(what string, got *int64, want, slack float64) {
 		t.Helper()
 		if float64(*got) > want || float64(*got) < want-slack {
@@ -145,7 +145,7 @@ func TestReclaimable(t *testing.T) {
 	}
 	near("mid-cpu", a.Mid.MilliCPU, 4000-1000*1.1, 100)
 	near("mid-memory", a.Mid.MemoryBytes, gi(20)-gi(10)*1.1+gi(6)-gi(1)*1.1, gi(11)*1.1*0.05+12<<20)
-	// Without it they have less together, for the system's peak counts there.
+	// Without it the common sum is smaller, because the system's peak counts there.
 	a = &tick.Advice{}
 	st.Advise(at(quiet(pods...), after), shipped(), a)
 	near("mid-cpu", a.Mid.MilliCPU, 4000-(1100+100)*1.1, 100)
@@ -154,7 +154,7 @@ func TestReclaimable(t *testing.T) {
 		t.Errorf("by the reasons: %v; want %d and %d: %q", ends, *a.Mid.MilliCPU, *a.Mid.MemoryBytes, a.Reasons)
 	}
 
-	// What is known of the prod pods together and of the system is needed.
+	// The common history of the prod pods and that of the system are required.
 	for what, forget := range map[string]func(*history){"prod": func(h *history) { h.Prod = past{} }, "system": func(h *history) { h.System = past{} }} {
 		text, _ := tick.Marshal(st)
 		other := &State{}
@@ -168,7 +168,7 @@ func TestReclaimable(t *testing.T) {
 			t.Errorf("without the history of %s: %d, %d", what, *blank.Mid.MilliCPU, *blank.Mid.MemoryBytes)
 		}
 	}
-	// A pod on its way out gives nothing.
+	// A terminating pod's request is not reclaimable.
 	leaving := []tick.Pod{pods[0]}
 	leaving[0].Terminating = true
 	text, _ := tick.Marshal(st)
@@ -180,12 +180,12 @@ func TestReclaimable(t *testing.T) {
 	if *blank.Mid.MilliCPU != 0 || *blank.Mid.MemoryBytes != 0 {
 		t.Errorf("of a pod on its way out: %d, %d", *blank.Mid.MilliCPU, *blank.Mid.MemoryBytes)
 	}
-	// And so is room for the peaks.
+	// Nor is the room for the peaks.
 	if free := st.History.reclaimable(start.Add(after), st.pods, amounts{1400, int64(gi(14))}).free; free[cpu] > 400-130 || free[memory] > int64(gi(14)-gi(12)*1.1) {
 		t.Errorf("on a node without room: %v", free)
 	}
 
-	// It is never more than what is unused.
+	// It is never more than the unused part.
 	busy := quiet(pods...)
 	busy.CPU.UsageMilliCPU = new(9900.0)
 	s := shipped()
@@ -196,14 +196,14 @@ func TestReclaimable(t *testing.T) {
 		t.Errorf("mid-cpu of a busy node = %d; want 100: %v", got, a.Reasons)
 	}
 
-	// A pod that is gone is forgotten with its history.
+	// The history of a pod that no longer exists is removed.
 	st.Advise(at(sample(), after+3*time.Minute), shipped(), &tick.Advice{})
 	if len(st.History.Pods) != 0 {
 		t.Errorf("%d histories of pods that are gone", len(st.History.Pods))
 	}
 }
 
-// A peak is what is not exceeded in 95 of 100 minutes, or 98 for memory; what was long ago counts less.
+// A peak is the value that is not exceeded in 95 of 100 minutes, or 98 for memory; older observations count less.
 func TestPeak(t *testing.T) {
 	h := &histogram{}
 	for i := range 1000 {
@@ -222,7 +222,7 @@ func TestPeak(t *testing.T) {
 	}
 	near("p95", 0.95, 1000)
 	near("p99", 0.99, 4000)
-	h.decay(math.Exp2(-5)) // five half-lives on
+	h.decay(math.Exp2(-5)) // five half-lives later
 	for range 1000 {
 		h.count(bucketOf(200, 25))
 	}
@@ -233,7 +233,7 @@ func TestPeak(t *testing.T) {
 	}
 }
 
-// Every figure has a bucket that it lies in, up to the last.
+// Every value belongs to a bucket, up to the last one.
 func TestBuckets(t *testing.T) {
 	for r := range resources {
 		for _, v := range []float64{0, 1, 25, 26, 1000, 1e6, 1e9, 1e11} {
@@ -253,7 +253,7 @@ func TestBuckets(t *testing.T) {
 	}
 }
 
-// What is remembered is bounded, whatever a state file and a stream contain.
+// The history is bounded, whatever a state file and a stream contain.
 func TestHistoryIsBounded(t *testing.T) {
 	st := &State{}
 	var pods []tick.Pod

@@ -11,23 +11,23 @@ import (
 	"polder/lib/tick"
 )
 
-// node is what is offered from, and what is kept of it.
+// node is the node's capacity, and what is reserved of it.
 type node struct {
 	capacity  amounts
 	known     has
-	kubelet   amounts // reserved by kubelet: capacity without allocatable
+	kubelet   amounts // reserved by kubelet: capacity less allocatable
 	annotated amounts // reserved by annotation
-	// ratio is how much a CPU of this node is worth in CPUs of the cluster's norm, in percent.
+	// ratio is how many of the cluster's standard CPUs a CPU of this node is worth, in percent.
 	ratio        int64
-	thirdParties amounts // what others have given away of the node's batch resources
+	thirdParties amounts // the part of the node's batch resources that others have assigned
 
 	zones []zone
 }
 
-// see reads the node; why is what is missing for any decision.
+// see reads the node; why names what is missing for any decision.
 func see(s *tick.Sample, a *tick.Advice) (n *node, why string) {
 	if s.Labels == nil && s.Annotations == nil && s.Unread("node") {
-		// The machine's own capacity would stand in, without what kubelet keeps back.
+		// The machine's own capacity would be used instead, without kubelet's reservations.
 		return nil, "the node object could not be read"
 	}
 	n = &node{}
@@ -51,7 +51,7 @@ func see(s *tick.Sample, a *tick.Advice) (n *node, why string) {
 	n.reserve(s.Annotations, a)
 	n.normalize(s.Annotations, a)
 	if err := n.subtract(s.Annotations); err != nil {
-		return nil, err.Error() // Koordinator takes the offer away then
+		return nil, err.Error() // Koordinator withdraws the offer then
 	}
 	n.zones = zonesOf(s.Topology)
 	return n, ""
@@ -67,7 +67,7 @@ func pick(from *tick.Resources, r resource) *float64 {
 	return from.MemoryBytes
 }
 
-// machine is the machine's own, where no node object and no collect have more.
+// machine returns the machine's own capacity, for use if the Node object has none.
 func machine(s *tick.Sample, r resource) (int64, bool) {
 	switch {
 	case r == memory && s.Memory != nil:
@@ -79,7 +79,7 @@ func machine(s *tick.Sample, r resource) (int64, bool) {
 	return 0, false
 }
 
-// reserve reads what is reserved by annotation. What cannot be read reserves nothing, as with Koordinator.
+// reserve reads what is reserved by annotation. Like Koordinator, it treats an invalid annotation as no reservation.
 func (n *node) reserve(annotations map[string]string, a *tick.Advice) {
 	r, errs := annotation.ReservedOf(annotations)
 	for _, err := range errs {
@@ -89,7 +89,7 @@ func (n *node) reserve(annotations map[string]string, a *tick.Advice) {
 	n.annotated[memory], _ = whole(&r.MemoryBytes)
 }
 
-// normalize reads by how much the batch CPU is multiplied.
+// normalize reads the factor of batch CPU.
 func (n *node) normalize(annotations map[string]string, a *tick.Advice) {
 	ratio, err := annotation.RatioOf(annotations)
 	if err != nil {
@@ -98,7 +98,7 @@ func (n *node) normalize(annotations map[string]string, a *tick.Advice) {
 	n.ratio = int64(math.Round(ratio * 100))
 }
 
-// thirdParties are what others, such as YARN, have given away of the batch resources.
+// thirdParties are the batch resources that others, such as YARN, have assigned.
 type thirdParties struct {
 	Allocations []struct {
 		Name      string         `json:"name"`
@@ -107,7 +107,7 @@ type thirdParties struct {
 	} `json:"allocations"`
 }
 
-// subtract reads what others have given away.
+// subtract reads what others have assigned.
 func (n *node) subtract(annotations map[string]string) error {
 	read, err := annotation.Read[thirdParties](annotations, annotation.ThirdParties)
 	if read == nil {

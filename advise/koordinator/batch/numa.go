@@ -10,7 +10,7 @@ import (
 	"polder/lib/tick"
 )
 
-// maxZones bounds the NUMA nodes; the kernel's own bound is 1024, and machines have some 8.
+// maxZones bounds the NUMA nodes; the kernel's own bound is 1024, and machines have about 8.
 const maxZones = 64
 
 // zone is a NUMA node with CPUs and memory.
@@ -19,7 +19,7 @@ type zone struct {
 	capacity amounts
 }
 
-// zonesOf are the machine's NUMA nodes, where all that is asked of them is known: a node of memory alone is left out.
+// zonesOf returns the machine's NUMA nodes, if all needed values of them are known; it omits nodes without CPUs.
 func zonesOf(t *tick.Topology) []zone {
 	if t == nil || len(t.NUMANodes) > maxZones {
 		return nil
@@ -45,8 +45,8 @@ func zonesOf(t *tick.Topology) []zone {
 	return zones
 }
 
-// numa is the offer by NUMA node: the node's formulas, with each zone's capacity, equal parts of what belongs to no zone, and of
-// each pod the part that runs there.
+// numa returns the offer by NUMA node: the node's formulas with each zone's capacity, equal parts of the use that belongs to no zone, and
+// the part of each pod that runs in the zone.
 func (n *node) numa(a *tick.Advice, pods []pod, system amounts, c *sloconfig.Colocation) []tick.ReclaimedNUMA {
 	zones := n.zones
 	if len(zones) == 0 {
@@ -88,14 +88,14 @@ func (n *node) numa(a *tick.Advice, pods []pod, system amounts, c *sloconfig.Col
 		if len(zones) > maxShown {
 			fmt.Fprintf(&text, " and %d more", len(zones)-maxShown)
 		}
-		if len(zones) > 1 { // else it repeats the node's reason
+		if len(zones) > 1 { // with one zone it would repeat the node's reason
 			a.Reasons = append(a.Reasons, strings.TrimSuffix(text.String(), ";"))
 		}
 	}
 	return offers
 }
 
-// ofZone is what one zone offers of a resource; addTerm gets its terms.
+// ofZone returns one zone's offer of a resource; it calls addTerm with its terms.
 func (n *node) ofZone(r resource, z *zone, pods *podSum, system int64, c *sloconfig.Colocation,
 	addTerm func(format string, args ...any),
 ) int64 {
@@ -130,10 +130,10 @@ func (n *node) ofZone(r resource, z *zone, pods *podSum, system int64, c *slocon
 	return left
 }
 
-// maxShown is of how many NUMA nodes a reason has the terms.
+// maxShown is the number of NUMA nodes whose terms a reason lists.
 const maxShown = 8
 
-// placed are the indices of the zones that a pod runs on: those that the scheduler gave it, else all.
+// placed returns the indices of the zones that a pod runs on: those that the scheduler assigned, else all.
 func placed(p *pod, zones []zone) []int {
 	var at []int
 	type status struct {

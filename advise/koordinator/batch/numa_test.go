@@ -10,7 +10,7 @@ import (
 	"polder/lib/tick"
 )
 
-// nodes gives the sample two NUMA nodes of 5 CPUs and 50 Gi.
+// twoNodes gives the sample two NUMA nodes of 5 CPUs and 50 Gi.
 func twoNodes(s *tick.Sample) *tick.Sample {
 	s.Topology.NUMANodes = []tick.TopologyNUMA{{ID: 0, CPUs: "0-4", MemoryBytes: new(gi(50))}, {ID: 1, CPUs: "5-9", MemoryBytes: new(gi(50))}}
 	return s
@@ -26,7 +26,7 @@ func bound(ids ...int) func(*tick.Pod) {
 	}
 }
 
-// The same formulas by NUMA node. Margins are 2000m and 17.5 Gi, and the system's half is 1000m less than the pods use.
+// The same formulas by NUMA node. Margins are 2000m and 17.5 Gi, and the system's half is 1000m less the pods' use.
 func TestNUMA(t *testing.T) {
 	const g = 1 << 30
 	for name, c := range map[string]struct {
@@ -105,7 +105,7 @@ func TestNUMA(t *testing.T) {
 	}
 }
 
-// Parts of what belongs to no NUMA node are rounded up; none of it is lost where there are no zones.
+// Parts of use that belongs to no NUMA node are rounded up; nothing is lost if there are no zones.
 func TestShared(t *testing.T) {
 	for _, c := range []struct {
 		v    int64
@@ -118,8 +118,8 @@ func TestShared(t *testing.T) {
 	}
 }
 
-// The reason by NUMA node names what is taken away for the system, or that as much is reserved, and has the terms of eight nodes; where there is
-// one node alone it would repeat the node's reason, and there is none.
+// The reason by NUMA node names the system's term, or that its reservation is larger, and lists the terms of eight nodes; with a single
+// node there is no such reason, because it would repeat the node's.
 func TestTheReasonByNUMANode(t *testing.T) {
 	reason := func(change func(*tick.Sample)) string {
 		s := twoNodes(sample())
@@ -164,7 +164,7 @@ func TestTheReasonByNUMANode(t *testing.T) {
 	}
 }
 
-// A ratio from 1 to 5 is one; the reason names any other.
+// A ratio from 1 to 5 is valid; the reason names any other.
 func TestEndsOfTheRatio(t *testing.T) {
 	for text, ratio := range map[string]int64{"1": 100, "5": 500, "0.99": 100, "5.01": 100} {
 		n, a := &node{}, &tick.Advice{}

@@ -2,14 +2,14 @@ package batch
 
 import "math/bits"
 
-// most bounds every amount: what a float64, and so every reader of JSON, holds to the unit. maxPercent bounds percentages.
+// most bounds every amount: a float64, and so every JSON reader, represents it exactly. maxPercent bounds percentages.
 const (
 	most       = int64(1) << 53
 	maxPercent = 1_000_000
-	huge       = int64(1) << 61 // bounds sums: two of them do not run over
+	huge       = int64(1) << 61 // bounds sums: adding two of them does not overflow
 )
 
-// whole is a figure from outside as a whole number from 0, parts of a unit left out; false where it is missing or none.
+// whole converts an external value to a whole number of at least 0, rounded down; false if it is missing or invalid.
 func whole(f *float64) (int64, bool) {
 	switch {
 	case f == nil || *f != *f:
@@ -22,11 +22,11 @@ func whole(f *float64) (int64, bool) {
 	return int64(*f), true
 }
 
-// add and less are a sum and a difference that stop at the largest number instead of running over.
+// add and less are a sum and a difference that saturate instead of overflowing.
 func add(a, b int64) int64  { return max(min(a+b, huge), -huge) }
 func less(a, b int64) int64 { return add(a, -b) }
 
-// scaled is v*by/of, cut off towards zero as Go's division is.
+// scaled returns v*by/of, truncated towards zero like Go's division.
 func scaled(v, by, of int64) int64 {
 	negative := (v < 0) != (by < 0)
 	hi, lo := bits.Mul64(magnitude(v), magnitude(by))
@@ -41,7 +41,7 @@ func scaled(v, by, of int64) int64 {
 	return int64(lo)
 }
 
-// scaledUp is v*by/of, rounded up; both are from 0.
+// scaledUp returns v*by/of, rounded up; no argument is negative.
 func scaledUp(v, by, of int64) int64 {
 	hi, lo := bits.Mul64(magnitude(v), magnitude(by))
 	if hi >= uint64(of) {
@@ -54,7 +54,7 @@ func scaledUp(v, by, of int64) int64 {
 	return int64(min(quotient, uint64(huge)))
 }
 
-// shared is one of n equal parts, rounded up; all of it where there are none.
+// shared returns one of n equal parts, rounded up; all of it if n is 0.
 func shared(v int64, n int) int64 {
 	if n <= 0 || v <= 0 {
 		return v

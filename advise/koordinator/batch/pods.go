@@ -11,23 +11,23 @@ import (
 	"polder/lib/tick"
 )
 
-// pod is what counts of a pod that has not ended.
+// pod is the data of a pod that has not ended.
 type pod struct {
 	*tick.Pod
-	class    string // of its priority
+	class    string // from its priority
 	high     bool   // neither batch nor free
-	prod     bool   // what it asked for and does not use may be offered to mid pods
-	known    bool   // by the cluster; another one is there, and nobody knows what it asked for
+	prod     bool   // its unused request may be offered to mid pods
+	known    bool   // to the API server; another pod exists, but its requests are unknown
 	lse      bool
-	now      amounts // its use in this tick
-	measured has     // whether that is known
+	now      amounts // use in this tick
+	measured has     // whether now is known
 
 	request amounts
-	used    amounts // on average
-	metric  has     // whether that is known
+	used    amounts // average use
+	metric  has     // whether used is known
 }
 
-// podOf returns what a pod is; false where it has ended: what is left of it is the system's.
+// podOf returns the data of a pod; false if it has ended: the rest of its use counts as the system's.
 func podOf(p *tick.Pod, c *sloconfig.Colocation) (pod, bool) {
 	if p.Ended() {
 		return pod{}, false
@@ -46,8 +46,8 @@ func podOf(p *tick.Pod, c *sloconfig.Colocation) (pod, bool) {
 	return one, true
 }
 
-// pretends reports whether a pod that suppression does not hold is of a low class by its label alone, which anybody may write: what
-// is not confined is counted. (The API server admits spec.priority.)
+// pretends reports whether a pod that is not suppressed has a low class only by its label, which any user may write: a pod that is not
+// confined is counted. (The API server validates spec.priority.)
 func pretends(p *tick.Pod) bool {
 	if _, labeled := p.Labels[qos.KoordinatorPriorityClass]; !labeled || qos.Koordinator(p) == qos.BE ||
 		qos.KubernetesOf(p) == qos.BestEffort {
@@ -59,8 +59,8 @@ func pretends(p *tick.Pod) bool {
 	return class != qos.Batch && class != qos.Free
 }
 
-// memoryOf is a pod's memory in use: its anonymous pages, and the page cache where that is to count. What it uses in other ways,
-// such as the kernel's own for it, is the system's, as the node's total has it.
+// memoryOf returns a pod's memory in use: its anonymous pages, and the page cache if that counts. Its other memory, such as the kernel's
+// for it, counts as the system's, because the node's total includes it.
 func memoryOf(m *tick.Memory, c *sloconfig.Colocation) (int64, bool) {
 	if m == nil {
 		return 0, false
@@ -77,7 +77,7 @@ func memoryOf(m *tick.Memory, c *sloconfig.Colocation) (int64, bool) {
 	return whole(m.WorkingSetBytes)
 }
 
-// nodeMemory is the node's memory in use, by the same measure.
+// nodeMemory returns the node's memory in use, by the same measure.
 func nodeMemory(m *tick.NodeMemory, c *sloconfig.Colocation) (int64, bool) {
 	if m == nil {
 		return 0, false
@@ -95,28 +95,28 @@ func withPageCache(c *sloconfig.Colocation) bool {
 	return c.MetricMemoryCollectPolicy != nil && *c.MetricMemoryCollectPolicy == sloconfig.UsageWithPageCache
 }
 
-// uses are the figures of the last while.
+// uses are the values of the sample window.
 type uses struct {
 	slots
 	Node   [resources]series   `json:"node"`
-	System [resources]series   `json:"system"` // the node's without the pods'
+	System [resources]series   `json:"system"` // the node's less the pods'
 	Pods   map[string]*podUses `json:"pods,omitempty"`
 }
 
 type podUses [resources]series
 
-// parts is how many slots a while is divided into, each dropping out of the average as one, and minWidth the least width of one.
+// parts is the number of slots of a sample window, which leave the average one by one, and minWidth their least width.
 const (
 	parts    = 20
 	minWidth = 5 * time.Second
 )
 
-// windowOf is how long is averaged over; Koordinator's agent takes no less than a minute.
+// windowOf returns the length of the sample window; Koordinator's agent uses at least a minute.
 func windowOf(c *sloconfig.Colocation) time.Duration {
 	return time.Duration(sloconfig.Within(c.MetricAggregateDurationSeconds, 300, 60, 86400)) * time.Second
 }
 
-// observe notes what the node and its pods use. It returns what is missing where the node's use is not known.
+// observe adds the use of the node and its pods. If the node's use is unknown it returns what is missing.
 func (st *State) observe(t *tick.Tick, c *sloconfig.Colocation) string {
 	u := &st.Uses
 	begun := u.advance(t.Time, windowOf(c))
@@ -154,7 +154,7 @@ func (st *State) observe(t *tick.Tick, c *sloconfig.Colocation) string {
 	return "the node's use is not known"
 }
 
-// observePods notes what the pods use, and returns the sum; begun is as of follow.
+// observePods adds the pods' use, and returns the sum; begun is as for follow.
 func (st *State) observePods(t *tick.Tick, c *sloconfig.Colocation, begun change) (all amounts) {
 	u := &st.Uses
 	st.pods = st.pods[:0]
@@ -188,7 +188,7 @@ func (st *State) observePods(t *tick.Tick, c *sloconfig.Colocation, begun change
 	return all
 }
 
-// forget drops the pods that are gone.
+// forget removes the pods that no longer exist.
 func (u *uses) forget(pods []pod) {
 	present := make(map[string]*podUses, len(pods))
 	for i := range pods {
@@ -198,16 +198,16 @@ func (u *uses) forget(pods []pod) {
 	u.Pods = present
 }
 
-// podSum is what the high-priority pods take of one resource, by each policy: their requests, their uses, and the larger of
-// the two of each pod.
+// podSum is the high-priority pods' amount of one resource, by each policy: their requests, their uses, and the sum of the larger of the
+// two of each pod.
 type podSum struct {
 	requests, uses, larger int64
-	// What the uses are made of, and of how many pods each.
+	// Components of the uses, and the number of pods in each.
 	measured, requested, exclusive, notInCluster     int64
 	nMeasured, nRequested, nExclusive, nNotInCluster int
 }
 
-// sum adds the high-priority pods up.
+// sum adds up the high-priority pods.
 func sum(pods []pod) (s [resources]podSum) {
 	for i := range pods {
 		if pods[i].high {
@@ -219,8 +219,8 @@ func sum(pods []pod) (s [resources]podSum) {
 	return s
 }
 
-// count adds a pod, or one of n equal parts of it. A pod without a metric counts with its request under every policy: where
-// Koordinator leaves it out (maxUsageRequest), new services are not seen.
+// count adds a pod, or one of n equal parts of it. A pod without a metric counts with its request under every policy: Koordinator omits it
+// (maxUsageRequest) and so does not see new services.
 func (s *podSum) count(p *pod, r resource, n int) {
 	request, used := shared(p.request[r], n), shared(p.used[r], n)
 	switch {
@@ -235,7 +235,7 @@ func (s *podSum) count(p *pod, r resource, n int) {
 		s.nRequested++
 		s.larger = add(s.larger, request)
 	case p.lse && r == cpu && request > 0:
-		used = max(request, used) // nobody else may use its CPUs
+		used = max(request, used) // no other pod may use its CPUs
 		s.exclusive = add(s.exclusive, used)
 		s.nExclusive++
 		s.larger = add(s.larger, used)
@@ -248,7 +248,7 @@ func (s *podSum) count(p *pod, r resource, n int) {
 	s.uses = add(s.uses, used)
 }
 
-// parts returns what the pods' term is made of.
+// parts explains the pods' term.
 func (s *podSum) parts(policy string, amount func(int64) string) string {
 	known := s.nMeasured + s.nRequested + s.nExclusive
 	switch policy {

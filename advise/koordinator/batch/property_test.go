@@ -13,7 +13,7 @@ import (
 	"polder/lib/tick"
 )
 
-// figure draws a number as it may come, or none.
+// figure draws a number as it may occur in a sample, or none.
 func figure(t *rapid.T, what string, usual float64) *float64 {
 	switch rapid.IntRange(0, 9).Draw(t, what+" is") {
 	case 0:
@@ -73,7 +73,7 @@ func drawnStrategies(t *rapid.T) *sloconfig.Strategies {
 	})
 }
 
-// Whatever comes, no offer is less than nothing or over its cap, and the reasons' sums are the offers.
+// For any input, no offer is negative or over its cap, and the reasons' sums equal the offers.
 func TestOffersHaveBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, st := drawnSample(t), drawnStrategies(t)
@@ -112,7 +112,7 @@ func TestOffersHaveBounds(t *testing.T) {
 	})
 }
 
-// More use or a larger request of a high-priority pod never gives batch pods more.
+// More use or a larger request of a high-priority pod never increases batch pods' resources.
 func TestMoreUseNeverGivesMore(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, st := drawnSample(t), drawnStrategies(t)
@@ -122,7 +122,7 @@ func TestMoreUseNeverGivesMore(t *testing.T) {
 			other := *s
 			other.Pods = append(append([]tick.Pod(nil), s.Pods...), p)
 			other.CPU, other.Memory = &tick.NodeCPU{}, &tick.NodeMemory{TotalBytes: s.Memory.TotalBytes}
-			if s.CPU.UsageMilliCPU != nil { // the node uses what its pod does
+			if s.CPU.UsageMilliCPU != nil { // the node's use includes its pod's
 				other.CPU.UsageMilliCPU = new(*s.CPU.UsageMilliCPU + more)
 			}
 			if s.Memory.AvailableBytes != nil {
@@ -153,7 +153,7 @@ func TestMoreUseNeverGivesMore(t *testing.T) {
 		if before.Reclaimed == nil || after.Reclaimed == nil {
 			return
 		}
-		// The system's use is what is left of the node's when the parts of a unit are cut off: it may lose a unit.
+		// The system's use is the node's less the pods' after truncation: it may lose a unit.
 		less := func(what string, x, y *int64) {
 			if x != nil && y != nil && *y > *x+1 {
 				t.Errorf("%s: %d, and with more use %d: %v; %v", what, *x, *y, before.Reasons, after.Reasons)
@@ -168,7 +168,7 @@ func TestMoreUseNeverGivesMore(t *testing.T) {
 	})
 }
 
-// The arithmetic is that of numbers without bounds, cut off at the largest.
+// The arithmetic equals that of unbounded numbers, saturated at the largest.
 func TestArithmetic(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := rapid.Int64Range(-most, most).Draw(t, "v")

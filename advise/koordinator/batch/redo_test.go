@@ -18,7 +18,7 @@ var (
 	zoneRatio  = regexp.MustCompile(`^, x (\d)\.(\d\d) \(node\.koordinator\.sh/cpu-normalization-ratio\) = (\d+)$`)
 )
 
-// figures are the numbers of a match; those that are not there are -1.
+// figures returns the numbers of a match; -1 for missing ones.
 func figures(match []string) []int64 {
 	out := make([]int64, len(match))
 	for i, text := range match {
@@ -30,7 +30,7 @@ func figures(match []string) []int64 {
 	return out
 }
 
-// redoMid does the sums of the mid resources again from the reasons' text alone, and returns what is offered in the end.
+// redoMid recalculates the sums of the mid resources from the reasons' text, and returns the offer.
 func redoMid(t testing.TB, reasons []string) map[string]int64 {
 	t.Helper()
 	ends := map[string]int64{}

@@ -2,26 +2,26 @@ package batch
 
 import "time"
 
-// slots are the pieces that the last while is divided into. They are the same for all figures, so that a figure is two short
-// lists: a node's hundred pods would else fill the state file with times.
+// slots are the parts of the sample window. They are the same for all values, so that each value needs only two short lists: otherwise the
+// times of a node's hundred pods would fill the state file.
 type slots struct {
-	// At is when each began, in nanoseconds since 1970.
+	// At is the start of each, in nanoseconds since 1970.
 	At []int64 `json:"at,omitempty"`
 }
 
-// series is one figure in the slots: the last of the list is in the last slot. Younger series have fewer.
+// series is the history of one value: the end of the lists belongs to the last slot. Younger series are shorter.
 type series struct {
 	Sum []int64 `json:"sum,omitempty"`
 	N   []int   `json:"n,omitempty"`
 }
 
-// change is what became of the slots: so many of the last are gone, where the clock was set back, and whether there is a new one.
+// change describes a change of the slots: how many of the last were removed because the clock was set back, and whether there is a new one.
 type change struct {
 	gone  int
 	begun bool
 }
 
-// advance comes to now: a slot is so wide, and what began longer ago than the while is forgotten.
+// advance moves the slots to now: it drops slots that began before the sample window, and adds new ones.
 func (s *slots) advance(now time.Time, over time.Duration) (c change) {
 	width := max(over/parts, minWidth)
 	at := now.UnixNano()
@@ -41,9 +41,9 @@ func (s *slots) advance(now time.Time, over time.Duration) (c change) {
 	return c
 }
 
-// follow does to the series what was done to the slots.
+// follow applies a change of the slots to the series.
 func (s *series) follow(c change, slots int) {
-	if len(s.Sum) != len(s.N) { // a state file's
+	if len(s.Sum) != len(s.N) { // invalid in a state file
 		*s = series{}
 	}
 	if left := len(s.Sum) - c.gone; left <= 0 {
@@ -59,18 +59,18 @@ func (s *series) follow(c change, slots int) {
 	}
 }
 
-// note adds a figure to the last slot.
+// note adds a value to the last slot.
 func (s *series) note(figure int64) {
 	last := len(s.Sum) - 1
 	s.Sum[last] = add(s.Sum[last], figure)
 	s.N[last]++
 }
 
-// average is the mean of the last while, cut off to a whole number; false where there is none.
+// average returns the mean over the sample window, truncated to a whole number; false if there is none.
 func (s *series) average() (int64, bool) {
 	sum, n := int64(0), int64(0)
 	for i := range s.Sum {
-		if s.N[i] > 0 { // a state file may have others
+		if s.N[i] > 0 { // a state file may contain other values
 			sum, n = add(sum, min(max(s.Sum[i], 0), huge)), add(n, int64(s.N[i]))
 		}
 	}

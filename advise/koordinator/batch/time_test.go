@@ -25,19 +25,19 @@ func TestAverage(t *testing.T) {
 	if got := cpu(0, 1); got != 4000 {
 		t.Errorf("first = %d; want 4000", got)
 	}
-	if got := cpu(30, 3); got != 3000 { // on average 2 cores
+	if got := cpu(30, 3); got != 3000 { // average of 2 cores
 		t.Errorf("second = %d; want 3000", got)
 	}
 	if got := cpu(60, 2); got != 3000 { // of 1, 3 and 2
 		t.Errorf("third = %d; want 3000", got)
 	}
-	if got := cpu(95, 2); got != 3000 { // the first two are past
+	if got := cpu(95, 2); got != 3000 { // the first two are outside of the window
 		t.Errorf("fourth = %d; want 3000", got)
 	}
-	if got := cpu(3600, 0); got != 5000 { // all others are past
+	if got := cpu(3600, 0); got != 5000 { // all others are outside of the window
 		t.Errorf("an hour on = %d; want 5000", got)
 	}
-	if got := cpu(1800, 1); got != 4000 { // the clock was set back: what lies in the future is forgotten
+	if got := cpu(1800, 1); got != 4000 { // the clock was set back: values in the future are discarded
 		t.Errorf("clock set back = %d; want 4000", got)
 	}
 	for second := range 10_000 {
@@ -48,8 +48,7 @@ func TestAverage(t *testing.T) {
 	}
 }
 
-// The while is a minute at least and a day at most, and 5 minutes where it is not set; the times that a line may have do not
-// disturb the slots.
+// The window is at least a minute and at most a day, and 5 minutes by default; any time that a line may contain leaves the slots valid.
 func TestWindow(t *testing.T) {
 	for set, want := range map[int64]time.Duration{-1: time.Minute, 1: time.Minute, 90: 90 * time.Second, 1 << 62: 24 * time.Hour} {
 		if got := windowOf(&sloconfig.Colocation{MetricAggregateDurationSeconds: &set}); got != want {
@@ -71,7 +70,7 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// Where the clock is set back, what lies in the future then is forgotten, of every series.
+// After the clock was set back, values in the future are discarded, in every series.
 func TestClockSetBack(t *testing.T) {
 	st := &State{}
 	for _, c := range []struct {
@@ -85,13 +84,13 @@ func TestClockSetBack(t *testing.T) {
 	if got, _ := st.Uses.Node[cpu].average(); got != 3000 { // of 1000, 5000 and 3000
 		t.Errorf("average %d; want 3000: %+v", got, st.Uses)
 	}
-	s := series{Sum: []int64{10, -5, 7}, N: []int{1, -1, 0}} // a state file's
+	s := series{Sum: []int64{10, -5, 7}, N: []int{1, -1, 0}} // invalid in a state file
 	if got, ok := s.average(); got != 10 || !ok {
 		t.Errorf("average %d, %t; want 10", got, ok)
 	}
 }
 
-// The system's use is the average of the differences at each instant: what a pod used that is gone now is not the system's.
+// The system's use is the average of the differences at each instant: the past use of a removed pod is not the system's.
 func TestSystemOfPodsThatAreGone(t *testing.T) {
 	st := &State{}
 	x := sample(onePod("a", "BestEffort", -1, 0, 1.5, 10))
@@ -108,7 +107,7 @@ func TestSystemOfPodsThatAreGone(t *testing.T) {
 	}
 }
 
-// A pod without a metric in this tick has one as long as the last one is within the while.
+// A pod without a metric in this tick has one as long as the last one is within the window.
 func TestMetricIsAWhile(t *testing.T) {
 	st := &State{}
 	st.Advise(at(sample(onePod("a", "Burstable", 3, 1, 1, 10)), 0), shipped(), &tick.Advice{})
@@ -125,7 +124,7 @@ func TestMetricIsAWhile(t *testing.T) {
 	}
 }
 
-// While the node's use is unknown the last offer stays, up to degradeTimeMinutes; then all is withdrawn, until it is known again.
+// While the node's use is unknown the last offer stays, up to degradeTimeMinutes; then it is withdrawn, until the use is known again.
 func TestDegrade(t *testing.T) {
 	st, blind := &State{}, sample(onePod("a", "Burstable", 2, 2, 1, 10))
 	blind.CPU, blind.IntervalSeconds = nil, nil
@@ -133,7 +132,7 @@ func TestDegrade(t *testing.T) {
 		name      string
 		after     time.Duration
 		sample    *tick.Sample
-		offer     int64 // -1 none
+		offer     int64 // -1 means none
 		withdrawn string
 		reason    string
 	}{
@@ -171,7 +170,7 @@ func TestDegrade(t *testing.T) {
 		}
 	}
 
-	// Never known at all: nothing is advised, and after the time what an earlier run may have published goes.
+	// If the use was never known nothing is advised, and after degradeTime an earlier run's published offer is withdrawn.
 	st = &State{}
 	for _, c := range []struct {
 		after     time.Duration
@@ -185,7 +184,7 @@ func TestDegrade(t *testing.T) {
 	}
 }
 
-// What is missing of the node's use is reported.
+// The reason names which of the node's values is missing.
 func TestMissingUse(t *testing.T) {
 	for want, change := range map[string]func(*tick.Sample){
 		"the node's CPU use is not known":       func(s *tick.Sample) { s.CPU.UsageMilliCPU = nil },
@@ -211,7 +210,7 @@ func TestDisabled(t *testing.T) {
 	} {
 		st := &State{}
 		st.Advise(at(sample(), 0), shipped(), &tick.Advice{})
-		for _, s := range []*tick.Sample{sample(), nil} { // whatever is known
+		for _, s := range []*tick.Sample{sample(), nil} { // whatever else is known
 			a := &tick.Advice{}
 			st.Advise(at(s, time.Second), c.strategies, a)
 			if a.Reclaimed != nil || a.Mid != nil || !strings.HasPrefix(a.Withdrawn, c.want) || a.Reasons[0] != "nothing is offered: "+a.Withdrawn {
@@ -233,7 +232,7 @@ func TestDisabled(t *testing.T) {
 	}
 }
 
-// A state that was written and read goes on as the one that stayed.
+// A state that was written and read gives the same advice as the original.
 func TestStateGoesOn(t *testing.T) {
 	stays, s := &State{}, shipped()
 	ticks := func(i int) *tick.Tick {

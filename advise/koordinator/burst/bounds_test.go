@@ -9,8 +9,8 @@ import (
 	"polder/lib/tick"
 )
 
-// A bucket that nobody has used for twice its period is forgotten, for ten minutes at least and a day at most: what a container may spend
-// is known while it may be back.
+// A bucket that was unused for twice its period is removed, after at least ten minutes and at most a day: a container that returns earlier
+// keeps its tokens.
 func TestBucketsAreForgotten(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for _, tt := range []struct {
@@ -34,7 +34,7 @@ func TestBucketsAreForgotten(t *testing.T) {
 	}
 }
 
-// Without a sample it is reported that everything stays, where there is something that does: a policy, or a cgroup that is to be put back.
+// Without a sample a reason reports that everything stays, if there is something: a policy, or a cgroup that must be reverted.
 func TestWithoutASampleWhatIsInForceIsNamed(t *testing.T) {
 	for _, tt := range []struct {
 		policy string

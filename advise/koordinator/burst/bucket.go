@@ -8,11 +8,11 @@ import (
 	"polder/lib/tick"
 )
 
-// bucket limits for how long a container's quota may be over its limit. A token is one percent of the limit for one second.
+// bucket limits for how long a container's quota may exceed its limit. A token is one percent of the limit for one second.
 type bucket struct {
 	Tokens float64   `json:"tokens"`
 	At     time.Time `json:"at"`
-	// Seconds and Percent are the settings that it was made for.
+	// Seconds and Percent are the settings for which it was created.
 	Seconds int64 `json:"seconds"`
 	Percent int64 `json:"percent"`
 }
@@ -21,9 +21,8 @@ func (b *bucket) period() time.Duration {
 	return time.Duration(min(b.Seconds, 1e9)) * time.Second
 }
 
-// allowed reports whether the container's quota may be over its limit, and pays for what it used since the last tick: what is
-// over the limit is taken from the bucket, what is left of it is saved where less than 60 % are used. What is not known counts
-// as the limit itself.
+// allowed reports whether the container's quota may exceed its limit, and accounts for the use since the last tick: use over the limit
+// takes tokens from the bucket, use below 60 % of the limit adds tokens. Unknown use counts as the limit itself.
 func (r *round) allowed(p *tick.Pod, t *tick.Container, c config, limit int64) bool {
 	if c.seconds < 0 {
 		return true
@@ -49,8 +48,8 @@ func (r *round) allowed(p *tick.Pod, t *tick.Container, c config, limit int64) b
 	return b.Tokens > 0
 }
 
-// first is how full a new bucket is, from 0 to less than a half: containers that start together shall not spend together. It is the
-// same at every run, so that a recording decides the same again.
+// first returns a new bucket's level, from 0 to less than a half: containers that start together must not burst together. The level is
+// deterministic, so that a replayed recording gives the same decisions.
 func first(uid, container string) float64 {
 	h := fnv.New64a()
 	h.Write([]byte(uid))

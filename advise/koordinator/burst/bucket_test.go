@@ -9,7 +9,7 @@ import (
 	"polder/lib/tick"
 )
 
-// A new bucket is less than half full, spread evenly, and the same at every run.
+// A new bucket is less than half full, evenly distributed, and the same in every run.
 func TestFirst(t *testing.T) {
 	const many = 10000
 	sum, seen := 0.0, map[float64]bool{}
@@ -65,7 +65,7 @@ func TestTokens(t *testing.T) {
 			t.Errorf("%s: %v tokens, allowed %v; want %v", step.name, got, allowed, step.want)
 		}
 	}
-	// Other settings, and a long absence, make a new one.
+	// Other settings, and a long absence, create a new one.
 	for name, change := range map[string]func(*bucket, *config){
 		"period":  func(_ *bucket, c *config) { c.seconds = 20 },
 		"percent": func(_ *bucket, c *config) { c.percent = 200 },
@@ -81,7 +81,7 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// A container that is throttled all the time has its quota over the limit for its tokens' time, and then goes back.
+// A container that is always throttled exceeds its limit until its tokens are used up, and then returns to it.
 func TestBurstEnds(t *testing.T) {
 	st, s := new(State), burstPolicy("cfsQuotaBurstOnly")
 	s.Burst.CFSQuotaBurstPeriodSeconds = n(120) // capacity 24000
@@ -104,7 +104,7 @@ func TestBurstEnds(t *testing.T) {
 	if most := tokens/100 + 30; float64(since) > most {
 		t.Errorf("over the limit for %d s, with %v tokens", since, tokens)
 	}
-	// It saves again while it uses little, and may burst again.
+	// It accumulates tokens again while it uses little, and may burst again.
 	for second := 400; second < 520; second++ {
 		p.Containers[0].ThrottledPercent, p.Containers[0].UsageMilliCPU = f(0), f(100)
 		advise(st, s, sampleOf(3000, p), time.Duration(second)*time.Second)
@@ -113,7 +113,7 @@ func TestBurstEnds(t *testing.T) {
 	if q := entryOf(t, advise(st, s, sampleOf(3000, p), 520*time.Second).Cgroups, containerPath).CPUMaxMilliCPU; orZero(q) != 1200 {
 		t.Errorf("after a rest the quota is %d, want 1200", orZero(q))
 	}
-	// The state file goes on where it was.
+	// The state file continues from the saved state.
 	text, err := tick.Marshal(st)
 	if err != nil {
 		t.Fatal(err)

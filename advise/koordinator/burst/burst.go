@@ -1,9 +1,8 @@
-// Package burst is Koordinator's CPU burst: containers may save up what they do not use of their quota (cpu.max.burst), and
-// the quota of throttled ones grows while the node is idle, as its koordlet does it (qosmanager/plugins/cpuburst of its
-// repository). It is pure.
+// Package burst is Koordinator's CPU burst: containers may accumulate unused quota (cpu.max.burst), and the quota of throttled containers
+// grows while the node is idle, as in koordlet (qosmanager/plugins/cpuburst of its repository). It is pure.
 //
-// Nothing is advised for a cgroup that never had more than its limit. What had is set back to its limit when that is no longer
-// desired, for a while, and then nothing is advised again.
+// Nothing is advised for a cgroup that never had more than its limit. A cgroup that had more is reverted to its limit when that is no
+// longer desired, for some time; after that nothing is advised for it.
 package burst
 
 import (
@@ -20,33 +19,33 @@ import (
 	"polder/lib/window"
 )
 
-// Bounds of what is believed and advised: the largest machine's, and what isolate takes.
+// Bounds of valid input and of advice: the largest machine's, and what isolate accepts.
 const (
 	maxMilliCPU      = (cpus.MaxID + 1) * 1000
 	maxBurstMilliCPU = 100 * maxMilliCPU
 )
 
-// State is what is remembered of one node, in the form of the state file.
+// State is what this package remembers of one node, in the format of the state file.
 type State struct {
-	// Usage is what the share pool used, in milli-CPU.
+	// Usage is the share pool's use, in milli-CPU.
 	Usage window.Trail `json:"usage"`
-	// Cgroups are the pods' and containers' that have had more than their limit.
+	// Cgroups are the pods' and containers' cgroups that have had more than their limit.
 	Cgroups revert.Cgroups[held, *held] `json:"cgroups,omitempty"`
-	// Buckets are the tokens of the containers whose quota may grow for some time only, by cgroup.
+	// Buckets are the tokens of the containers whose quota may grow for a limited time, by cgroup.
 	Buckets map[string]*bucket `json:"buckets,omitempty"`
 }
 
-// held is what was advised of one cgroup.
+// held is what was advised for one cgroup.
 type held struct {
-	// MilliCPU is a container's quota; 0 where that is its limit.
+	// MilliCPU is a container's quota; 0 if that is its limit.
 	MilliCPU int64 `json:"milliCPU,omitempty"`
-	// Quota and Burst mean that the key has had another value than the pod's spec and the kernel give it.
+	// Quota and Burst report whether the key has had another value than that of the pod's spec and the kernel.
 	Quota bool `json:"quota,omitempty"`
 	Burst bool `json:"burst,omitempty"`
 	revert.Last
 }
 
-// Advise wants the quotas and bursts of the pods that are neither LSE, LSR nor BE, and of their containers.
+// Advise adds the quotas and bursts of the pods that are neither LSE, LSR nor BE, and of their containers.
 func (st *State) Advise(t *tick.Tick, s *sloconfig.Strategies, a *tick.Advice) {
 	r := round{state: st, strategies: s, advice: a, now: t.Time}
 	if t.Sample == nil {
@@ -73,7 +72,7 @@ func (st *State) Advise(t *tick.Tick, s *sloconfig.Strategies, a *tick.Advice) {
 	st.forget(t.Time)
 }
 
-// round is one tick's work.
+// round is the work of one tick.
 type round struct {
 	state      *State
 	strategies *sloconfig.Strategies
@@ -82,13 +81,13 @@ type round struct {
 
 	node      state
 	nodeText  string
-	nodeMilli int64 // of all CPUs; 0 where not known
+	nodeMilli int64 // of all CPUs; 0 if unknown
 	wrong     []string
 
 	bursting, up, down, above, spent int
 }
 
-// burstable reports whether a pod's CPU may burst at all, by its label alone.
+// burstable reports whether a pod's CPU may burst at all, according to its label.
 func burstable(p *tick.Pod) bool {
 	switch qos.Koordinator(p) {
 	case qos.LSE, qos.LSR, qos.BE:
@@ -99,7 +98,7 @@ func burstable(p *tick.Pod) bool {
 
 func active(p *tick.Pod) bool { return p.Missing == "" && !p.Ended() }
 
-// limitOf is a CPU limit in milli-CPU; 0 where there is none.
+// limitOf returns a CPU limit in milli-CPU; 0 if there is none.
 func limitOf(r *tick.Resources) int64 {
 	if r == nil {
 		return 0
@@ -107,8 +106,8 @@ func limitOf(r *tick.Resources) int64 {
 	return int64(min(policy.Amount(r.MilliCPU), maxMilliCPU))
 }
 
-// pod wants the values of one pod and its containers. The pod's quota moves by what its containers' move together; a pod
-// without a limit has no quota, and gets none.
+// pod adds the values of one pod and its containers. The pod's quota changes by the sum of its containers' changes; a pod without a limit
+// has no quota, and gets none.
 func (r *round) pod(p *tick.Pod, c config) {
 	if p.Missing == tick.MissingCluster {
 		r.state.Cgroups.Keep(p, r.now)
@@ -127,7 +126,7 @@ func (r *round) pod(p *tick.Pod, c config) {
 		limit := limitOf(t.Limits)
 		if t.Cgroup == p.Cgroup {
 			alone = true
-			if t.Limits == nil { // no pod of Kubernetes
+			if t.Limits == nil { // not a pod of Kubernetes
 				limit = limitOf(p.Limits)
 			}
 		}
@@ -149,7 +148,7 @@ func (r *round) pod(p *tick.Pod, c config) {
 	}
 }
 
-// want advises a quota that differs from the limit and a burst, or the limit and none where there once were.
+// want advises a quota other than the limit and a burst, or reverts them if they were advised before.
 func (r *round) want(cgroup string, p *tick.Pod, limit, quota, burst int64) {
 	if r.state.Cgroups[cgroup] == nil && quota == limit && burst == 0 {
 		return
@@ -164,7 +163,7 @@ func (r *round) want(cgroup string, p *tick.Pod, limit, quota, burst int64) {
 		h.Burst, h.At = true, r.now
 	}
 	c := tick.Cgroup{Cgroup: cgroup}
-	if h.Quota && limit > 0 && qos.Koordinator(p) != qos.BE { // a batch pod's quota is of its batch requests
+	if h.Quota && limit > 0 && qos.Koordinator(p) != qos.BE { // a batch pod's quota comes from its batch requests
 		c.CPUMaxMilliCPU = &quota
 		r.advice.Fallback = append(r.advice.Fallback, tick.Cgroup{Cgroup: cgroup, CPUMaxMilliCPU: &limit})
 	}
@@ -176,7 +175,7 @@ func (r *round) want(cgroup string, p *tick.Pod, limit, quota, burst int64) {
 	}
 }
 
-// explain returns what was found and done, in few sentences.
+// explain adds reasons for what was found and decided.
 func (r *round) explain(scaling bool) {
 	add := func(format string, a ...any) {
 		r.advice.Reasons = append(r.advice.Reasons, "CPU burst: "+fmt.Sprintf(format, a...))
@@ -196,7 +195,7 @@ func (r *round) explain(scaling bool) {
 	}
 }
 
-// forget drops the cgroups that have had nothing but their limit for long.
+// forget removes the cgroups that have long had only their limit.
 func (st *State) forget(now time.Time) {
 	st.Cgroups.Forget(now)
 	for name, b := range st.Buckets {

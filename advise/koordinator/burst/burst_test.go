@@ -20,14 +20,14 @@ func n(v int64) *int64 { return new(v) }
 
 func f(v float64) *float64 { return new(v) }
 
-// burstPolicy is the defaults with a policy.
+// burstPolicy returns the defaults with a policy.
 func burstPolicy(name string) *sloconfig.Strategies {
 	s := sloconfig.Defaults()
 	s.Burst.Policy = &name
 	return &s
 }
 
-// pod has one container "c" of a limit in milli-CPU, 0 for none.
+// pod has one container "c" with a limit in milli-CPU, 0 for none.
 func pod(limit float64) tick.Pod {
 	p := tick.Pod{
 		UID: "u", Namespace: "ns", Name: "p", QoSSource: tick.QoSFromKubernetes, KubernetesQOS: "Burstable", Phase: "Running",
@@ -45,7 +45,7 @@ func amount(milli float64) *tick.Resources {
 	return &tick.Resources{MilliCPU: &milli}
 }
 
-// sampleOf is a node of ten CPUs of which so many milli-CPU are used.
+// sampleOf returns a node of ten CPUs with a total use in milli-CPU.
 func sampleOf(used float64, pods ...tick.Pod) *tick.Sample {
 	return &tick.Sample{
 		IntervalSeconds: new(float64(1)), Topology: &tick.Topology{CPUs: "0-9"}, CPU: &tick.NodeCPU{UsageMilliCPU: &used}, Pods: pods,
@@ -125,7 +125,7 @@ func TestBurst(t *testing.T) {
 	}
 }
 
-// The pod saves up what its containers do together, but not where one of them has no limit: then it has no quota.
+// The pod's burst is the sum of its containers', but none if one of them has no limit: then it has no quota.
 func TestPodBurst(t *testing.T) {
 	p := pod(1000)
 	p.Containers = append(p.Containers, tick.Container{Name: "d", Cgroup: podPath + "/d", Limits: amount(500)}, tick.Container{Name: "waits", Limits: amount(700)})
@@ -135,7 +135,7 @@ func TestPodBurst(t *testing.T) {
 	if got := entryOf(t, advise(new(State), s, sampleOf(0, p), 0).Cgroups, podPath); cmp.Diff(tick.Cgroup{CPUBurstMilliCPU: new(int64(600))}, got) != "" {
 		t.Errorf("pod %+v, want a burst of 600", got)
 	}
-	p.Limits = amount(550) // given for the pod as a whole
+	p.Limits = amount(550) // for the pod as a whole
 	if got := entryOf(t, advise(new(State), s, sampleOf(0, p), 0).Cgroups, podPath); cmp.Diff(tick.Cgroup{CPUBurstMilliCPU: new(int64(550))}, got) != "" {
 		t.Errorf("pod with less than its containers %+v, want a burst of 550", got)
 	}
@@ -149,7 +149,7 @@ func TestPodBurst(t *testing.T) {
 	}
 }
 
-// quotas are a container's and its pod's, by the steps of one tick each.
+// Quotas of a container and of its pod, one step per tick.
 func TestQuota(t *testing.T) {
 	throttled := func(p *tick.Pod) { p.Containers[0].ThrottledPercent = new(float64(5)) }
 	calm := func(*tick.Pod) {}
@@ -224,7 +224,7 @@ func orZero(p *int64) int64 {
 	return *p
 }
 
-// The pod's quota moves by what its containers' move together; without a limit it has none.
+// The pod's quota changes by the sum of its containers' changes; without a limit it has none.
 func TestPodQuota(t *testing.T) {
 	p := pod(1000)
 	p.Containers[0].ThrottledPercent = new(float64(1))
@@ -311,7 +311,7 @@ func TestAPodDoesNotBurstFartherThanTheAdministratorAllows(t *testing.T) {
 	for _, c := range []struct {
 		name, text string
 		node       sloconfig.CPUBurst
-		most       int64 // the quota that a throttled container of 1000m comes to in 100 ticks
+		most       int64 // the quota that a throttled container of 1000m reaches in 100 ticks
 	}{
 		{"the default", `{"policy":"auto","cfsQuotaBurstPercent":2147483647}`, sloconfig.CPUBurst{}, 3000},
 		{"the node's percent", `{"cfsQuotaBurstPercent":2147483647}`, sloconfig.CPUBurst{Policy: new("auto"), CFSQuotaBurstPercent: new(int64(150))}, 1500},
@@ -337,7 +337,7 @@ func TestAPodDoesNotBurstFartherThanTheAdministratorAllows(t *testing.T) {
 	}
 }
 
-// What is no longer desired goes back to the limit for a while, and then nothing is advised for it.
+// A quota that is no longer desired is reverted to the limit for some time, and then nothing is advised for it.
 func TestSetBack(t *testing.T) {
 	be := pod(1000)
 	be.Labels["koordinator.sh/qosClass"] = "BE"
@@ -403,7 +403,7 @@ func TestMissing(t *testing.T) {
 	if a := advise(new(State), burstPolicy("none"), nil, 0); len(a.Reasons) > 0 {
 		t.Errorf("no sample, and nothing is wanted: %q", a.Reasons)
 	}
-	// The clock is set back by a day: what was noted for later does not stay for ever.
+	// The clock is set back by a day: times in the future do not keep entries for ever.
 	advise(st, burstPolicy("none"), sampleOf(0), -24*time.Hour)
 	if advise(st, burstPolicy("none"), sampleOf(0), -24*time.Hour+revert.For+time.Second); len(st.Cgroups) > 0 {
 		t.Errorf("after the clock was set back %d cgroups are remembered", len(st.Cgroups))

@@ -12,7 +12,7 @@ import (
 	"polder/lib/tick"
 )
 
-// The reasons state how busy the share pool is, and count what was done.
+// The reasons state the load of the share pool, and count the actions.
 func TestReasonsCountWhatWasDone(t *testing.T) {
 	unpaid := burstPolicy("auto")
 	unpaid.Burst.CFSQuotaBurstPeriodSeconds = new(int64(0))
@@ -45,7 +45,7 @@ func TestReasonsCountWhatWasDone(t *testing.T) {
 	}
 }
 
-// Where it is not known how many CPUs there are a quota neither grows nor falls.
+// If the number of CPUs is unknown a quota neither grows nor shrinks.
 func TestQuotaOfAnUnknownMachineStays(t *testing.T) {
 	p := pod(1000)
 	p.Containers[0].ThrottledPercent = new(float64(1))
@@ -58,7 +58,7 @@ func TestQuotaOfAnUnknownMachineStays(t *testing.T) {
 	}
 }
 
-// What one cgroup of a pod had is set back though the others never had anything: a container may have been started again.
+// One cgroup of a pod is reverted although the others never had other values: a container may have been restarted.
 func TestOneCgroupIsSetBackByItself(t *testing.T) {
 	for _, cgroup := range []string{podPath, containerPath} {
 		st := &State{Cgroups: map[string]*held{cgroup: {Burst: true, Last: revert.Last{At: start}}}}
@@ -69,7 +69,7 @@ func TestOneCgroupIsSetBackByItself(t *testing.T) {
 	}
 }
 
-// An annotation may have each setting's ends, and the reason states whether all of one that is wrong does not hold, or a part.
+// An annotation may have each setting's bounds, and the reason states whether all or a part of an invalid one is ignored.
 func TestEndsOfAnAnnotation(t *testing.T) {
 	const of = `CPU burst: annotation koordinator.sh/cpuBurst of pod "ns/p": `
 	for text, want := range map[string]string{
@@ -91,7 +91,7 @@ func TestEndsOfAnAnnotation(t *testing.T) {
 	}
 }
 
-// A pod may ask for no time at all over its limit, where the administrator allows some.
+// A pod may set its time over the limit to zero, even if the administrator allows some.
 func TestAPodMayBurstForNoTime(t *testing.T) {
 	node := sloconfig.CPUBurst{CFSQuotaBurstPeriodSeconds: new(int64(60))}
 	for own, want := range map[int64]int64{0: 0, 59: 59, 61: 60, -1: 60} {

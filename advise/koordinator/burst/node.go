@@ -12,26 +12,26 @@ import (
 	"polder/lib/tick"
 )
 
-// state is how busy the share pool is.
+// state is the load of the share pool.
 type state int
 
 const (
 	unknown  state = iota
-	idle           // under nine tenths of the threshold
-	cooling        // from there to the threshold
-	overload       // at the threshold or over it
+	idle           // below nine tenths of the threshold
+	cooling        // between idle and overload
+	overload       // at or above the threshold
 )
 
 func (s state) String() string { return [...]string{"unknown", "idle", "cooling", "overload"}[s] }
 
-// longest is the longest time that the use is averaged over; it is five ticks where these are quick.
+// longest is the longest time over which the use is averaged; it is five ticks if ticks are frequent.
 const longest = 10 * time.Second
 
-// together is the time within which figures share a point: a stream of ticks of one instant shall not grow the state.
+// together is the time within which values share a point: many ticks of one instant must not grow the state.
 const together = 100 * time.Millisecond
 
-// look judges how busy the share pool is: the CPUs that no LSE or LSR pod requests, and what is used but by those and by batch
-// pods. What such a pod uses and is not known counts as the pool's, and so does the system's.
+// look determines the load of the share pool: its CPUs are those that no LSE or LSR pod requests, its use is all except that of those and
+// of batch pods. If such a pod's use is unknown it counts as the pool's, and so does the system's.
 func (r *round) look(s *tick.Sample) {
 	over := longest
 	if i := s.IntervalSeconds; i != nil && *i > 0 && *i < 2 {
@@ -88,22 +88,22 @@ func (r *round) look(s *tick.Sample) {
 		total, reserved, pool, average, over.Seconds(), ratio*100, threshold, r.node)
 }
 
-// What happens to a container's quota.
+// Operations on a container's quota.
 const (
 	remain = iota
 	up
 	down
 )
 
-// scale is a container's quota: its limit, or more where it is throttled while the node is idle, up to so many percent of the
-// limit, and never over what the node has.
+// scale returns a container's quota: its limit, or more if it is throttled while the node is idle, up to a percentage of the limit, and at
+// most the node's CPUs.
 func (r *round) scale(p *tick.Pod, t *tick.Container, c config, limit int64) int64 {
 	if limit == 0 {
 		return 0
 	}
 	quota := limit
 	if h := r.state.Cgroups[t.Cgroup]; h != nil && h.MilliCPU > 0 {
-		quota = max(h.MilliCPU, limit) // the limit may have been changed
+		quota = max(h.MilliCPU, limit) // the limit may have changed
 	}
 	if !c.quota || c.percent < 100 {
 		if quota > limit {
@@ -115,7 +115,7 @@ func (r *round) scale(p *tick.Pod, t *tick.Container, c config, limit int64) int
 	if r.nodeMilli > limit {
 		most = int64(min(float64(limit)*float64(c.percent)/100, float64(r.nodeMilli)))
 	} else if r.nodeMilli == 0 {
-		most = max(limit, quota) // nothing grows
+		most = max(limit, quota) // no quota grows
 	}
 	do := r.operation(p, t, c, limit)
 	switch {
@@ -140,7 +140,7 @@ func (r *round) scale(p *tick.Pod, t *tick.Container, c config, limit int64) int
 	return quota
 }
 
-// operation is what the container alone calls for.
+// operation returns the operation for the container, without regard to the node.
 func (r *round) operation(p *tick.Pod, t *tick.Container, c config, limit int64) int {
 	if !r.allowed(p, t, c, limit) {
 		r.spent++
@@ -152,9 +152,9 @@ func (r *round) operation(p *tick.Pod, t *tick.Container, c config, limit int64)
 	return remain
 }
 
-// config is what is in force for a pod.
+// config is the configuration in force for a pod.
 type config struct {
-	burst, quota bool  // what the policy has
+	burst, quota bool  // what the policy enables
 	saved        int64 // cpuBurstPercent
 	percent      int64 // cfsQuotaBurstPercent
 	seconds      int64 // cfsQuotaBurstPeriodSeconds
@@ -163,7 +163,7 @@ type config struct {
 // Koordinator's defaults.
 const defaultSaved, defaultPercent = 1000, 300
 
-// of makes a pod's configuration of settings; that of a policy that is none has nothing.
+// of converts settings to a pod's configuration; an invalid policy enables nothing.
 func (r *round) of(b *sloconfig.CPUBurst) config {
 	c := config{
 		saved:   valueOf(b.CPUBurstPercent, defaultSaved),
@@ -190,8 +190,8 @@ func valueOf[T any](p *T, otherwise T) T {
 	return *p
 }
 
-// burstOf is what a container may save up: so many percent of its limit, and no more than its quota, which is all that the
-// kernel takes.
+// burstOf returns the burst that a container may accumulate: a percentage of its limit, and at most its quota, because the kernel accepts
+// no more.
 func (c config) burstOf(limit, quota int64) int64 {
 	if !c.burst || limit == 0 || c.saved <= 0 {
 		return 0

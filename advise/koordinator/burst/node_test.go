@@ -10,7 +10,7 @@ import (
 	"polder/lib/tick"
 )
 
-// Which CPUs and whose use count as the share pool's.
+// Which CPUs and which pods' use count as the share pool's.
 func TestSharePool(t *testing.T) {
 	labelled := func(class string, used *float64, requests float64) tick.Pod {
 		return tick.Pod{Labels: map[string]string{"koordinator.sh/qosClass": class}, UsageMilliCPU: used, Requests: amount(requests), Phase: "Running"}
@@ -52,7 +52,7 @@ func TestSharePool(t *testing.T) {
 	}
 }
 
-// The use is averaged over five ticks, and over ten seconds at most.
+// The use is averaged over five ticks, and over at most ten seconds.
 func TestAverage(t *testing.T) {
 	for _, c := range []struct {
 		interval *float64

@@ -11,7 +11,7 @@ import (
 	"polder/lib/tick"
 )
 
-// check takes those of a pod's settings away that are invalid, and names them.
+// check removes a pod's invalid settings, and names them.
 func check(b *sloconfig.CPUBurst) error {
 	var wrong error
 	if b.Policy != nil {
@@ -24,12 +24,12 @@ func check(b *sloconfig.CPUBurst) error {
 	}
 	return errors.Join(wrong, annotation.Sound([]sloconfig.Number{
 		{Name: "cpuBurstPercent", Value: &b.CPUBurstPercent, Least: 1, Most: 10_000},
-		{Name: "cfsQuotaBurstPercent", Value: &b.CFSQuotaBurstPercent, Least: 0, Most: math.MaxInt32}, // under 100: the limit itself
+		{Name: "cfsQuotaBurstPercent", Value: &b.CFSQuotaBurstPercent, Least: 0, Most: math.MaxInt32}, // below 100: the limit itself
 		{Name: "cfsQuotaBurstPeriodSeconds", Value: &b.CFSQuotaBurstPeriodSeconds, Least: -1, Most: math.MaxInt32},
 	}))
 }
 
-// config is what is in force for a pod: the node's settings under its own.
+// config returns the configuration in force for a pod: its own settings override the node's.
 func (r *round) config(p *tick.Pod) config {
 	if !active(p) || !burstable(p) {
 		return config{}
@@ -45,8 +45,8 @@ func (r *round) config(p *tick.Pod) config {
 	return r.of(&merged)
 }
 
-// over is the node's settings where the pod's own are silent. How busy the node may be is not the pod's to decide, nor how far over
-// its limit it may go: there the administrator's settings are the most.
+// over returns the node's settings, overridden by the pod's own. A pod may not decide how loaded the node may be, nor how far it may exceed
+// its limit: the administrator's settings are the maximum.
 func over(node sloconfig.CPUBurst, own *sloconfig.CPUBurst) sloconfig.CPUBurst {
 	if own.Policy != nil {
 		node.Policy = own.Policy

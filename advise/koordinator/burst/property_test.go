@@ -13,8 +13,8 @@ import (
 	"polder/lib/tick"
 )
 
-// Whatever the pods and the settings: a quota is from the limit to so many percent of it and within the node, a burst within its quota, a pod's quota
-// has room for its containers', and each cgroup is named once.
+// For any pods and settings: a quota is between the limit and its maximum percentage and within the node, a burst within its quota, a pod's
+// quota at least the sum of its containers', and each cgroup is named once.
 func TestProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		st := new(State)
@@ -52,7 +52,7 @@ func TestProperties(t *testing.T) {
 				pods = append(pods, p)
 			}
 			a := advise(st, s, sampleOf(rapid.Float64Range(0, 10000).Draw(t, "used"), pods...), at)
-			for cgroup := range quota { // a cgroup that is gone, or another's
+			for cgroup := range quota { // a cgroup that no longer exists, or another one's
 				if batch, known := others[cgroup]; batch || !known {
 					delete(quota, cgroup)
 				}
@@ -89,7 +89,7 @@ func TestProperties(t *testing.T) {
 	})
 }
 
-// inForce is a quota as the pod's spec or the advice has it.
+// inForce returns a quota from the pod's spec or the advice.
 func inForce(quota, limits map[string]int64, cgroup string) int64 {
 	if limits[cgroup] == 0 {
 		return math.MaxInt32
@@ -97,7 +97,7 @@ func inForce(quota, limits map[string]int64, cgroup string) int64 {
 	return max(quota[cgroup], limits[cgroup])
 }
 
-// FuzzAnnotation reads arbitrary annotations: what comes of them is within the limit's bounds.
+// FuzzAnnotation reads arbitrary annotations: the results are within the limit's bounds.
 func FuzzAnnotation(f *testing.F) {
 	for _, seed := range []string{
 		``, `null`, `{}`, `{"policy":"auto"}`, `{"policy":"auto","cfsQuotaBurstPercent":2147483648}`, `{"policy":"auto","cfsQuotaBurstPercent":2147483647,"cfsQuotaBurstPeriodSeconds":2147483647}`,

@@ -8,7 +8,7 @@ import (
 	"polder/lib/sloconfig"
 )
 
-// A class without settings of memory has none on; it does not end with an error.
+// A class without memory settings has none enabled, without a panic.
 func TestWhatIsOn(t *testing.T) {
 	for name, tt := range map[string]struct {
 		class *sloconfig.ClassQOS
@@ -25,7 +25,7 @@ func TestWhatIsOn(t *testing.T) {
 	}
 }
 
-// A batch pod's throttling stays where its class has none, and is the class's where that is sooner.
+// A batch pod's throttling stays if its class has none, and is the class's if that starts earlier.
 func TestABatchPodsThrottling(t *testing.T) {
 	for _, tt := range []struct{ own, class, want int64 }{{50, 0, 50}, {0, 0, 0}, {50, 50, 50}, {51, 50, 50}, {0, 50, 50}, {40, 50, 40}} {
 		own := &sloconfig.MemoryQOS{ThrottlingPercent: &tt.own}
@@ -39,8 +39,8 @@ func TestABatchPodsThrottling(t *testing.T) {
 	}
 }
 
-// A container of Kubernetes that asks for nothing has nothing, whatever its pod asks for; on a plain host the pod's cgroup is its only
-// container's, and has what the pod asks for unless the container has its own.
+// A container of Kubernetes without requests has none, whatever its pod requests; on a plain host the pod's cgroup is its only container's,
+// and has the pod's requests unless the container has its own.
 func TestWhoseRequestCounts(t *testing.T) {
 	for _, tt := range []struct {
 		name                 string

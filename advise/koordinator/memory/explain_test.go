@@ -12,14 +12,14 @@ import (
 	"polder/lib/tick"
 )
 
-// The reasons count the pods whose memory is protected, throttled or has a priority, and the containers whose limit is not known.
+// The reasons count the pods with memory protection, throttling or a priority, and the containers with an unknown limit.
 func TestReasonsCountPods(t *testing.T) {
 	const kept = `; "kubepods" keeps min 0 and low 0 bytes; "burstable" keeps min 0 and low 0 bytes; "besteffort" keeps min 0 and low 0 bytes`
 	for _, tt := range []struct {
 		name    string
 		m       sloconfig.MemoryQOS
 		pod     tick.Pod
-		unknown bool // what is allocatable
+		unknown bool // allocatable
 		want    []string
 	}{
 		{"protected", sloconfig.MemoryQOS{LowLimitPercent: new(int64(100))}, pod(4096, 0), false, []string{
@@ -43,7 +43,7 @@ func TestReasonsCountPods(t *testing.T) {
 	}
 }
 
-// Without a sample what is held stays, which is reported where anything is held or wanted.
+// Without a sample the values stay, which is reported if there are any or any are desired.
 func TestWithoutASampleMemoryStays(t *testing.T) {
 	off, st := sloconfig.Defaults(), &State{Cgroups: map[string]*held{"/a": {Keys: knobMin, Last: revert.Last{At: start}}}}
 	want := []string{"memory QoS: no sample: every cgroup's memory values stay as they are"}
@@ -59,7 +59,7 @@ func TestWithoutASampleMemoryStays(t *testing.T) {
 	}
 }
 
-// What one cgroup of a pod had is set back though the others never had anything: a container may have been started again.
+// One cgroup of a pod is reverted although the others never had other values: a container may have been restarted.
 func TestOneCgroupIsSetBackByItself(t *testing.T) {
 	off, p := sloconfig.Defaults(), pod(4096, 0)
 	for _, cgroup := range []string{p.Cgroup, p.Containers[0].Cgroup} {
@@ -71,7 +71,7 @@ func TestOneCgroupIsSetBackByItself(t *testing.T) {
 	}
 }
 
-// A page is the least limit: nothing could run in less.
+// A page is the smallest limit: no process could run in less.
 func TestTheLeastThrottlingIsAPage(t *testing.T) {
 	for limit, want := range map[float64]*int64{2 * PageBytes: new(int64(PageBytes)), 2*PageBytes - 2: nil} {
 		p := pod(0, limit)
@@ -82,7 +82,7 @@ func TestTheLeastThrottlingIsAPage(t *testing.T) {
 	}
 }
 
-// The reason states whether all of an annotation that is wrong does not hold, or a part.
+// The reason states whether all or a part of an invalid annotation is ignored.
 func TestFaultsOfAnAnnotation(t *testing.T) {
 	const of = `memory QoS: annotation koordinator.sh/memoryQOS of pod "ns/p": `
 	off := sloconfig.Defaults()

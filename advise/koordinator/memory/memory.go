@@ -1,8 +1,8 @@
 // Package memory is Koordinator's memory QoS: protection and throttling of memory by class, as its koordlet calculates them
 // (qosmanager/plugins/cgreconcile of its repository). It is pure.
 //
-// Nothing is advised for a cgroup whose values are the kernel's own. What was once advised is set back to the kernel's own value
-// when it is no longer desired, for a while, and then nothing is advised again.
+// Nothing is advised for a cgroup whose values are the kernel's defaults. A value that was advised is reverted to the kernel's default when
+// it is no longer desired, for some time; after that nothing is advised for it.
 package memory
 
 import (
@@ -19,25 +19,25 @@ import (
 	"polder/lib/tick"
 )
 
-// PageBytes is the page that memory.high is rounded down to. isolate rounds to the machine's own, where that is larger.
+// PageBytes is the page size to which memory.high is rounded down. isolate rounds to the machine's own, if that is larger.
 const PageBytes = 4096
 
-// maxBytes is the most that one figure is believed to be: 1 PiB, so that no sum of a node's pods overflows.
+// maxBytes is the largest valid value: 1 PiB, so that no sum over a node's pods overflows.
 const maxBytes = 1 << 50
 
-// State is what is remembered of one node, in the form of the state file.
+// State is what this package remembers of one node, in the format of the state file.
 type State struct {
-	// Cgroups are those that have had values other than the kernel's own.
+	// Cgroups are those that have had values other than the kernel's defaults.
 	Cgroups revert.Cgroups[held, *held] `json:"cgroups,omitempty"`
 }
 
-// held is what was advised of one cgroup.
+// held is what was advised for one cgroup.
 type held struct {
 	Keys knobs `json:"keys"`
 	revert.Last
 }
 
-// Advise wants the memory values of kubelet's tiers, pods and containers.
+// Advise adds the memory values of kubelet's tiers, pods and containers.
 func (st *State) Advise(t *tick.Tick, s *sloconfig.Strategies, a *tick.Advice) {
 	if t.Sample == nil {
 		if len(st.Cgroups) > 0 || enabled(s) {
@@ -55,7 +55,7 @@ func (st *State) Advise(t *tick.Tick, s *sloconfig.Strategies, a *tick.Advice) {
 	st.Cgroups.Forget(t.Time)
 }
 
-// enabled reports whether a class's memory QoS is on.
+// enabled reports whether a class's memory QoS is enabled.
 func enabled(s *sloconfig.Strategies) bool {
 	return slices.ContainsFunc([]*sloconfig.ClassQOS{s.QOS.LSR, s.QOS.LS, s.QOS.BE, s.QOS.System}, on)
 }
@@ -64,7 +64,7 @@ func on(class *sloconfig.ClassQOS) bool {
 	return class != nil && class.Memory != nil && sloconfig.IsTrue(class.Memory.Enable)
 }
 
-// node is one tick's work.
+// node is the work of one tick.
 type node struct {
 	state      *State
 	sample     *tick.Sample
@@ -72,16 +72,16 @@ type node struct {
 	advice     *tick.Advice
 	now        time.Time
 
-	template *sloconfig.Strategies // of the pods' policy "auto"
+	template *sloconfig.Strategies // for pods with policy "auto"
 	at       []tier
-	pods     int // under memory QoS
+	pods     int // with memory QoS
 	wrong    []string
-	noHigh   int // containers without a limit where what is allocatable is not known
-	// partial means that pods under memory QoS are not known any more: their part of the sums is not known either.
+	noHigh   int // containers without a limit while allocatable is unknown
+	// partial reports whether pods with memory QoS are currently unknown: their part of the sums is then unknown too.
 	partial bool
 }
 
-// tier is one of kubelet's, with the sums of what is below it.
+// tier is one of kubelet's tiers, with the sums of the cgroups below it.
 type tier struct {
 	*tick.Tier
 	min, low int64
@@ -94,7 +94,7 @@ func (n *node) tiers() {
 	}
 }
 
-// pod wants the values of one pod and its containers.
+// pod adds the values of one pod and its containers.
 func (n *node) pod(p *tick.Pod) {
 	switch {
 	case p.Missing == tick.MissingCluster:
@@ -116,7 +116,7 @@ func (n *node) pod(p *tick.Pod) {
 			continue
 		}
 		requests, limits := c.Requests, c.Limits
-		if c.Cgroup == p.Cgroup && requests == nil && limits == nil { // no pod of Kubernetes
+		if c.Cgroup == p.Cgroup && requests == nil && limits == nil { // not a pod of Kubernetes
 			requests, limits = p.Requests, p.Limits
 		}
 		v := values
@@ -139,7 +139,7 @@ func (n *node) pod(p *tick.Pod) {
 	}
 }
 
-// memoryOf is an amount of memory, of the batch kind for pods of class BE; 0 where there is none.
+// memoryOf returns an amount of memory, batch memory for pods of class BE; 0 if there is none.
 func memoryOf(r *tick.Resources, be bool) int64 {
 	if r == nil {
 		return 0
@@ -151,7 +151,7 @@ func memoryOf(r *tick.Resources, be bool) int64 {
 	return int64(min(policy.Amount(amount), maxBytes))
 }
 
-// calculate sets a container's protection and limit by its request and its limit, 0 where it has none.
+// calculate sets a container's protection and limit from its request and its limit, 0 if it has none.
 func (n *node) calculate(v *values, m *sloconfig.MemoryQOS, request, limit int64) {
 	if m == nil {
 		return
@@ -170,15 +170,15 @@ func (n *node) calculate(v *values, m *sloconfig.MemoryQOS, request, limit int64
 		}
 	}
 	high := max((request+(limit-request)*throttle/100)/PageBytes*PageBytes, v.least)
-	if high >= PageBytes { // nothing could run in less
+	if high >= PageBytes { // no process could run in less
 		v.high = high
 	}
 }
 
-// percent is 0 to 100, and 0 where it is not set.
+// percent returns a value from 0 to 100, 0 if it is not set.
 func percent(p *int64) int64 { return sloconfig.Within(p, 0, 0, 100) }
 
-// sums wants what kubelet's tiers need so that the protection below them counts, and their priorities.
+// sums adds the values that kubelet's tiers need for the protection below them to be effective, and their priorities.
 func (n *node) sums() {
 	if n.partial || len(n.sample.Pods) == 0 && len(n.sample.Errors) > 0 {
 		for i := range n.at {
@@ -209,7 +209,7 @@ func (n *node) sums() {
 	}
 }
 
-// explain returns what was found, in few sentences.
+// explain adds reasons for what was found.
 func (n *node) explain() {
 	add := func(format string, a ...any) {
 		n.advice.Reasons = append(n.advice.Reasons, "memory QoS: "+fmt.Sprintf(format, a...))

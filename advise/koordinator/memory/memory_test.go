@@ -26,7 +26,7 @@ func n(v int64) *int64 { return new(v) }
 
 func f(v float64) *float64 { return new(v) }
 
-// with has memory QoS on for one class.
+// with returns strategies with memory QoS enabled for one class.
 func with(of func(*sloconfig.ResourceQOS) *sloconfig.ClassQOS, m sloconfig.MemoryQOS) *sloconfig.Strategies {
 	s := sloconfig.Defaults()
 	m.Enable = new(true)
@@ -39,7 +39,7 @@ func lsr(q *sloconfig.ResourceQOS) *sloconfig.ClassQOS { return q.LSR }
 func be(q *sloconfig.ResourceQOS) *sloconfig.ClassQOS  { return q.BE }
 func sys(q *sloconfig.ResourceQOS) *sloconfig.ClassQOS { return q.System }
 
-// pod has one container "c" with native memory.
+// pod returns a pod with one container "c" with native memory.
 func pod(request, limit float64) tick.Pod {
 	p := tick.Pod{
 		UID: "u", Namespace: "ns", Name: "p", QoSSource: tick.QoSFromKubernetes, KubernetesQOS: "Burstable", Phase: "Running",
@@ -159,7 +159,7 @@ func TestSums(t *testing.T) {
 		"/kubepods":                  {MemoryMinBytes: n(85 * mi), MemoryLowBytes: n(170 * mi), MemoryUsePriorityOOM: on, MemoryPriority: n(7)},
 		"/kubepods/burstable":        {MemoryMinBytes: n(75 * mi), MemoryLowBytes: n(150 * mi), MemoryUsePriorityOOM: on, MemoryPriority: prio},
 		"/kubepods/besteffort":       {},
-		"/kubepods/burstable/podu":   {MemoryMinBytes: n(75 * mi), MemoryLowBytes: n(150 * mi), MemoryUsePriorityOOM: on, MemoryPriority: prio, MemoryOOMGroup: on}, // and no high
+		"/kubepods/burstable/podu":   {MemoryMinBytes: n(75 * mi), MemoryLowBytes: n(150 * mi), MemoryUsePriorityOOM: on, MemoryPriority: prio, MemoryOOMGroup: on}, // without high
 		"/kubepods/podv":             {MemoryMinBytes: n(5 * mi), MemoryLowBytes: n(10 * mi), MemoryUsePriorityOOM: on, MemoryPriority: n(7), MemoryOOMGroup: on},
 		"/kubepods/burstable/podw":   {},
 		"/kubepods/burstable/podw/c": {},
@@ -173,7 +173,7 @@ func TestSums(t *testing.T) {
 	}
 }
 
-// Whose settings a pod has: its label's, else those that its Kubernetes class stands for.
+// Which class's settings apply to a pod: its label's, else those of its Kubernetes class.
 func TestClasses(t *testing.T) {
 	for _, c := range []struct {
 		label, kubernetes string
@@ -227,7 +227,7 @@ func TestBatchMemory(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", label, diff)
 		}
 	}
-	p := pod(100*mi, 200*mi) // unlimited, and no batch memory at all
+	p := pod(100*mi, 200*mi) // unlimited, and without batch memory
 	p.Labels["koordinator.sh/qosClass"] = "BE"
 	s := with(be, sloconfig.MemoryQOS{MinLimitPercent: n(50), ThrottlingPercent: n(50)})
 	if diff := cmp.Diff(tick.Cgroup{MemoryHighBytes: n(8 * gi)}, entry(t, advise(new(State), s, sampleOf(p), 0), p.Cgroup+"/c")); diff != "" {
@@ -300,7 +300,7 @@ func TestAnnotation(t *testing.T) {
 	}
 }
 
-// A batch pod's memory is lent: its annotation may give memory back sooner, never keep more than the class's settings.
+// A batch pod's memory is lent: its annotation may reduce its protection, but not raise it above the class's settings.
 func TestABatchPodKeepsNoMoreMemoryThanItsClassAllows(t *testing.T) {
 	for _, c := range []struct {
 		name, text string
@@ -334,7 +334,7 @@ func TestABatchPodKeepsNoMoreMemoryThanItsClassAllows(t *testing.T) {
 	}
 }
 
-// What is no longer desired is set back for a while, and then nothing is advised for it.
+// Values that are no longer desired are reverted for some time, and then nothing is advised for them.
 func TestSetBack(t *testing.T) {
 	st := new(State)
 	p := pod(100*mi, 200*mi)
@@ -361,7 +361,7 @@ func TestSetBack(t *testing.T) {
 	}
 }
 
-// What is not known leaves everything as it is.
+// Unknown values change nothing.
 func TestMissing(t *testing.T) {
 	s := with(ls, sloconfig.MemoryQOS{MinLimitPercent: n(50), ThrottlingPercent: n(50)})
 	st := new(State)
@@ -375,7 +375,7 @@ func TestMissing(t *testing.T) {
 	sample.Allocatable = nil
 	a := advise(st, s, sample, time.Second)
 	for cgroup, want := range map[string]tick.Cgroup{
-		known.Cgroup + "/c":   {MemoryMinBytes: n(50 * mi), MemoryLowBytes: n(50 * mi)}, // its memory.high is not known now
+		known.Cgroup + "/c":   {MemoryMinBytes: n(50 * mi), MemoryLowBytes: n(50 * mi)}, // its memory.high is currently unknown
 		lost.Cgroup + "/c":    {},
 		lost.Cgroup:           {},
 		"/kubepods/burstable": {},
@@ -396,7 +396,7 @@ func TestMissing(t *testing.T) {
 	if a = advise(st, s, sampleOf(), 4*time.Second); cmp.Diff(tick.Cgroup{MemoryMinBytes: n(0), MemoryLowBytes: n(0)}, entry(t, a, "/kubepods")) != "" {
 		t.Errorf("without pods: %+v", a.Cgroups)
 	}
-	// The clock is set back by a day: what was noted for later does not stay for ever.
+	// The clock is set back by a day: times in the future do not keep entries for ever.
 	advise(st, s, sampleOf(), -24*time.Hour)
 	if advise(st, s, sampleOf(), -24*time.Hour+revert.For+time.Second); len(st.Cgroups) > 0 {
 		t.Errorf("after the clock was set back %d cgroups are remembered", len(st.Cgroups))

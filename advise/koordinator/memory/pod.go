@@ -14,8 +14,8 @@ import (
 // Policies of a pod's annotation.
 const (
 	policyDefault = "default" // the class's settings
-	policyNone    = "none"    // nothing, whatever else is annotated
-	policyAuto    = "auto"    // Koordinator's recommended settings of the class, though the node's be disabled
+	policyNone    = "none"    // no memory QoS, whatever else is annotated
+	policyAuto    = "auto"    // Koordinator's recommended settings of the class, even if the node's are disabled
 )
 
 // podSettings are what a pod's annotation contains.
@@ -24,7 +24,7 @@ type podSettings struct {
 	sloconfig.MemoryQOS
 }
 
-// check takes those of a pod's settings away that are invalid, and names them.
+// check removes a pod's invalid settings, and names them.
 func check(s *podSettings) error {
 	var wrong error
 	switch s.Policy {
@@ -36,8 +36,8 @@ func check(s *podSettings) error {
 	return errors.Join(wrong, annotation.Sound(s.Numbers()))
 }
 
-// settings are those in force for a pod: its class's where that is enabled, or the template's, under its own. Nil where it
-// has none: all is the kernel's own.
+// settings returns those in force for a pod: its own ones override its class's, if enabled, or the template's. Nil if it has none: all
+// values are the kernel's defaults.
 func (n *node) settings(p *tick.Pod) *sloconfig.MemoryQOS {
 	var base *sloconfig.MemoryQOS
 	if class := classOf(p, &n.strategies.QOS); on(class) {
@@ -80,8 +80,8 @@ func (n *node) settings(p *tick.Pod) *sloconfig.MemoryQOS {
 	return &merged
 }
 
-// confine keeps a batch pod within its class's settings, nil where that has none: memory that it keeps for itself is memory that
-// services do not get back, and its tenant may not lift what it is held to.
+// confine limits a batch pod to its class's settings, nil if there are none: memory that it protects is not available to services, and its
+// tenant must not raise its limits.
 func confine(own, class *sloconfig.MemoryQOS) {
 	if class == nil {
 		class = &sloconfig.MemoryQOS{}
@@ -98,7 +98,7 @@ func confine(own, class *sloconfig.MemoryQOS) {
 	}
 }
 
-// classOf is the class whose settings the pod has: its label's, else the one that its Kubernetes class stands for. LSE has LSR's.
+// classOf returns the class whose settings apply to the pod: its label's, else that of its Kubernetes class. LSE uses LSR's.
 func classOf(p *tick.Pod, of *sloconfig.ResourceQOS) *sloconfig.ClassQOS {
 	switch qos.KoordinatorOrDefault(p) {
 	case qos.LSE, qos.LSR:

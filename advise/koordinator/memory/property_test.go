@@ -24,8 +24,8 @@ func drawQOS(t *rapid.T, label string) *sloconfig.MemoryQOS {
 	}
 }
 
-// Whatever the pods and the settings: isolate takes every value, each cgroup protects as much as those below it together, a cgroup is named once,
-// and at the end of its use everything is the kernel's own.
+// For any pods and settings: isolate accepts every value, each cgroup protects as much as the sum of those below it, a cgroup is named
+// once, and after everything is reverted all values are the kernel's defaults.
 func TestProperties(t *testing.T) {
 	tiers := []string{"/kubepods", "/kubepods/burstable", "/kubepods/besteffort"}
 	rapid.Check(t, func(t *rapid.T) {
@@ -63,7 +63,7 @@ func TestProperties(t *testing.T) {
 		}
 		off := sloconfig.Defaults()
 		var pods []tick.Pod
-		for name := range kernel { // all that there ever was, as pods without any settings
+		for name := range kernel { // all cgroups of the run, as pods without settings
 			if !strings.HasSuffix(name, "kubepods") && !strings.HasSuffix(name, "burstable") && !strings.HasSuffix(name, "besteffort") {
 				pods = append(pods, tick.Pod{Cgroup: name})
 			}
@@ -77,7 +77,7 @@ func TestProperties(t *testing.T) {
 	})
 }
 
-// checkEntries applies entries to what the kernel has.
+// checkEntries applies entries to the kernel's values.
 func checkEntries(t *rapid.T, entries []tick.Cgroup, kernel map[string]values) {
 	seen := map[string]bool{}
 	for _, c := range entries {
@@ -150,7 +150,7 @@ func checkSums(t *rapid.T, pods []tick.Pod, kernel map[string]values) {
 	}
 }
 
-// FuzzAnnotation reads arbitrary annotations: what holds of them is within its range.
+// FuzzAnnotation reads arbitrary annotations: the values in force are within their range.
 func FuzzAnnotation(f *testing.F) {
 	for _, seed := range []string{
 		``, `null`, `{}`, `{"policy":"auto"}`, `{"policy":"none","minLimitPercent":100}`, `{"minLimitPercent":-1,"MinLimitPercent":7}`,

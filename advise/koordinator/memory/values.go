@@ -6,20 +6,20 @@ import (
 	"polder/lib/tick"
 )
 
-// values are all that memory QoS sets of one cgroup.
+// values are all values that memory QoS sets on one cgroup.
 type values struct {
 	least, low, high          int64
 	ratio, scale, adjust      int64
 	priority                  int64
 	usePriority, killTogether bool
-	// unknown are those that could not be made out: they stay as they are.
+	// unknown are those that could not be determined: they stay unchanged.
 	unknown knobs
 }
 
-// neutral is what the kernel has by itself.
+// neutral has the kernel's defaults.
 var neutral = values{high: tick.Unlimited, scale: 50}
 
-// knobs are a set of the values, by the places that the state file keeps them at.
+// knobs is a set of the values, as bits at the positions that the state file uses.
 type knobs uint16
 
 const (
@@ -34,14 +34,14 @@ const (
 	knobOOMGroup
 )
 
-// static are the values that are the setting itself, for whichever cgroup. What is out of range is left at the kernel's own.
+// static returns the values that are the settings themselves, for any cgroup. A value out of range stays the kernel's default.
 func static(m *sloconfig.MemoryQOS) values {
 	v := neutral
 	if m == nil {
 		return v
 	}
 	own := *m
-	_ = annotation.Sound(own.Numbers()) // named when it was read
+	_ = annotation.Sound(own.Numbers()) // reported when it was read
 	for into, from := range map[*int64]*int64{
 		&v.ratio: own.WmarkRatio, &v.scale: own.WmarkScalePermill, &v.adjust: own.WmarkMinAdj,
 		&v.priority: own.Priority,
@@ -55,7 +55,7 @@ func static(m *sloconfig.MemoryQOS) values {
 	return v
 }
 
-// want advises what differs from the kernel's own values, and the kernel's own where it once did.
+// want advises values that differ from the kernel's defaults, and the default if a value was advised before.
 func (n *node) want(cgroup string, v *values) {
 	differs := v.differs()
 	if n.state.Cgroups[cgroup] == nil && differs == 0 {
@@ -89,10 +89,10 @@ func (v *values) differs() (k knobs) {
 	return k
 }
 
-// entry has the values of the set.
+// entry returns an entry with the values of the set.
 func (v *values) entry(cgroup string, k knobs) tick.Cgroup {
 	c := tick.Cgroup{Cgroup: cgroup}
-	own := *v // nothing of the loop's
+	own := *v // a copy, not the loop's variable
 	for _, number := range []struct {
 		at   knobs
 		into **int64

@@ -9,7 +9,7 @@ import (
 	"polder/lib/tick"
 )
 
-// parts are the lines of a group with the sums in words, and what of its settings cannot be followed.
+// parts returns the lines of a group with an explanation of the sums, and the settings that cannot be applied.
 func parts(m *tick.Resctrl, q *sloconfig.ResctrlQOS) (lines, terms []string, problems []error) {
 	for _, part := range []func(*tick.Resctrl, *sloconfig.ResctrlQOS) ([]schemata.Line, string, error){cache, bandwidth} {
 		more, term, err := part(m, q)
@@ -26,7 +26,7 @@ func parts(m *tick.Resctrl, q *sloconfig.ResctrlQOS) (lines, terms []string, pro
 	return lines, terms, problems
 }
 
-// cache is the lines that give a group its ways of the L3 cache, with the sum in words; none where the machine cannot divide it.
+// cache returns the lines that assign a group its ways of the L3 cache, with an explanation; none if the machine cannot divide it.
 func cache(m *tick.Resctrl, q *sloconfig.ResctrlQOS) ([]schemata.Line, string, error) {
 	if len(m.L3) == 0 {
 		return nil, "", nil
@@ -45,7 +45,7 @@ func cache(m *tick.Resctrl, q *sloconfig.ResctrlQOS) ([]schemata.Line, string, e
 	n := int64(bits.Len64(whole))
 	from, to := ceil(n*start), ceil(n*end)
 	term := fmt.Sprintf("L3 %d-%d %% of %d ways", start, end, n)
-	if least := min(max(m.MinCBMBits, 1), n); to-from < least { // up first, then down
+	if least := min(max(m.MinCBMBits, 1), n); to-from < least { // extend upwards first, then downwards
 		to = min(from+least, n)
 		from = to - least
 		term += fmt.Sprintf(", at least %d", least)
@@ -58,14 +58,14 @@ func cache(m *tick.Resctrl, q *sloconfig.ResctrlQOS) ([]schemata.Line, string, e
 	return []schemata.Line{schemata.Uniform(schemata.L3, m.L3, mask)}, term, nil
 }
 
-// ceil divides by a hundred, upwards.
+// ceil divides by a hundred and rounds up.
 func ceil(n int64) int64 { return (n + 99) / 100 }
 
-// wholeAMD is the memory bandwidth of an AMD machine's domain in eighths of a GB/s, as Koordinator has it: four fifths of Milan's
-// 25 GB/s. No file of the kernel has the machine's own.
+// wholeAMD is the memory bandwidth of an AMD machine's domain in eighths of a GB/s, as in Koordinator: four fifths of Milan's 25 GB/s. No
+// file of the kernel contains the machine's own.
 const wholeAMD = 160
 
-// bandwidth is the line that gives a group its part of the memory bandwidth; none where the machine cannot divide it.
+// bandwidth returns the line that assigns a group its part of the memory bandwidth; none if the machine cannot divide it.
 func bandwidth(m *tick.Resctrl, q *sloconfig.ResctrlQOS) ([]schemata.Line, string, error) {
 	if len(m.MB) == 0 {
 		return nil, "", nil

@@ -1,5 +1,5 @@
-// Package resctrl divides the L3 cache and the memory bandwidth between the classes, by the ConfigMap's resource-qos-config
-// (resctrlQOS): the groups of /sys/fs/resctrl, their schemata, and the pods that belong into each. It is pure.
+// Package resctrl divides the L3 cache and the memory bandwidth between the classes, according to the ConfigMap's resource-qos-config
+// (resctrlQOS): the groups of /sys/fs/resctrl, their schemata, and their pods. It is pure.
 package resctrl
 
 import (
@@ -13,18 +13,18 @@ import (
 	"polder/lib/tick"
 )
 
-// State is what is remembered of one node, in the form of the state file.
+// State is what this package remembers of one node, in the format of the state file.
 type State struct {
-	// Used are the groups that were ever asked for since resctrl was mounted: once disabled, they are given the whole again.
+	// Used are the groups that were requested since resctrl was mounted: if disabled, they get the whole again.
 	Used []string `json:"used,omitempty"`
-	// Missing is that the last sample had no resctrl mounted, which is reported once.
+	// Missing reports whether resctrl was not mounted in the last sample, which is reported once.
 	Missing bool `json:"missing,omitempty"`
 }
 
-// source is collect's name for what it reads of resctrl.
+// source is collect's name of its resctrl source.
 const source = "resctrl"
 
-// groups are the classes' own, those first that are to be had where the machine has too few. A pod of class LSE belongs into LSR's.
+// groups are the classes' own groups; earlier ones have precedence if the machine has too few. A pod of class LSE belongs to LSR's.
 var groups = []struct {
 	name    string
 	classes []string
@@ -53,7 +53,7 @@ func (st *State) Advise(t *tick.Tick, s *sloconfig.Strategies, a *tick.Advice) {
 		if len(enabled) > 0 && !(missing && st.Missing) {
 			a.Reasons = append(a.Reasons, fmt.Sprintf("resctrl: %s: cache and memory bandwidth of %s are left alone", why, strings.Join(enabled, ", ")))
 		}
-		if t.Sample != nil && !t.Sample.Unread(source) { // the kernel forgets all groups when it is unmounted
+		if t.Sample != nil && !t.Sample.Unread(source) { // unmounting removes all groups
 			st.Used = nil
 		}
 		if missing {
@@ -76,7 +76,7 @@ func (st *State) Advise(t *tick.Tick, s *sloconfig.Strategies, a *tick.Advice) {
 	}
 }
 
-// name names the desired groups where nothing is mounted, for isolate to report: without lines, and not to be made.
+// name names the desired groups if resctrl is not mounted, for isolate to report: without lines, and not to be created.
 func name(sample *tick.Sample, s *sloconfig.Strategies, a *tick.Advice) {
 	for _, g := range groups {
 		if enabledIn(g.of(&s.QOS)) {
@@ -89,7 +89,7 @@ func enabledIn(q *sloconfig.ClassQOS) bool {
 	return q != nil && q.Resctrl != nil && sloconfig.IsTrue(q.Resctrl.Enable)
 }
 
-// machine is what can be divided; nil, and why, where that is not known.
+// machine returns what can be divided; nil, and why, if that is unknown.
 func machine(s *tick.Sample) (*tick.Resctrl, string) {
 	switch {
 	case s == nil:
@@ -106,9 +106,9 @@ func machine(s *tick.Sample) (*tick.Resctrl, string) {
 	return s.Resctrl, ""
 }
 
-// cgroups are those of the classes' pods, by the reading that gives every pod a class: with all in them, sandbox included. A pod that has a
-// group of its own by annotation belongs into none of the classes'. That does not count for batch pods: whoever writes it would leave the
-// part of the cache that they are held to.
+// cgroups returns those of the classes' pods, by [qos.KoordinatorOrDefault], each with all its processes, the sandbox included. A pod with
+// a group of its own by annotation belongs to none of the classes' groups. This does not apply to batch pods: otherwise any tenant could
+// leave the part of the cache that batch is confined to.
 func cgroups(pods []tick.Pod, classes []string) []string {
 	var out []string
 	for i := range pods {
@@ -124,19 +124,19 @@ func cgroups(pods []tick.Pod, classes []string) []string {
 	return out
 }
 
-// round is one tick's work.
+// round is the work of one tick.
 type round struct {
 	*State
 	machine *tick.Resctrl
 	advice  *tick.Advice
-	made    []string // the groups that were advised, which may have to be made
+	made    []string // the groups that were advised, which isolate may have to create
 }
 
 func (r *round) addReason(format string, args ...any) {
 	r.advice.Reasons = append(r.advice.Reasons, fmt.Sprintf("resctrl "+format, args...))
 }
 
-// group wants a class's group with its part.
+// group adds a class's group with its part.
 func (r *round) group(name string, q *sloconfig.ResctrlQOS, members []string) {
 	if n := r.machine.CLOSIDs; n > 0 && int64(len(r.made)) >= n-1 {
 		r.addReason("%s: left alone: the machine has %d groups in all (num_closids), the root's and %s's", name, n, strings.Join(r.made, "'s and "))
@@ -157,7 +157,7 @@ func (r *round) group(name string, q *sloconfig.ResctrlQOS, members []string) {
 	r.addReason("%s: %s; pods: %d", name, strings.Join(terms, ", "), len(members))
 }
 
-// whole gives a group that was used and is disabled all there is. Its tasks stay: they lack nothing there.
+// whole gives all resources to a group that was used and is now disabled. Its tasks stay, because nothing limits them there.
 func (r *round) whole(name string) {
 	all := &sloconfig.ResctrlQOS{CATRangeStartPercent: new(int64(0)), CATRangeEndPercent: new(int64(100)), MBAPercent: new(int64(100))}
 	if lines, _, _ := parts(r.machine, all); len(lines) > 0 {

@@ -14,7 +14,7 @@ import (
 	"polder/lib/tick"
 )
 
-// with is a class's settings.
+// with returns a class's settings.
 func with(start, end, mba *int64) *sloconfig.ClassQOS {
 	return &sloconfig.ClassQOS{Resctrl: &sloconfig.ResctrlQOS{Enable: new(true), CATRangeStartPercent: start, CATRangeEndPercent: end, MBAPercent: mba}}
 }
@@ -28,7 +28,7 @@ func amd() *tick.Resctrl {
 	return &tick.Resctrl{Vendor: "amd", CBMMask: "ffff", MinCBMBits: 1, CLOSIDs: 16, L3: []int64{8, 0}, MB: []int64{8, 0}, MBGranularity: 1}
 }
 
-// advise is one tick with strategies of class BE alone.
+// advise decides one tick with strategies of class BE only.
 func advise(st *State, m *tick.Resctrl, be *sloconfig.ClassQOS, pods ...tick.Pod) *tick.Advice {
 	s := sloconfig.Defaults()
 	if be != nil {
@@ -47,7 +47,7 @@ func lines(a *tick.Advice) string {
 	return strings.Join(out, " ")
 }
 
-// The masks and the bandwidth, to the formulas: start and end rounded up to ways, percent to steps.
+// The masks and the bandwidth, by the formulas: start and end rounded up to ways, percent to steps.
 func TestParts(t *testing.T) {
 	change := func(m *tick.Resctrl, f func(*tick.Resctrl)) *tick.Resctrl { f(m); return m }
 	for name, c := range map[string]struct {
@@ -114,7 +114,7 @@ func TestParts(t *testing.T) {
 	}
 }
 
-// Which pods belong into which group: every pod by its class, by Kubernetes' own where it names none; LSE's into LSR.
+// Which pods belong to which group: every pod by its class, by Kubernetes' own if it has no label; LSE's to LSR.
 func TestMembers(t *testing.T) {
 	pods := []tick.Pod{
 		{Name: "be", Cgroup: "/b/1", Labels: map[string]string{qos.KoordinatorClass: "BE"}},
@@ -151,7 +151,7 @@ func TestMembers(t *testing.T) {
 		t.Errorf("members (-want +got):\n%s", diff)
 	}
 
-	// Three groups besides the root's do not fit into three: the services' go without.
+	// Three groups besides the root's do not fit into three: the services get none.
 	few := intel()
 	few.CLOSIDs = 3
 	a = &tick.Advice{}
@@ -162,7 +162,7 @@ func TestMembers(t *testing.T) {
 	}
 }
 
-// A group that was used is given the whole once its class is disabled, and not made for that; one that never was is left alone.
+// A group that was used gets the whole when its class is disabled, and is not created for that; one that was never used is left alone.
 func TestDisabled(t *testing.T) {
 	st := &State{}
 	if a := advise(st, intel(), nil); len(a.Resctrl)+len(a.Reasons) > 0 || st.Used != nil {
@@ -179,7 +179,7 @@ func TestDisabled(t *testing.T) {
 			t.Fatalf("disabled (-want +got):\n%s", diff)
 		}
 	}
-	// Without a sample, and while it cannot be read, nothing is desired and nothing forgotten.
+	// Without a sample, and while it cannot be read, nothing is desired and the state stays.
 	s := sloconfig.Defaults()
 	for _, sample := range []*tick.Sample{nil, {Errors: []tick.SourceError{{Source: "resctrl", Error: "torn"}}}} {
 		a := &tick.Advice{}
@@ -188,7 +188,7 @@ func TestDisabled(t *testing.T) {
 			t.Fatalf("sample %+v: %+v, used %v", sample, a, st.Used)
 		}
 	}
-	// Unmounted, all groups are gone.
+	// Unmounting removes all groups.
 	if a := advise(st, nil, nil); len(a.Resctrl)+len(a.Reasons) > 0 || st.Used != nil {
 		t.Fatalf("unmounted: %+v, used %v", a, st.Used)
 	}
@@ -196,19 +196,19 @@ func TestDisabled(t *testing.T) {
 		t.Fatalf("mounted again: %+v", a)
 	}
 
-	// A machine that nothing is known of any more is given nothing.
+	// A machine that is now unknown gets nothing.
 	if a := advise(&State{Used: []string{"BE"}}, &tick.Resctrl{Vendor: "intel", L3: []int64{0}}, nil); len(a.Resctrl) > 0 {
 		t.Errorf("disabled, and the machine's mask is not known: %+v", a.Resctrl)
 	}
 
-	// What was used and cannot be followed any more stays as it is.
+	// Settings that can no longer be applied stay in force.
 	advise(st, intel(), with(new(int64(0)), new(int64(30)), new(int64(20))))
 	if a := advise(st, intel(), with(new(int64(30)), new(int64(3)), new(int64(0)))); len(a.Resctrl) > 0 || len(a.Reasons) != 2 {
 		t.Errorf("unsound: %+v", a)
 	}
 }
 
-// Each way in which nothing is known is one reason, and only where a class is enabled.
+// Each kind of missing input is one reason, and only if a class is enabled.
 func TestUnknown(t *testing.T) {
 	s := sloconfig.Defaults()
 	s.QOS.BE, s.QOS.LS = with(new(int64(0)), new(int64(30)), new(int64(100))), with(new(int64(0)), new(int64(100)), new(int64(100)))
@@ -229,7 +229,7 @@ func TestUnknown(t *testing.T) {
 			t.Errorf("(-want +got):\n%s%+v", diff, a.Resctrl)
 		}
 	}
-	s.QOS = sloconfig.ResourceQOS{} // a tick of another's making
+	s.QOS = sloconfig.ResourceQOS{} // another policy's tick
 	a := &tick.Advice{}
 	(&State{Used: []string{"BE", "mine"}}).Advise(&tick.Tick{Sample: &tick.Sample{Resctrl: intel()}}, &s, a)
 	if len(a.Resctrl) != 1 || a.Resctrl[0].Group != "BE" {
@@ -237,8 +237,8 @@ func TestUnknown(t *testing.T) {
 	}
 }
 
-// Where nothing is mounted the groups are named, for isolate to report, with no lines and not to be made; the reason is reported once,
-// and again when it was mounted, or not asked for, in between.
+// If nothing is mounted the groups are named, for isolate to report, without lines and not to be created; the reason is reported once, and
+// again if it was mounted, or not requested, in between.
 func TestNotMounted(t *testing.T) {
 	st, be := &State{}, with(new(int64(0)), new(int64(30)), new(int64(20)))
 	pod := tick.Pod{Cgroup: "/b/1", Labels: map[string]string{qos.KoordinatorClass: "BE"}}
@@ -277,7 +277,7 @@ func TestNotMounted(t *testing.T) {
 	}
 	unread, s := &tick.Sample{Errors: []tick.SourceError{{Source: "resctrl", Error: "torn"}}}, sloconfig.Defaults()
 	s.QOS.BE = be
-	for range 2 { // that may be over with the next tick, and is no missing mount
+	for range 2 { // that may end with the next tick, and does not mean that it is not mounted
 		a := &tick.Advice{}
 		if st.Advise(&tick.Tick{Sample: unread}, &s, a); len(a.Resctrl) > 0 || len(a.Reasons) != 1 {
 			t.Errorf("not to be read: %+v", a)
@@ -285,7 +285,7 @@ func TestNotMounted(t *testing.T) {
 	}
 }
 
-// Whatever the machine reports and the ConfigMap asks for, the lines are ones that such a machine takes.
+// For any machine and ConfigMap, the lines are valid on that machine.
 func FuzzAdvise(f *testing.F) {
 	f.Add("fffff", int64(2), int64(10), int64(10), int64(0), int64(30), int64(50), uint8(0))
 	f.Add("ffffffffffffffff", int64(-1), int64(1<<62), int64(0), int64(99), int64(100), int64(1), uint8(1))
@@ -300,7 +300,7 @@ func FuzzAdvise(f *testing.F) {
 					t.Fatal(err)
 				}
 				if bottom > 100 || bottom < 0 || least > int64(bits.Len64(maskOf(mask))) {
-					continue // no such machine
+					continue // an impossible machine
 				}
 				if sound, err := schemata.Check(m, l); err != nil || step > 0 && step <= 100 && sound.String() != l.String() {
 					t.Fatalf("%s is advised, and would be %s: %v (machine %+v)", text, sound, err, m)
@@ -315,7 +315,7 @@ func maskOf(text string) uint64 {
 	return m
 }
 
-// What could be read of a machine is divided, though the rest could not.
+// Those resources of a machine that could be read are divided, even if others could not be read.
 func TestWhatIsReadIsDivided(t *testing.T) {
 	s := sloconfig.Defaults()
 	s.QOS.BE = with(new(int64(0)), new(int64(30)), nil)

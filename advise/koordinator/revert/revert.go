@@ -1,5 +1,5 @@
-// Package revert remembers the cgroups that had other values than their own, so that these are put back when nothing else is desired any
-// more: for a while, as isolate may be away for a moment. After that nothing is advised for them. It is pure.
+// Package revert remembers the cgroups that had other values than their own, so that these are restored when nothing else is desired any
+// more: for some time, because isolate may be down. After that nothing is advised for them. It is pure.
 package revert
 
 import (
@@ -11,8 +11,8 @@ import (
 // For is how long a cgroup's own values are advised once nothing else is desired.
 const For = 10 * time.Minute
 
-// Last is when a cgroup last had other values than its own, or, while its own are put back, when that began: ticks may have been missing
-// in between. It is embedded in what a package remembers of the cgroup.
+// Last is when a cgroup last had other values than its own, or, while its own are restored, when that began, because ticks may have been
+// missing in between. It is embedded in a package's state of the cgroup.
 type Last struct {
 	At      time.Time `json:"at"`
 	Reverts bool      `json:"reverts,omitempty"`
@@ -20,13 +20,13 @@ type Last struct {
 
 func (l *Last) last() *Last { return l }
 
-// Cgroups are what is remembered, by cgroup, in the form of the state file.
+// Cgroups is the state of cgroups, by cgroup, in the format of the state file.
 type Cgroups[T any, P interface {
 	*T
 	last() *Last
 }] map[string]*T
 
-// Of are those of a pod and of its containers.
+// Of returns the entries of a pod and of its containers.
 func (c Cgroups[T, P]) Of(p *tick.Pod) (of []P) {
 	if len(c) == 0 {
 		return nil
@@ -42,8 +42,8 @@ func (c Cgroups[T, P]) Of(p *tick.Pod) (of []P) {
 	return of
 }
 
-// Keep leaves a pod that the cluster does not know (any more, or yet: it may be out of reach) as it is. It reports whether it had other
-// values than its own.
+// Keep leaves a pod unchanged that the API server does not know (it may be unreachable). It reports whether the pod had other values
+// than its own.
 func (c Cgroups[T, P]) Keep(p *tick.Pod, now time.Time) bool {
 	of := c.Of(p)
 	for _, e := range of {
@@ -52,7 +52,7 @@ func (c Cgroups[T, P]) Keep(p *tick.Pod, now time.Time) bool {
 	return len(of) > 0
 }
 
-// Remember returns what is remembered of a cgroup, from now on where that was nothing.
+// Remember returns the entry of a cgroup, and creates it if there is none.
 func (c *Cgroups[T, P]) Remember(cgroup string) P {
 	if *c == nil {
 		*c = Cgroups[T, P]{}
@@ -63,17 +63,17 @@ func (c *Cgroups[T, P]) Remember(cgroup string) P {
 	return (*c)[cgroup]
 }
 
-// Forget ends a tick: it drops the cgroups whose own values were advised for long.
+// Forget ends a tick: it removes the cgroups whose own values were advised for [For].
 func (c Cgroups[T, P]) Forget(now time.Time) {
 	for name, e := range c {
-		if e == nil { // a state file's null
+		if e == nil { // null in a state file
 			delete(c, name)
 			continue
 		}
 		switch l := P(e).last(); {
 		case l.At.Equal(now):
 			l.Reverts = false
-		case !l.Reverts, l.At.After(now): // it begins, or the clock was set back
+		case !l.Reverts, l.At.After(now): // the revert begins, or the clock was set back
 			l.At, l.Reverts = now, true
 		case now.Sub(l.At) > For:
 			delete(c, name)

@@ -14,8 +14,8 @@ type entry struct {
 
 var now = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// A cgroup's own values are advised for ten minutes from the first tick without others. A time in the future is now, and what a state file
-// has as null is nothing.
+// A cgroup's own values are advised for ten minutes from the first tick without others. A time in the future becomes now, and null in a
+// state file is dropped.
 func TestWhatIsForgotten(t *testing.T) {
 	reverts := func(at time.Time) *entry { return &entry{Last: Last{At: at, Reverts: true}} }
 	c := Cgroups[entry, *entry]{"old": reverts(now.Add(-For - 1)), "kept": reverts(now.Add(-For)), "ahead": reverts(now.Add(time.Hour)), "null": nil}
@@ -25,7 +25,7 @@ func TestWhatIsForgotten(t *testing.T) {
 	}
 }
 
-// However long no tick came, a cgroup's own values are advised for ten minutes after it, and again when it had others meanwhile.
+// After any gap, a cgroup's own values are advised for ten minutes after it, and again if it had others in between.
 func TestTicksThatWereMissing(t *testing.T) {
 	c := Cgroups[entry, *entry]{"/p": {Last: Last{At: now}}}
 	at := func(after time.Duration, has, left bool) {
@@ -47,7 +47,7 @@ func TestTicksThatWereMissing(t *testing.T) {
 	at(2*time.Hour+For+1, false, false)
 }
 
-// A pod that the cluster does not know keeps what it and its containers had, and nothing is made up of one that had nothing.
+// A pod that the API server does not know keeps its values and its containers', and no entry is created for one without values.
 func TestWhatAPodKeeps(t *testing.T) {
 	pod := &tick.Pod{Cgroup: "/p", Containers: []tick.Container{{Cgroup: "/p/a"}, {Cgroup: "/p/b"}}}
 	for _, tt := range []struct {

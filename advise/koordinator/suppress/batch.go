@@ -13,10 +13,10 @@ import (
 	"polder/lib/tick"
 )
 
-// amounts are a container's batch request and limits, in milli-CPU and bytes; 0 is none.
+// amounts are a container's batch request and limits, in milli-CPU and bytes; 0 means none.
 type amounts struct{ request, limit, memory float64 }
 
-// extended is the annotation that Koordinator's webhook writes beside the containers' own resources.
+// extended is the annotation that Koordinator's webhook writes in addition to the containers' own resources.
 type extended struct {
 	Containers map[string]struct {
 		Requests map[string]any `json:"requests"`
@@ -24,10 +24,10 @@ type extended struct {
 	} `json:"containers"`
 }
 
-// batch wants the weight, quota and memory limit of each pod that is labelled BE and has batch resources, and of its containers:
-// kubelet knows no batch resources, and makes them cgroups without limits. While a quota is in force above, they have none.
-// Labels and annotations are the tenant's: no value is wider than what kubelet set from the pod's own resources, and a limit
-// that is not given is left alone. Where quota is false quotas stay as they are.
+// batch adds the weight, quota and memory limit of each pod that is labelled BE and has batch resources, and of its containers: kubelet
+// does not know batch resources, and creates their cgroups without limits. While a quota is in force above them, they have none. Tenants
+// write labels and annotations: no value is wider than kubelet's from the pod's own resources, and a missing limit changes nothing. If
+// quota is false quotas do not change.
 func (v *view) batch(want *wants, quota bool) (reasons []string) {
 	wrong, first := 0, ""
 	for i := range v.pods {
@@ -68,8 +68,8 @@ func (v *view) batch(want *wants, quota bool) (reasons []string) {
 	return reasons
 }
 
-// ruled are the values of a cgroup that is no pod of Kubernetes: only what a rule sets, for its other limits and its weight among
-// the machine's services are somebody else's.
+// ruled adds the values of a cgroup that is not a pod of Kubernetes: only those that a rule sets, because others own its other limits and
+// its weight among the machine's services.
 func (v *view) ruled(want *wants, p *pod, quota bool) {
 	if p.own == "" || p.Limits == nil {
 		return
@@ -82,7 +82,7 @@ func (v *view) ruled(want *wants, p *pod, quota bool) {
 	}
 }
 
-// values wants the values of a pod's cgroup or of a container's, whose own resources requests and limits are.
+// values adds the values of a pod's or a container's cgroup with the given native requests and limits.
 func (v *view) values(w *tick.Cgroup, p *pod, requests, limits *tick.Resources, a amounts, quota bool) {
 	w.CPUWeight = new(policy.WeightOf(policy.SharesOf(a.weight(p, requests)), v.sample.CgroupVersion))
 	native := limits
@@ -97,8 +97,8 @@ func (v *view) values(w *tick.Cgroup, p *pod, requests, limits *tick.Resources, 
 	}
 }
 
-// weight is the CPU request that a cgroup's weight stands for. Only a pod of Kubernetes' class BestEffort gets the weight of its
-// batch request, among others of its kind: where kubelet set one from a native request, more would take from the services beside it.
+// weight returns the CPU request that a cgroup's weight is calculated from. Only a pod of Kubernetes' class BestEffort gets the weight of
+// its batch request: if kubelet set one from a native request, a larger weight would take from the services beside it.
 func (a amounts) weight(p *pod, requests *tick.Resources) float64 {
 	if qos.KubernetesOf(p.Pod) == qos.BestEffort {
 		return a.request
@@ -113,7 +113,7 @@ func (a amounts) weight(p *pod, requests *tick.Resources) float64 {
 	return native
 }
 
-// smallest is the smallest of the limits that are given; 0 where none is.
+// smallest returns the smallest limit; 0 if there is none.
 func smallest(limits ...float64) float64 {
 	least := 0.0
 	for _, limit := range limits {
@@ -124,7 +124,7 @@ func smallest(limits ...float64) float64 {
 	return least
 }
 
-// withinLimit is a quota that is no more than a limit in milli-CPU, which is 0 where there is none.
+// withinLimit returns a quota of at most a limit in milli-CPU; a limit of 0 means none.
 func withinLimit(quota int64, limit float64) int64 {
 	if own := quotaOf(limit, 1); own != tick.Unlimited {
 		return min(quota, own)
@@ -132,20 +132,20 @@ func withinLimit(quota int64, limit float64) int64 {
 	return quota
 }
 
-// unnamed reports whether it is not known which of the pod's containers a cgroup is of, nor what kubelet set there.
+// unnamed reports whether it is unknown which of the pod's containers a cgroup belongs to, and what kubelet set there.
 func unnamed(c *tick.Container) bool { return c.Name == "" || c.Name == path.Base(c.Cgroup) }
 
-// amounts are the pod's together, and those of its containers; parts is nil where it has no batch resources. The containers' own
-// resources are preferred to the annotation. A pod is limited only if all its containers are, as far as is known: those that do
-// not run yet are not in a sample, but the sums of the pod count them, those that stay beside the others (sidecars) and the
-// overhead too; init containers count where they ask for more than all others together, as the scheduler has it.
+// amounts returns the pod's total, and the amounts of its containers; parts is nil if it has no batch resources. The containers' own
+// resources take precedence over the annotation. A pod is limited only if all its known containers are: containers that do not run yet are
+// not in a sample, but the pod's sums include them, sidecars and the overhead; init containers count if they request more than all others
+// together, as in the scheduler.
 func (p *pod) amounts() (whole amounts, parts func(*tick.Container) (amounts, bool), err error) {
 	named, sum := false, amounts{}
 	limited, held := true, true
 	for i := range p.Containers {
 		if own := &p.Containers[i]; !unnamed(own) {
 			named = named || reclaimed(own.Requests) || reclaimed(own.Limits)
-			if l := own.Limits; l == nil { // or a limit of Kubernetes' own, which the sums of batch resources do not count
+			if l := own.Limits; l == nil { // or a limit of Kubernetes' own, which is not part of the sums of batch resources
 				limited, held = false, false
 			} else {
 				limited, held = limited && valueOf(l.ReclaimedMilliCPU) > 0, held && valueOf(l.ReclaimedMemoryBytes) > 0
@@ -159,8 +159,8 @@ func (p *pod) amounts() (whole amounts, parts func(*tick.Container) (amounts, bo
 	return p.totals(sum.request, limited, held), func(own *tick.Container) (amounts, bool) { return ofSpec(own), true }, nil
 }
 
-// totals are the pod's amounts, of its own resources: a request that is not known is that of the containers that are there, and a
-// limit counts only where all containers that are there have one.
+// totals returns the pod's amounts, from its own resources: an unknown request is that of the existing containers, and a limit counts only
+// if all existing containers have one.
 func (p *pod) totals(request float64, limited, held bool) (whole amounts) {
 	requests, limits := p.Requests, p.Limits
 	if requests == nil {
@@ -181,9 +181,9 @@ func (p *pod) totals(request float64, limited, held bool) (whole amounts) {
 	return whole
 }
 
-// annotated are the amounts of a pod whose containers' own batch resources are not known: those of the pod as a whole, which the
-// annotation divides among the containers where it asks for no more. By itself the annotation is worth nothing: its writer is the
-// tenant, and no scheduler has counted it.
+// annotated returns the amounts of a pod whose containers' batch resources are unknown: those of the whole pod, which the annotation
+// divides among the containers if it asks for no more. The annotation alone has no effect: the tenant writes it, and no scheduler has
+// counted it.
 func (p *pod) annotated() (whole amounts, parts func(*tick.Container) (amounts, bool), err error) {
 	read, err := annotation.Read[extended](p.Annotations, annotation.Extended)
 	at := map[string]amounts{}
@@ -212,7 +212,7 @@ func (p *pod) annotated() (whole amounts, parts func(*tick.Container) (amounts, 
 	return whole, func(own *tick.Container) (amounts, bool) { a, ok := at[own.Name]; return a, ok }, err
 }
 
-// amountOf is the first of a resource's names that has an amount; 0 for none, and for what is no amount.
+// amountOf returns the amount of the first of a resource's names that has one; 0 for none, and for an invalid amount.
 func amountOf(list map[string]any, names []string) float64 {
 	for _, name := range names {
 		if v, ok := list[name]; ok {
@@ -224,7 +224,7 @@ func amountOf(list map[string]any, names []string) float64 {
 	return 0
 }
 
-// ofSpec are a container's amounts. Where it has no batch resources of a kind its native ones hold: kubelet wrote those.
+// ofSpec returns a container's amounts. For a kind without batch resources its native ones apply, because kubelet wrote those.
 func ofSpec(c *tick.Container) (a amounts) {
 	first := func(batch, native *float64) float64 {
 		if v := valueOf(batch); v > 0 {
@@ -245,7 +245,7 @@ func reclaimed(r *tick.Resources) bool {
 	return r != nil && (valueOf(r.ReclaimedMilliCPU) > 0 || valueOf(r.ReclaimedMemoryBytes) > 0)
 }
 
-// valueOf is an amount; what is missing, negative or no number is 0.
+// valueOf returns an amount; 0 if it is missing, negative or not a number.
 func valueOf(v *float64) float64 {
 	if v == nil || !(*v > 0) {
 		return 0
@@ -253,7 +253,7 @@ func valueOf(v *float64) float64 {
 	return *v
 }
 
-// quotaOf is the quota for a limit in milli-CPU, where a CPU of the node is worth ratio of those that limits are counted in.
+// quotaOf returns the quota of a limit in milli-CPU, if a CPU of the node is worth ratio of the CPUs that limits are counted in.
 func quotaOf(limit, ratio float64) int64 {
 	if limit <= 0 {
 		return tick.Unlimited
@@ -261,7 +261,7 @@ func quotaOf(limit, ratio float64) int64 {
 	return int64(min(max(math.Ceil(limit/ratio), minPartMilliCPU), maxQuotaMilliCPU))
 }
 
-// bytesOf is the limit of memory; what is over 2^60 bytes is none.
+// bytesOf returns the memory limit; more than 2^60 bytes means none.
 func bytesOf(limit float64) int64 {
 	if limit <= 0 || limit > 1<<60 {
 		return tick.Unlimited

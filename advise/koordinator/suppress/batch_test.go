@@ -10,7 +10,7 @@ import (
 	"polder/lib/tick"
 )
 
-// batchPod is a BE pod with one container for each of the amounts, and the sums that collect makes.
+// batchPod returns a BE pod with one container for each of the amounts, and the sums that collect calculates.
 func batchPod(of ...amounts) tick.Pod {
 	pod := labelled("BE", "b", 0)
 	pod.Containers = nil
@@ -34,7 +34,7 @@ func batchPod(of ...amounts) tick.Pod {
 	return pod
 }
 
-// values are what is desired of a cgroup, as "weight quota memory".
+// values formats what is desired of a cgroup, as "weight quota memory".
 func values(c tick.Cgroup) string {
 	show := func(v *int64) string {
 		if v == nil {
@@ -87,7 +87,7 @@ func TestBatchValues(t *testing.T) {
 
 func TestBatchPods(t *testing.T) {
 	full := amounts{1000, 2000, 1 << 30}
-	annotated := func(text string) tick.Pod { // the containers' own resources are not known, those of the pod are
+	annotated := func(text string) tick.Pod { // the containers' own resources are unknown, those of the pod are known
 		pod := batchPod(full)
 		pod.Containers[0].Requests, pod.Containers[0].Limits = nil, nil
 		pod.Annotations[annotation.Extended] = text
@@ -171,7 +171,7 @@ func TestBatchPods(t *testing.T) {
 	}
 }
 
-// Of several pods with an annotation that does not count the first is named, and the others are counted.
+// If several pods have an annotation that is ignored the first is named, and the others are counted.
 func TestFaultsOfBatchPods(t *testing.T) {
 	var pods []tick.Pod
 	for i := range 3 {
@@ -221,7 +221,7 @@ func TestNormalization(t *testing.T) {
 	}
 }
 
-// While a quota is in force above, there is none below; after it, there is again.
+// While a quota is in force above, there is none below; afterwards there is again.
 func TestBatchQuotasWhileSuppressed(t *testing.T) {
 	st, s := &State{}, sized(5000)
 	s.Pods[1] = batchPod(amounts{1000, 2000, 1 << 30})
@@ -244,7 +244,7 @@ func TestBatchQuotasWhileSuppressed(t *testing.T) {
 	}
 }
 
-// On a machine without Kubernetes a rule's limits hold, and nothing else is touched: weight and limits are the machine's owner's.
+// On a machine without Kubernetes a rule's limits apply, and nothing else is changed: weight and other limits are the administrator's.
 func TestBatchOfRules(t *testing.T) {
 	a, b := ruled(tick.QoSReclaimed, "/a", 0), ruled(tick.QoSReclaimed, "/b", 0)
 	a.Requests = &tick.Resources{ReclaimedMilliCPU: new(8000.0)}

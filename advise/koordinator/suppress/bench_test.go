@@ -7,7 +7,7 @@ import (
 	"polder/lib/tick"
 )
 
-// BenchmarkAdvise is a tick of a node of 48 CPUs with 200 pods, a quarter of them batch ones whose load moves.
+// BenchmarkAdvise measures a tick of a node of 48 CPUs with 200 pods, a quarter of them batch pods with varying load.
 func BenchmarkAdvise(b *testing.B) {
 	var pods []tick.Pod
 	for i := range 200 {

@@ -8,7 +8,7 @@ import (
 	"polder/lib/tick"
 )
 
-// burstable is a BE pod with requests and limits of Kubernetes' own beside its batch resources; kubelet has it outside the BestEffort tier.
+// burstable returns a BE pod with native requests and limits beside its batch resources; kubelet puts it outside the BestEffort tier.
 func burstable(requests, limits tick.Resources) tick.Pod {
 	pod := labelled("BE", "b", 0)
 	pod.KubernetesQOS, pod.Cgroup = "Burstable", "/kubepods/burstable/podb"
@@ -17,7 +17,7 @@ func burstable(requests, limits tick.Resources) tick.Pod {
 	return pod
 }
 
-// Of a batch limit and kubelet's own the smaller one holds, whichever that is.
+// The smaller one of a batch limit and kubelet's own applies.
 func TestTheSmallerLimitHolds(t *testing.T) {
 	for _, tt := range []struct {
 		batchMilli, milli, batchBytes, bytes float64
@@ -42,14 +42,14 @@ func TestTheSmallerLimitHolds(t *testing.T) {
 		pod.Requests.MilliCPU = new(500.0)
 		a := new(State).step(machine(service(1000), pod), disabled())
 		got := of(t, a.Cgroups, pod.Cgroup+"/c")
-		got.CPUWeight = new(int64(20)) // it is another test's
+		got.CPUWeight = new(int64(20)) // another test covers it
 		if got := values(got); got != tt.want {
 			t.Errorf("%+v: the container wants %s", tt, got)
 		}
 	}
 }
 
-// While a quota is in force above, a container keeps the one that kubelet set, or has the one above where that is less.
+// While a quota is in force above, a container keeps kubelet's, or has the one above if that is smaller.
 func TestAQuotaAboveLiftsNoQuotaOfKubelets(t *testing.T) {
 	for _, tt := range []struct {
 		milli *float64
@@ -67,7 +67,7 @@ func TestAQuotaAboveLiftsNoQuotaOfKubelets(t *testing.T) {
 	}
 }
 
-// A rule that limits memory alone leaves the quota, and while nothing can be decided quotas stay as they are.
+// A rule that limits only memory leaves the quota unchanged, and while no decision is possible quotas stay.
 func TestALimitOfARuleThatIsNotGivenIsLeftAlone(t *testing.T) {
 	pod := ruled(tick.QoSReclaimed, "/b", 0)
 	pod.Limits = &tick.Resources{ReclaimedMemoryBytes: new(1e9)}
@@ -83,7 +83,7 @@ func TestALimitOfARuleThatIsNotGivenIsLeftAlone(t *testing.T) {
 	}
 }
 
-// Batch limits hold while the budget is unknown and lists of CPUs are in force: there is no quota above that could be in the way.
+// Batch limits apply while the budget is unknown and CPU lists are in force: there is no quota above that could conflict.
 func TestBatchLimitsHoldWhileTheBudgetIsUnknown(t *testing.T) {
 	st, s := &State{}, sized(5000)
 	s.Pods[1] = batchPod(amounts{1000, 2000, 1 << 30})
@@ -94,7 +94,7 @@ func TestBatchLimitsHoldWhileTheBudgetIsUnknown(t *testing.T) {
 	}
 }
 
-// The weight of a container whose annotation has no request is that of its native one.
+// The weight of a container whose annotation has no request is that of its native request.
 func TestWeightOfAnAnnotationWithoutARequest(t *testing.T) {
 	pod := burstable(tick.Resources{ReclaimedMilliCPU: new(1000.0), MilliCPU: new(500.0)}, tick.Resources{ReclaimedMilliCPU: new(2000.0)})
 	pod.Containers[0].Requests, pod.Containers[0].Limits = &tick.Resources{MilliCPU: new(500.0)}, nil
@@ -105,7 +105,7 @@ func TestWeightOfAnAnnotationWithoutARequest(t *testing.T) {
 	}
 }
 
-// The annotation counts for a pod that has batch requests and no limits.
+// The annotation applies to a pod that has batch requests and no limits.
 func TestAnAnnotationCountsWhereThePodHasRequestsAlone(t *testing.T) {
 	pod := batchPod(amounts{1000, 0, 0})
 	pod.Containers[0].Requests, pod.Containers[0].Limits, pod.Limits = nil, nil, nil
@@ -116,10 +116,9 @@ func TestAnAnnotationCountsWhereThePodHasRequestsAlone(t *testing.T) {
 	}
 }
 
-// What kubelet set in a container that is not known by name (yet, or any more) is not known either: nothing is undone there. A rule's
-// cgroup is always known.
+// If a container's name is unknown kubelet's values for it are unknown too: nothing is undone there. A rule's cgroup is always known.
 func TestNothingIsUndoneInAContainerWithoutAName(t *testing.T) {
-	for _, name := range []string{"", "c"} { // or only by its cgroup's
+	for _, name := range []string{"", "c"} { // or known only by its cgroup
 		s := machine(service(1000), labelled("BE", "b", 0))
 		s.Pods[1].Containers[0].Name = name
 		st := &State{Held: remembered(map[string]keys{container: keyMemory | keyQuota | keyCPUs})}
@@ -135,7 +134,7 @@ func TestNothingIsUndoneInAContainerWithoutAName(t *testing.T) {
 	}
 }
 
-// A container without a name has no values either, for it is not known which of the pod's it is.
+// A container without a name has no values either, because it is unknown which of the pod's it is.
 func TestAContainerWithoutANameHasNoBatchValues(t *testing.T) {
 	pod := batchPod(amounts{1000, 2000, 1 << 30}, amounts{1000, 2000, 1 << 30})
 	pod.Containers[1].Name = ""
@@ -145,7 +144,7 @@ func TestAContainerWithoutANameHasNoBatchValues(t *testing.T) {
 	}
 }
 
-// Of a cgroup that is gone with its pod still there nothing is desired, and nothing remembered.
+// Nothing is desired of a removed cgroup of an existing pod, and its entry is removed.
 func TestNothingIsUndoneInACgroupThatIsGone(t *testing.T) {
 	s := machine(service(1000), labelled("BE", "b", 0))
 	s.Pods[1].Missing, s.Pods[1].Containers = tick.MissingCgroup, nil
@@ -155,7 +154,7 @@ func TestNothingIsUndoneInACgroupThatIsGone(t *testing.T) {
 	}
 }
 
-// A quota yields to what others want of a pod's cgroup only where it undoes one; the tier's never does, nor does what undoes another key.
+// A quota yields to others' quota of a pod's cgroup only if it undoes one; the tier's never does, nor does the undo of another key.
 func TestOnlyAQuotaThatUndoesOneYields(t *testing.T) {
 	for _, tt := range []struct {
 		path string
@@ -170,8 +169,8 @@ func TestOnlyAQuotaThatUndoesOneYields(t *testing.T) {
 	}
 }
 
-// A container's list is put back whatever kubelet's CPU manager does, without the CPUs that are kept out; above containers it is where
-// kubelet manages none.
+// A container's list is restored under every policy of kubelet's CPU manager, without the CPUs that are kept out; above containers only if
+// kubelet manages no CPUs.
 func TestListsOfContainersArePutBackUnderEveryCPUManager(t *testing.T) {
 	for _, tt := range []struct {
 		manager string
@@ -194,7 +193,7 @@ func TestListsOfContainersArePutBackUnderEveryCPUManager(t *testing.T) {
 	}
 }
 
-// A service's own CPUs in the BestEffort tier, or a narrow list outside it, are no sign that batch was confined and forgotten.
+// A service's own CPUs in the BestEffort tier, or a narrow list outside it, do not show that batch was confined and the state lost.
 func TestAServicesListIsNotWidened(t *testing.T) {
 	inside, outside := labelled("LSE", "e", 0), burstable(tick.Resources{}, tick.Resources{})
 	inside.Cgroup, inside.Containers[0].Cgroup = tier+"/pode", tier+"/pode/c"
@@ -209,7 +208,7 @@ func TestAServicesListIsNotWidened(t *testing.T) {
 	}
 }
 
-// Batch in a cgroup of batch's own is held in both; only what is not batch keeps the one above from being confined.
+// Batch in a cgroup of batch's own is confined in both; only a pod that is not batch prevents confining the one above.
 func TestBatchBelowBatchIsConfinedInBoth(t *testing.T) {
 	for below, want := range map[string]string{tick.QoSReclaimed: "0-1,12-13,24-25,36-37", tick.QoSShared: ""} {
 		s := plain(sized(8000, ruled(tick.QoSReclaimed, "/grid", 0), ruled(below, "/grid/job", 0)))
@@ -222,7 +221,7 @@ func TestBatchBelowBatchIsConfinedInBoth(t *testing.T) {
 	}
 }
 
-// A pod whose cgroup is no path has none.
+// A pod whose cgroup is not a valid path has none.
 func TestACgroupThatIsNoPathIsNotNamed(t *testing.T) {
 	s := sized(8000)
 	s.Pods[1].Cgroup, s.Pods[1].Containers = "podb", nil
@@ -233,7 +232,7 @@ func TestACgroupThatIsNoPathIsNotNamed(t *testing.T) {
 	}
 }
 
-// A batch request of 0 does not count for what a pod weighs where a quota is divided; the native one does.
+// A batch request of 0 is not a pod's weight for dividing a quota; the native request is.
 func TestARequestOfZeroIsNoPartOfAQuota(t *testing.T) {
 	for _, tt := range []struct {
 		requests *tick.Resources
@@ -252,7 +251,7 @@ func TestARequestOfZeroIsNoPartOfAQuota(t *testing.T) {
 	}
 }
 
-// An LSR pod shares those CPUs that kubelet gave its containers alone, and none on which it runs with others.
+// An LSR pod shares the CPUs that kubelet gave its containers exclusively, but none that its containers share with other pods.
 func TestAnLSRPodOnSharedCPUsOwnsNone(t *testing.T) {
 	for list, want := range map[string]string{"2-3": "2-3", "0-47": "", "2-4": "", "": ""} {
 		pod := labelled("LSR", "r", 0)
@@ -275,7 +274,7 @@ func TestAnLSRPodOnSharedCPUsOwnsNone(t *testing.T) {
 	}
 }
 
-// A memory limit of 2^60 bytes is one, and what is over that is none.
+// A memory limit of 2^60 bytes is valid, and more means none.
 func TestTheLargestMemoryLimit(t *testing.T) {
 	for bytes, want := range map[float64]int64{0: tick.Unlimited, 1: 1, 1 << 60: 1 << 60, 1 << 61: tick.Unlimited} {
 		if got := bytesOf(bytes); got != want {

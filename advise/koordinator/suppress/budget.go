@@ -11,13 +11,13 @@ import (
 	"polder/lib/tick"
 )
 
-// budget is what the batch pods may use; it may be negative.
+// budget is the CPU that the batch pods may use; it may be negative.
 type budget struct {
 	milliCPU, capacity int64
-	sum                string // the sum, for a person to redo
+	sum                string // the sum, for a person to check
 }
 
-// budget is summed up from the newest sample; why is what is missing.
+// budget calculates the budget from the newest sample; why names what is missing.
 func (v *view) budget() (b budget, why string) {
 	s := v.sample
 	switch {
@@ -54,7 +54,7 @@ func (v *view) budget() (b budget, why string) {
 	if there && !measured {
 		return b, "no pod's CPU use is known"
 	}
-	if v.tier != nil && v.tier.UsageMilliCPU != nil { // pods below it that have no rate yet are no system's use
+	if v.tier != nil && v.tier.UsageMilliCPU != nil { // pods below it without a rate are not the system's use
 		all += max(bounded(*v.tier.UsageMilliCPU)-below, 0)
 	}
 	b.capacity = int64(bounded(*s.Capacity.MilliCPU))
@@ -77,7 +77,7 @@ func (v *view) budget() (b budget, why string) {
 	return b, ""
 }
 
-// nodeReserved is what kubelet or the annotation reserves, whichever is more, and which.
+// nodeReserved returns kubelet's reservation or the annotation's, whichever is larger, and its source.
 func (v *view) nodeReserved(capacity int64) (float64, string) {
 	kubelet := 0.0
 	if a := v.sample.Allocatable; a != nil && a.MilliCPU != nil {
@@ -92,8 +92,8 @@ func (v *view) nodeReserved(capacity int64) (float64, string) {
 	return 0, "nothing reserved"
 }
 
-// lostTier reports whether the tier that was confined is not seen this time, though it must be there: its pods alone are not confined, for
-// the next tick would undo it.
+// lostTier reports whether the confined tier is missing in this sample, though it must exist: its pods alone are not confined, because the
+// next tick would undo it.
 func (v *view) lostTier() bool {
 	if v.tier != nil || v.path == "" {
 		return false
@@ -106,10 +106,10 @@ func (v *view) lostTier() bool {
 	return false
 }
 
-// maxAmount is more than any machine has, and so little that sums of it stay whole numbers.
+// maxAmount is more than any machine has, and small enough for sums of it to stay whole numbers.
 const maxAmount = 1e12
 
-// bounded takes an amount of CPU from the stream: what is negative or no number is 0.
+// bounded validates an amount of CPU: a negative value or NaN becomes 0.
 func bounded(v float64) float64 {
 	if !(v > 0) {
 		return 0

@@ -9,7 +9,7 @@ import (
 	"polder/lib/sloconfig"
 )
 
-// minCPUs is what batch pods keep however busy the services are.
+// minCPUs is the number of CPUs that batch pods keep at any load of the services.
 const minCPUs = 2
 
 // divideCPUs divides the CPUs: policy cpuset.
@@ -57,7 +57,7 @@ func (v *view) divideCPUs(b budget, before limit) decision {
 	return d
 }
 
-// ceilCPUs is milli-CPU in whole CPUs, rounded up.
+// ceilCPUs rounds milli-CPU up to whole CPUs.
 func ceilCPUs(milliCPU int64) int64 {
 	if milliCPU <= 0 {
 		return 0
@@ -65,8 +65,8 @@ func ceilCPUs(milliCPU int64) int64 {
 	return (milliCPU + 999) / 1000
 }
 
-// presentCPUs is the number of CPUs that the batch pods have: those of their tier in force, where it is confined; else those that
-// were advised last, else those of their containers. 0 where nothing is known.
+// presentCPUs returns the number of the batch pods' CPUs: those of their tier in force, if it is confined; else those that were last
+// advised, else those of their containers. 0 if unknown.
 func (v *view) presentCPUs(before limit) int {
 	inForce := set{}
 	if v.tier != nil {
@@ -92,7 +92,7 @@ func (v *view) presentCPUs(before limit) int {
 	return of.Size()
 }
 
-// full is where the batch pods run that are not suppressed: it is never empty.
+// full returns the CPUs of batch pods without suppression: it is never empty.
 func (v *view) full() set {
 	if full := v.Online.Difference(v.out); !full.IsEmpty() {
 		return full
@@ -101,7 +101,7 @@ func (v *view) full() set {
 	return be
 }
 
-// lastResort is the one CPU for batch pods where all are kept out: where they do the least harm.
+// lastResort returns the one CPU for batch pods if all CPUs are kept out: the one where they harm least.
 func (v *view) lastResort() (set, string) {
 	others := v.system.Union(v.lse, v.exclusive)
 	for _, from := range []struct {
@@ -117,10 +117,10 @@ func (v *view) lastResort() (set, string) {
 			return cpus.New(v.TakePairs(from.cpus, 1)...), from.name
 		}
 	}
-	return v.Online, "all" // not reached: a topology has a CPU
+	return v.Online, "all" // unreachable: a topology has a CPU
 }
 
-// outText names what is kept out.
+// outText names the CPUs that are kept out.
 func (v *view) outText() string {
 	text := ""
 	for _, of := range []struct {

@@ -10,7 +10,7 @@ import (
 	"polder/lib/tick"
 )
 
-// sized is the guide's machine with services that leave so much of the 31200m that are the batch pods'.
+// sized returns the guide's machine with services that leave the given part of the batch pods' 31200m.
 func sized(budget float64, pods ...tick.Pod) *tick.Sample {
 	s := machine(append([]tick.Pod{service(31200 - budget), labelled("BE", "b", 0)}, pods...)...)
 	s.CPU.UsageMilliCPU = new(0.0)
@@ -36,7 +36,7 @@ func TestCPUSet(t *testing.T) {
 		{"grows by less where that is enough", sized(5000), func(s *tick.Sample) { s.Tiers[1].CPUSetCPUs = "0,24" }, "0-1,12,24,36", "-> 5 CPUs"},
 		{"reserved CPUs are kept out", sized(4000), func(s *tick.Sample) {
 			s.Annotations = map[string]string{annotation.Reservation: `{"reservedCPUs":"0,24"}`}
-		}, "12,36", "- system 2000m (reserved by annotation) = 2000m -> 2 CPUs; kept out: reserved 0,24"}, // node 1 is the larger bucket now
+		}, "12,36", "- system 2000m (reserved by annotation) = 2000m -> 2 CPUs; kept out: reserved 0,24"}, // node 1 has more free CPUs now
 		{"a quantity keeps no CPU out", sized(4000), func(s *tick.Sample) {
 			s.Annotations = map[string]string{annotation.Reservation: `{"resources":{"cpu":"1"}}`}
 		}, "0,12,24", "-> 3 CPUs"},
@@ -59,7 +59,7 @@ func TestCPUSet(t *testing.T) {
 		{"an LSE pod whose annotation is none", sized(4000, pinned("LSE", "e", "zero")), nil, "0,12,24,36", "pod ns/e: annotation scheduling.koordinator.sh/resource-status"},
 		{"an LS pod's annotation does not count", sized(4000, pinned("LS", "e", "0-1")), nil, "0,12,24,36", "-> 4 CPUs"},
 		{"kubelet's exclusive CPUs are kept out", sized(4000), func(s *tick.Sample) { s.Kubelet.ExclusiveCPUs = "12,36" }, "0,13,24,37", "kept out: kubelet's exclusive 12,36"},
-		// 48 CPUs, 4 of LSR: of 12 one is theirs.
+		// 48 CPUs, 4 of LSR: of 12, one is theirs.
 		{"of LSR pods' CPUs in proportion", sized(12_000, pinned("LSR", "r", "2-3,26-27")), nil, "0-2,4,12-14,24-25,36-38", "-> 12 CPUs; 1 of the 4 of LSR pods (12 * 4 / 48), 11 of the other 44"},
 		{"and rounded down", sized(11_000, pinned("LSR", "r", "2-3,26-27")), nil, "0-1,4,12-14,24-25,36-38", "-> 11 CPUs; 0 of the 4 of LSR pods (11 * 4 / 48), 11 of the other 44"},
 		{"half the machine is LSR's", sized(4000, pinned("LSR", "r", "0-11,24-35")), nil, "0,12,24,36", "-> 4 CPUs"},
@@ -98,7 +98,7 @@ func TestCPUSet(t *testing.T) {
 	}
 }
 
-// Where every CPU is kept out the batch pods share one of those where they do the least harm, with the least quota.
+// If every CPU is kept out the batch pods share one of those where they harm least, with the smallest quota.
 func TestNoCPULeft(t *testing.T) {
 	for _, c := range []struct {
 		name                   string
@@ -135,7 +135,7 @@ func TestNoCPULeft(t *testing.T) {
 			if down := of(t, a.Fallback, tier); down.CPUSetCPUs != c.want || *down.CPUMaxMilliCPU != 20 {
 				t.Errorf("fallback %s", text(down))
 			}
-			a = st.step(sized(4000), with(nil)) // they come back
+			a = st.step(sized(4000), with(nil)) // the CPUs return
 			if at = of(t, a.Cgroups, tier); at.CPUSetCPUs != "0,12,24,36" || *at.CPUMaxMilliCPU != tick.Unlimited {
 				t.Errorf("after that the tier wants %s", text(at))
 			}
@@ -143,7 +143,7 @@ func TestNoCPULeft(t *testing.T) {
 	}
 }
 
-// While nothing is decided the floor keeps off CPUs that an LSE pod has had since.
+// While nothing is decided the floor omits CPUs that an LSE pod has got since.
 func TestFloorKeepsOff(t *testing.T) {
 	st := &State{}
 	st.step(sized(4000), with(nil))
@@ -203,7 +203,7 @@ func TestReservedBySettings(t *testing.T) {
 	}
 }
 
-// CPUs that kubelet gave to a pod that is labelled LSR are shared like other LSR pods'; what is not known of kubelet is as it was.
+// CPUs that kubelet gave to a pod with label LSR are shared like other LSR pods'; unknown CPUs of kubelet stay as they were.
 func TestKubeletsCPUs(t *testing.T) {
 	own := labelled("LSR", "r", 0)
 	own.Containers[0].CPUSetCPUs = "0-23"
@@ -211,7 +211,7 @@ func TestKubeletsCPUs(t *testing.T) {
 	s.Kubelet.ExclusiveCPUs = "0-23,30"
 	st := &State{}
 	a := st.step(s, with(nil))
-	// The rest are 23 (24-29,31-47), LSR's 24: of these 4 * 24 / 47 = 2.
+	// The others are 23 (24-29,31-47), LSR's 24: of these 4 * 24 / 47 = 2.
 	if w := of(t, a.Cgroups, tier); w.CPUSetCPUs != "0,12,24,36" || !hasReason(a, "kept out: kubelet's exclusive 30") {
 		t.Errorf("%s: %q", text(w), a.Reasons)
 	}
@@ -228,7 +228,7 @@ func TestKubeletsCPUs(t *testing.T) {
 	}
 }
 
-// A list stays while its size does, whatever 4.4 would take for a fresh start, but for CPUs that may not be in it any more.
+// A list stays while its size does, whatever a new selection would give, except for CPUs that are no longer allowed.
 func TestSameSizeKeepsCPUs(t *testing.T) {
 	st := &State{Mode: sloconfig.SuppressCPUSet, CPUs: "7-10"}
 	if st.step(sized(4000), with(nil)); st.CPUs != "7-10" {
@@ -253,14 +253,14 @@ func TestSameSizeKeepsCPUs(t *testing.T) {
 	}
 }
 
-// A service's load goes up and down: the batch pods lose CPUs at once, and get them back in steps of 5.
+// A service's load rises and falls: the batch pods lose CPUs immediately, and get them back in steps of 5.
 func TestFollowsTheLoad(t *testing.T) {
 	st := &State{}
 	var sizes []int
 	for _, left := range []float64{31_000, 31_000, 3000, 31_000, 31_000, 31_000, 31_000, 31_000, 31_000, 31_000} {
 		s := sized(left)
 		if st.CPUs != "" {
-			s.Tiers[1].CPUSetCPUs = st.CPUs // isolate has made it true
+			s.Tiers[1].CPUSetCPUs = st.CPUs // isolate has applied it
 		}
 		st.step(s, with(nil))
 		sizes = append(sizes, parse(st.CPUs).Size())
@@ -275,7 +275,7 @@ func TestPresentSize(t *testing.T) {
 		name   string
 		change func(*tick.Sample)
 		state  string
-		want   int // of a budget for all, so 5 more than there are
+		want   int // with a budget for all, so 5 more than there are
 	}{
 		{"the tier's in force", func(s *tick.Sample) { s.Tiers[1].CPUSetCPUs = "0-9" }, "0-19", 15},
 		{"not known of the tier: as advised", func(s *tick.Sample) { s.Tiers[1].CPUSetCPUs = "" }, "0-19", 25},

@@ -16,7 +16,7 @@ import (
 	"polder/lib/tick"
 )
 
-// wants collects the desired state, one entry a cgroup.
+// wants collects the desired state, one entry per cgroup.
 type wants struct {
 	at   map[string]*tick.Cgroup
 	list []*tick.Cgroup
@@ -43,8 +43,8 @@ func (w *wants) into(list *[]tick.Cgroup) {
 	}
 }
 
-// hold wants the batch pods on a set of CPUs. Where kubelet manages no CPUs its cgroup of BestEffort pods and the pods' own are
-// narrowed, too, so that a new container is there from its first moment; where it does, or may, the containers alone are: kubelet
+// hold pins the batch pods to a set of CPUs. If kubelet manages no CPUs, its cgroup of BestEffort pods and the pods' own cgroups are
+// narrowed, too, so that a new container is confined from its start; if it manages CPUs, or may, only the containers are, because kubelet
 // could not start the next one in a narrowed cgroup (Koordinator's issues 395, 546, 556).
 func (v *view) hold(want *wants, be set) (reasons []string) {
 	if v.tier != nil && !v.above {
@@ -74,8 +74,8 @@ func (v *view) confine(want *wants, be set) {
 	}
 }
 
-// floor is what should hold when advise falls silent: the batch pods at their minimum. It only takes; where nothing was decided,
-// CPUs that somebody else has by now are left out.
+// floor returns the fallback for when advice stops: the batch pods at their minimum. It only takes CPUs away; if nothing was decided, it
+// omits CPUs that others have got since.
 func (v *view) floor(now limit) *wants {
 	w := &wants{}
 	if now.mode == sloconfig.SuppressCPUSet {
@@ -91,7 +91,7 @@ func (v *view) floor(now limit) *wants {
 	return w
 }
 
-// keys are those of a cgroup that this package wants.
+// keys is a set of a cgroup's keys that this package sets.
 type keys uint8
 
 const (
@@ -120,10 +120,10 @@ func keysOf(c *tick.Cgroup) (k keys) {
 	return k
 }
 
-// place is what a cgroup is of: a pod's own, or its container's.
+// place is the pod or container that a cgroup belongs to.
 type place struct {
 	pod       *pod
-	container *tick.Container // nil for the pod's own
+	container *tick.Container // nil for the pod's own cgroup
 }
 
 // held is what was desired of a cgroup.
@@ -132,7 +132,7 @@ type held struct {
 	Keys keys `json:"keys"`
 }
 
-// UnmarshalJSON reads the keys alone, too, as a state file of version 0.1 has them.
+// UnmarshalJSON also reads only the keys, the format of a state file of version 0.1.
 func (h *held) UnmarshalJSON(data []byte) error {
 	if json.Unmarshal(data, &h.Keys) == nil {
 		return nil
@@ -141,9 +141,8 @@ func (h *held) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*plain)(h))
 }
 
-// undo wants the neutral value of what was once desired and no longer is, for as long as [revert.For] has it: whether it was ever
-// written cannot be seen. Where nothing was decided, lists and quotas stay. It returns the cgroups whose desired quota only undoes an
-// earlier one.
+// undo adds the neutral value of what was desired before and no longer is, for [revert.For]: whether the value was ever written is unknown.
+// If nothing was decided, lists and quotas stay. It returns the cgroups whose desired quota only undoes an earlier one.
 func (v *view) undo(want *wants, before *revert.Cgroups[held, *held], decided bool, now time.Time) (yields map[string]bool) {
 	wanted := make(map[string]keys, len(want.list))
 	for _, w := range want.list {
@@ -160,9 +159,9 @@ func (v *view) undo(want *wants, before *revert.Cgroups[held, *held], decided bo
 		case was == nil, !isTier && !isLive && len(v.sample.Pods) > 0:
 			delete(*before, path)
 			continue
-		case isTier && v.tier == nil, !isTier && !isLive, // not seen this time
+		case isTier && v.tier == nil, !isTier && !isLive, // missing in this sample
 			!isTier && (at.pod.Missing == tick.MissingCluster || at.container != nil && !at.pod.rule && unnamed(at.container)):
-			// What it asked for is not known (yet, or any more): it stays as it is.
+			// Its requests are unknown at present: it stays unchanged.
 			was.At = now
 			continue
 		}
@@ -190,7 +189,7 @@ func (v *view) undo(want *wants, before *revert.Cgroups[held, *held], decided bo
 	return yields
 }
 
-// places are the pods' cgroups that are there, and their containers'.
+// places returns the cgroups of the existing pods and of their containers.
 func (v *view) places() map[string]place {
 	places := make(map[string]place, 3*len(v.pods))
 	for i := range v.pods {
@@ -205,9 +204,8 @@ func (v *view) places() map[string]place {
 	return places
 }
 
-// widenForgotten wants a tier that is confined, though nothing of what was advised is remembered (the state was lost, or another program
-// confined it), as wide as it is without suppression, as Koordinator does each time. After --contest external changes the value is left to
-// the other writer: isolate leaves it to him.
+// widenForgotten widens a confined tier without an entry in the state (the state was lost, or another program confined it) to its size
+// without suppression, as Koordinator does each time. After --contest external changes isolate leaves the value to the other writer.
 func (v *view) widenForgotten(want *wants, l limit) (reasons []string) {
 	if v.tier == nil {
 		return nil
@@ -222,7 +220,7 @@ func (v *view) widenForgotten(want *wants, l limit) (reasons []string) {
 		return reasons
 	}
 	to := v.full()
-	for i := range v.sample.Tiers { // it cannot be wider than the one above
+	for i := range v.sample.Tiers { // it cannot be wider than its parent
 		if t := &v.sample.Tiers[i]; t.Name == tick.TierPods {
 			if within := to.Intersection(parse(t.CPUSetCPUs)); !within.IsEmpty() {
 				to = within
@@ -279,7 +277,7 @@ func (v *view) neutral(w *tick.Cgroup, at place, undone keys) {
 	}
 	if undone&keyIdle != 0 {
 		w.CPUIdle = new(false)
-		if at.pod == nil || !at.pod.rule { // the kernel makes the weight its default, and kubelet had given it another one
+		if at.pod == nil || !at.pod.rule { // the kernel resets the weight to its default, but kubelet had set another one
 			undone |= keyWeight
 		}
 	}
@@ -288,8 +286,8 @@ func (v *view) neutral(w *tick.Cgroup, at place, undone keys) {
 	}
 }
 
-// neutralCPUs is what a cgroup is widened to; empty where it must be left alone. On version 1 isolate writes no list above
-// containers while kubelet manages CPUs, and puts back what it wrote before.
+// neutralCPUs returns the CPUs that a cgroup is widened to; empty if it must be left alone. On version 1 isolate writes no list above
+// containers while kubelet manages CPUs, and restores what it wrote before.
 func (v *view) neutralCPUs(at place) set {
 	above := at.pod == nil || at.pod.above(at.container)
 	switch {
@@ -301,10 +299,10 @@ func (v *view) neutralCPUs(at place) set {
 	return v.wide()
 }
 
-// above reports whether a pod's cgroup is one that kubelet made above containers.
+// above reports whether a pod's cgroup is one that kubelet created above containers.
 func (p *pod) above(container *tick.Container) bool { return !p.rule && container == nil }
 
-// wide is all CPUs but those that kubelet gave away.
+// wide returns all CPUs except those that kubelet gave to pods exclusively.
 func (v *view) wide() set {
 	if wide := v.Online.Difference(v.given); !wide.IsEmpty() {
 		return wide
@@ -312,7 +310,7 @@ func (v *view) wide() set {
 	return v.Online
 }
 
-// widen wants kubelet's cgroup of BestEffort pods wide enough for the containers below, where it is not confined itself.
+// widen makes kubelet's cgroup of BestEffort pods wide enough for the containers below, if it is not confined itself.
 func (v *view) widen(want *wants, now limit) {
 	if v.tier == nil || v.above || v.cpuManager == "" || now.mode != sloconfig.SuppressCPUSet {
 		return

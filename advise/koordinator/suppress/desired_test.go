@@ -17,7 +17,7 @@ const (
 	container = tier + "/podb/c"
 )
 
-// listed is what is desired of the lists of the tier, the pod and its container.
+// listed returns the desired lists of the tier, the pod and its container.
 func listed(t *testing.T, list []tick.Cgroup) string {
 	t.Helper()
 	var out []string
@@ -86,7 +86,7 @@ func TestLevel(t *testing.T) {
 	}
 }
 
-// On a machine without Kubernetes the batch cgroups are held themselves, unless something else is below them.
+// On a machine without Kubernetes the batch cgroups themselves are confined, unless they contain another pod.
 func TestPlainMachine(t *testing.T) {
 	group := ruled(tick.QoSReclaimed, "/group", 0)
 	group.Containers = []tick.Container{{Name: "a", Cgroup: "/group/a"}}
@@ -109,16 +109,16 @@ func TestPlainMachine(t *testing.T) {
 	}
 }
 
-// What was once in force is undone when it no longer is desired, while the cgroups are there.
+// A value that was desired is undone when it is no longer desired, while the cgroup exists.
 func TestUndo(t *testing.T) {
 	const mode = sloconfig.SuppressCPUSet
 	quota := byPolicy(sloconfig.SuppressCFSQuota)
 	for _, c := range []struct {
 		name          string
 		first, second *sloconfig.Strategies
-		change        func(*tick.Sample) // before the second
+		change        func(*tick.Sample) // before the second tick
 		lists         string
-		quotas        []int64 // of tier, pod and container; 0 is not desired
+		quotas        []int64 // of tier, pod and container; 0 means not desired
 	}{
 		{"never used, disabled", disabled(), disabled(), nil, `["","",""]`, []int64{0, 0, 0}},
 		{"lists, disabled", byPolicy(mode), disabled(), nil, `["0-47","0-47","0-47"]`, []int64{0, 0, 0}},
@@ -158,7 +158,7 @@ func TestUndo(t *testing.T) {
 			if c.change != nil {
 				c.change(s)
 			}
-			for range 3 { // for as long
+			for range 3 { // repeatedly
 				again := &State{}
 				if err := tick.Unmarshal([]byte(text(st)), again); err != nil { // through the state file
 					t.Fatal(err)
@@ -182,7 +182,7 @@ func TestUndo(t *testing.T) {
 	}
 }
 
-// Pods that the cluster does not know (yet, or any more) keep what they have: nothing is desired of their cgroups.
+// Pods that the API server does not know keep their values: nothing is desired of their cgroups.
 func TestUndoOfStrangers(t *testing.T) {
 	for _, slo := range []*sloconfig.Strategies{byPolicy(sloconfig.SuppressCPUSet), byPolicy(sloconfig.SuppressCFSQuota), disabled()} {
 		pods := func() []tick.Pod {
@@ -201,7 +201,7 @@ func TestUndoOfStrangers(t *testing.T) {
 		}
 		before := text(st.Held)
 
-		lost := pods() // collect was restarted while the API is away
+		lost := pods() // collect was restarted while the API server is unreachable
 		for i := range lost {
 			lost[i].Missing, lost[i].QoSSource, lost[i].Labels, lost[i].KubernetesQOS = tick.MissingCluster, tick.QoSFromRule, nil, ""
 			lost[i].Requests, lost[i].Limits = nil, nil
@@ -236,7 +236,7 @@ func TestUndoOfStrangers(t *testing.T) {
 			t.Errorf("one unknown: remembers %s; want %s", text(st.Held), before)
 		}
 
-		back := pods() // known again, with no batch resources: now it is undone
+		back := pods() // known again, without batch resources: now it is undone
 		back[2].Requests, back[2].Limits, back[2].Containers[0].Requests, back[2].Containers[0].Limits = nil, nil, nil, nil
 		if w := of(t, st.step(machine(back...), slo).Cgroups, tier+"/podo"); w.MemoryMaxBytes == nil || *w.MemoryMaxBytes != tick.Unlimited {
 			t.Errorf("known again: wants %s", text(w))
@@ -244,7 +244,7 @@ func TestUndoOfStrangers(t *testing.T) {
 	}
 }
 
-// A tier that is held is widened though nothing of that is remembered: by what is in force, until it is so.
+// A confined tier is widened although the state has no entry for it: according to the observed value, until that is wide.
 func TestUndoWithoutState(t *testing.T) {
 	quota := byPolicy(sloconfig.SuppressCFSQuota)
 	for _, c := range []struct {
@@ -252,7 +252,7 @@ func TestUndoWithoutState(t *testing.T) {
 		slo    *sloconfig.Strategies
 		change func(*tick.Sample)
 		lists  string
-		quota  int64 // of the tier; 0 is not desired
+		quota  int64 // of the tier; 0 means not desired
 	}{
 		{"disabled", disabled(), nil, `["0-47","0-47","0-47"]`, 0},
 		{"under a quota", quota, nil, `["0-47","0-47","0-47"]`, 4000},
@@ -305,7 +305,7 @@ func TestUndoWithoutState(t *testing.T) {
 			}
 		})
 	}
-	st, s := &State{}, sized(4000) // what is remembered is reported in other words
+	st, s := &State{}, sized(4000) // with an entry in the state the reason is another one
 	st.step(s, with(nil))
 	s.Tiers[1].CPUSetCPUs = st.CPUs
 	if a := st.step(s, disabled()); hasReason(a, "nothing asks for that") || !hasReason(a, "batch pods get all CPUs 0-47") {
@@ -313,7 +313,7 @@ func TestUndoWithoutState(t *testing.T) {
 	}
 }
 
-// While the cluster's pods are not known a suppression that is disabled stays as it was, and a reason names it; where there was none there is nothing to report.
+// While the API server's pods are unknown a disabled suppression stays in force, and a reason names it if there was one.
 func TestDisabledWhilePodsAreUnknown(t *testing.T) {
 	lost := sized(4000)
 	for i := range lost.Pods {
@@ -331,7 +331,7 @@ func TestDisabledWhilePodsAreUnknown(t *testing.T) {
 	}
 }
 
-// A batch pod whose batch resources are gone has the values back that kubelet had given it.
+// A batch pod whose batch resources were removed gets kubelet's values back.
 func TestUndoBatchValues(t *testing.T) {
 	st, s := &State{}, machine(service(1000), batchPod(amounts{1000, 2000, 1 << 30}))
 	st.step(s, disabled())
@@ -351,14 +351,14 @@ func TestUndoBatchValues(t *testing.T) {
 	}
 }
 
-// The idle class is for the batch pods' own cgroups: kubelet writes its tier's weight at each start, which the kernel refuses while
-// the tier is idle, and so kubelet would not start.
+// The idle class is for the batch pods' own cgroups: kubelet writes its tier's weight at each start, which the kernel refuses while the
+// tier is idle, so that kubelet would not start.
 func TestIdle(t *testing.T) {
 	on := with(func(s *sloconfig.Strategies) {
 		s.QOS.BE.CPU = &sloconfig.CPUQOS{Enable: new(true), SchedIdle: new(int64(1))}
 	})
 	st, s := &State{}, machine(service(1000), batchPod(amounts{1000, 0, 1 << 30}), labelled("BE", "plain", 0))
-	burstable := labelled("BE", "burstable", 0) // its native requests can be resized: kubelet writes the weight then
+	burstable := labelled("BE", "burstable", 0) // its native requests can be resized: kubelet then writes the weight
 	burstable.KubernetesQOS = "Burstable"
 	s.Pods = append(s.Pods, burstable)
 	s.Tiers[1].CPUSetCPUs = "0-47"
@@ -374,7 +374,7 @@ func TestIdle(t *testing.T) {
 			t.Errorf("wants %s", text(w))
 		}
 	}
-	for range 2 { // the kernel makes the weight its default: what is desired of it is desired again
+	for range 2 { // the kernel resets the weight to its default: the weight is desired again
 		a = st.step(s, with(nil))
 		if w := of(t, a.Cgroups, own); w.CPUIdle == nil || *w.CPUIdle || w.CPUWeight == nil || *w.CPUWeight != 39 {
 			t.Errorf("after that the batch pod wants %s", text(w))
@@ -408,7 +408,7 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// A state of an older version has that the tier was made idle: that is undone, and the tier has the weight again that kubelet gives it.
+// A state of an older version contains an idle tier: the idle class is undone, and the tier gets kubelet's weight again.
 func TestIdleTierOfAnOlderVersion(t *testing.T) {
 	on := with(func(s *sloconfig.Strategies) {
 		s.QOS.BE.CPU = &sloconfig.CPUQOS{Enable: new(true), SchedIdle: new(int64(1))}
@@ -422,7 +422,7 @@ func TestIdleTierOfAnOlderVersion(t *testing.T) {
 	}
 }
 
-// Without kubelet's tiers, and on cgroups that a rule names, the idle class is the cgroups' own; a rule that names a tier makes none idle.
+// Without kubelet's tiers, and on cgroups that a rule names, the cgroups themselves are idle; a tier that a rule names never is.
 func TestIdleWithoutKubelet(t *testing.T) {
 	on := with(func(s *sloconfig.Strategies) {
 		s.QOS.BE.CPU = &sloconfig.CPUQOS{Enable: new(true), SchedIdle: new(int64(1))}
@@ -437,7 +437,7 @@ func TestIdleWithoutKubelet(t *testing.T) {
 	if w := of(t, st.step(rules, on).Cgroups, "/spark"); w.CPUIdle == nil || !*w.CPUIdle {
 		t.Errorf("without a tier: %s", text(w))
 	}
-	a := st.step(rules, with(nil)) // whose weight was not kubelet's: isolate's journal has it
+	a := st.step(rules, with(nil)) // the weight was not kubelet's: isolate's journal has it
 	if w := of(t, a.Cgroups, "/spark"); w.CPUIdle == nil || *w.CPUIdle || w.CPUWeight != nil || of(t, a.Cgroups, "/web").Cgroup != "" {
 		t.Errorf("after that: %s", text(a.Cgroups))
 	}
@@ -458,8 +458,8 @@ func TestTierMoves(t *testing.T) {
 	}
 }
 
-// What is no longer desired is undone for ten minutes, and longer while nothing can be decided. A state file of version 0.1 has keys without
-// times: that begins with the first tick.
+// A value that is no longer desired is undone for ten minutes, and longer while no decision is possible. A state file of version 0.1 has
+// keys without times: the ten minutes start with the first tick.
 func TestHowLongAValueIsUndone(t *testing.T) {
 	st := &State{}
 	if err := tick.Unmarshal([]byte(`{"held":{"`+container+`":2,"/gone":null}}`), st); err != nil {
@@ -481,7 +481,7 @@ func TestHowLongAValueIsUndone(t *testing.T) {
 	}{
 		{0, s, disabled(), true},
 		{revert.For, s, disabled(), true},
-		{revert.For + time.Minute, noUse, with(nil), false}, // nothing is decided: the quota stays
+		{revert.For + time.Minute, noUse, with(nil), false}, // no decision: the quota stays
 		{time.Hour, s, disabled(), true},
 		{time.Hour + revert.For, s, disabled(), true},
 		{time.Hour + revert.For + 1, s, disabled(), true}, // the last time
@@ -500,7 +500,7 @@ func TestHowLongAValueIsUndone(t *testing.T) {
 	}
 }
 
-// remembered are cgroups of which these keys were desired.
+// remembered returns the state of cgroups of which these keys were desired.
 func remembered(of map[string]keys) revert.Cgroups[held, *held] {
 	list := revert.Cgroups[held, *held]{}
 	for path, k := range of {

@@ -8,20 +8,20 @@ import (
 	"polder/lib/tick"
 )
 
-// pod is a pod with what holds for it in this tick.
+// pod is a pod with its properties in this tick.
 type pod struct {
 	*tick.Pod
-	class      string // Koordinator's, as its label has it
-	rule       bool   // it is no pod of Kubernetes
-	suppressed bool   // and there
+	class      string // Koordinator's, from its label
+	rule       bool   // it is not a pod of Kubernetes
+	suppressed bool   // it exists and is suppressed
 	tier       bool   // it is below kubelet's cgroup of BestEffort pods
-	// own is the pod's own cgroup; empty where it has none, or others that are not suppressed are below it. Containers are those
-	// of its containers' that are not the same.
+	// own is the pod's own cgroup; empty if it has none, or if cgroups that are not suppressed are below it. Containers are those of its
+	// containers' cgroups that differ from it.
 	own        string
 	containers []int
 }
 
-// bestEffortTier is kubelet's cgroup of BestEffort pods; nil where there is none in the sample.
+// bestEffortTier returns kubelet's cgroup of BestEffort pods; nil if there is none in the sample.
 func bestEffortTier(s *tick.Sample) (tier *tick.Tier) {
 	for i := range s.Tiers {
 		if t := &s.Tiers[i]; t.Name == tick.TierBestEffort && strings.HasPrefix(t.Cgroup, "/") && len(t.Cgroup) > 1 {
@@ -31,9 +31,9 @@ func bestEffortTier(s *tick.Sample) (tier *tick.Tier) {
 	return tier
 }
 
-// podsOf returns what each pod is, without those that have ended.
+// podsOf returns the pods with their properties, without those that have ended.
 func podsOf(s *tick.Sample, tier *tick.Tier) (pods []pod) {
-	var others []string // cgroups of what is not suppressed
+	var others []string // cgroups that are not suppressed
 	for i := range s.Pods {
 		p := pod{Pod: &s.Pods[i]}
 		if p.Ended() {
@@ -68,15 +68,15 @@ func podsOf(s *tick.Sample, tier *tick.Tier) (pods []pod) {
 	return pods
 }
 
-// services reports whether a pod's use is taken from the budget: one that is not labelled BE, nor of Kubernetes' class
-// BestEffort. A pod that the cluster does not know (yet, or any more) is one of these.
+// services reports whether a pod's use is subtracted from the budget: a pod that is neither labelled BE nor of Kubernetes' class
+// BestEffort. A pod that the API server does not know is one of these.
 func services(p *tick.Pod) bool {
 	switch {
 	case p.Missing == tick.MissingCluster:
 		return true
 	case qos.Koordinator(p) == qos.BE:
 		return false
-	case p.QoSSource == tick.QoSFromRule || p.QoSSource == "": // requests show nothing there
+	case p.QoSSource == tick.QoSFromRule || p.QoSSource == "": // requests have no meaning there
 		return true
 	}
 	return qos.KubernetesOf(p) != qos.BestEffort

@@ -14,7 +14,7 @@ import (
 	"polder/lib/tick"
 )
 
-// drawn is a sample of a machine with random numbers of CPUs, pods and CPUs of their own.
+// drawn returns a sample of a machine with random numbers of CPUs and pods, some with exclusive CPUs.
 func drawn(t *rapid.T, online int) *tick.Sample {
 	list := func(name string) string {
 		return cpus.New(rapid.SliceOfN(rapid.IntRange(0, online+1), 0, online).Draw(t, name)...).String()
@@ -60,7 +60,7 @@ func drawn(t *rapid.T, online int) *tick.Sample {
 	return s
 }
 
-// forbidden are the CPUs that batch pods must not have, worked out apart from the code.
+// forbidden returns the CPUs that batch pods must not use, calculated independently of the code.
 func forbidden(s *tick.Sample, online cpus.Set) cpus.Set {
 	out := cpus.Set{}
 	for _, name := range []string{annotation.Reservation, annotation.System} {
@@ -94,8 +94,8 @@ func forbidden(s *tick.Sample, online cpus.Set) cpus.Set {
 	return out.Intersection(online)
 }
 
-// Whatever a stream contains: lists are never empty nor of CPUs that are not online, batch pods never have CPUs that are kept out
-// unless all are, they have two at least where there are two, they grow by a tenth at most, and the same stream gives the same.
+// For any stream: lists are never empty and have only online CPUs, batch pods never have CPUs that are kept out unless all are, they have
+// at least two if there are two, they grow by at most a tenth, and the same stream gives the same result.
 func TestSuppressionProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		online := rapid.IntRange(1, 64).Draw(t, "online")
@@ -143,7 +143,7 @@ func check(t *rapid.T, st, before *State, s *tick.Sample, a *tick.Advice, all cp
 		if err != nil || list.IsEmpty() || !list.IsSubsetOf(all) {
 			t.Fatalf("list of %s: %v", text(c), err)
 		}
-		// The tier and pods are widened to all but kubelet's where it manages CPUs: containers need room.
+		// The tier and pods are widened to all CPUs except kubelet's exclusive ones: containers need room.
 		isContainer := len(c.Cgroup) > 2 && c.Cgroup[len(c.Cgroup)-2:] == "/c"
 		if free > 0 && isContainer && !list.Intersection(out).IsEmpty() {
 			t.Fatalf("%s has CPUs that are kept out (%s)", text(c), out)
@@ -172,7 +172,7 @@ func check(t *rapid.T, st, before *State, s *tick.Sample, a *tick.Advice, all cp
 
 func unmarshal(text string, into any) error { return json.Unmarshal([]byte(text), into) }
 
-// FuzzAnnotations decides with arbitrary annotations, of which nobody may take more than an advice that is well formed.
+// FuzzAnnotations decides with arbitrary annotations: the advice must be well formed.
 func FuzzAnnotations(f *testing.F) {
 	for _, seed := range [][5]string{
 		{`{"resources":{"cpu":"2"},"reservedCPUs":"0-1","applyPolicy":"Default"}`, `{"cpuset":"2-3","cpusetExclusive":true}`, `{"cpuset":"4-5"}`, `{"containers":{"main":{"limits":{"kubernetes.io/batch-cpu":"1k"}}}}`, "1.20"},

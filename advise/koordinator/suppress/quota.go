@@ -9,11 +9,11 @@ import (
 )
 
 const (
-	// minQuotaMilliCPU is the batch pods' least quota together, 2 ms of the usual period of 100 ms, and minPartMilliCPU that of
-	// one cgroup, 1 ms: less the kernel does not take.
+	// minQuotaMilliCPU is the smallest total quota of the batch pods, 2 ms of the usual period of 100 ms, and minPartMilliCPU that of one
+	// cgroup, 1 ms: the kernel accepts no less.
 	minQuotaMilliCPU = 20
 	minPartMilliCPU  = 10
-	// maxQuotaMilliCPU is that of the largest machine the kernel can be built for.
+	// maxQuotaMilliCPU is that of the largest machine that the kernel supports.
 	maxQuotaMilliCPU = 8192 * 1000
 )
 
@@ -33,13 +33,13 @@ func (v *view) byQuota(b budget, before limit) decision {
 	}
 	d := decision{limit: limit{mode: sloconfig.SuppressCFSQuota, quotaMilliCPU: quota}, decided: true}
 	d.because("suppression: %s -> quota %dm%s", b.sum, quota, bound)
-	if full := v.full(); !full.Equals(v.Online) { // what is kept out is so under either policy
+	if full := v.full(); !full.Equals(v.Online) { // CPUs are kept out under either policy
 		d.confined = full
 	}
 	return d
 }
 
-// presentQuota is the batch pods' quota: that of their tier in force, else the one that was advised last.
+// presentQuota returns the batch pods' quota: that of their tier in force, else the last advised one.
 func (v *view) presentQuota(before limit) int64 {
 	switch {
 	case v.tier != nil && v.tier.CPUMaxMilliCPU != nil && !v.outside():
@@ -52,7 +52,7 @@ func (v *view) presentQuota(before limit) int64 {
 	return tick.Unlimited
 }
 
-// outside reports whether there are suppressed pods that kubelet's cgroup of BestEffort pods does not hold.
+// outside reports whether there are suppressed pods outside of kubelet's cgroup of BestEffort pods.
 func (v *view) outside() bool {
 	for i := range v.pods {
 		if p := &v.pods[i]; p.suppressed && !p.tier {
@@ -62,10 +62,9 @@ func (v *view) outside() bool {
 	return false
 }
 
-// divide wants the batch pods within a quota together: their tier, and each pod that stands outside with its part, by the CPU
-// requests. The parts do not follow use from tick to tick, so that a steady state writes nothing. Below, nothing is limited but
-// by what kubelet limits: on cgroup v1 the kernel takes no quota above that is under one below. Where free is false nothing is desired
-// below.
+// divide limits the batch pods to a total quota: their tier, and each pod outside of it with its part, by the CPU requests. The parts do
+// not depend on use, so that a steady state writes nothing. Below them, only kubelet's limits apply: on cgroup v1 the kernel rejects a
+// quota that is smaller than one below. If free is false nothing is desired below.
 func (v *view) divide(w *wants, quota int64, free bool) {
 	inTier, sum := 0.0, 0.0
 	for i := range v.pods {
@@ -112,7 +111,7 @@ func (v *view) divide(w *wants, quota int64, free bool) {
 	}
 }
 
-// unlessLimited is no quota; where kubelet set one, that or the one above, whichever is less.
+// unlessLimited returns no quota; if kubelet set one, the smaller one of that and the one above.
 func unlessLimited(limits *tick.Resources, above int64) int64 {
 	if limits == nil || valueOf(limits.MilliCPU) == 0 {
 		return tick.Unlimited
@@ -124,7 +123,7 @@ func partOf(quota int64, part float64) int64 {
 	return max(int64(float64(quota)*min(part, 1)), minPartMilliCPU)
 }
 
-// within is a part within the limits of a pod, or of one of its containers.
+// within bounds a part by the limits of a pod, or of one of its containers.
 func within(part int64, limits *tick.Resources) int64 {
 	if limits == nil {
 		return part
@@ -135,7 +134,7 @@ func within(part int64, limits *tick.Resources) int64 {
 	return part
 }
 
-// request is what counts of a pod where a quota is divided; a pod that names none counts as one core.
+// request returns a pod's weight for dividing a quota; a pod without a request counts as one core.
 func (p *pod) request() float64 {
 	if r := p.Requests; r != nil {
 		for _, request := range []*float64{r.ReclaimedMilliCPU, r.MilliCPU} {

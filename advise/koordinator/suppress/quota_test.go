@@ -11,7 +11,7 @@ func TestQuota(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		budget  float64
-		present int64 // of the tier in force; -1 is none
+		present int64 // of the tier in force; -1 means none
 		change  func(*tick.Sample)
 		want    int64
 		why     string
@@ -67,7 +67,7 @@ func TestQuota(t *testing.T) {
 	}
 }
 
-// Where all pods that are held stand outside the tier, what begins in it has the quota until it is counted.
+// If all suppressed pods are outside the tier, a new pod in it has the quota until it is counted.
 func TestQuotaOfAnEmptyTier(t *testing.T) {
 	outside := labelled("BE", "out", 0)
 	outside.Cgroup, outside.Containers[0].Cgroup = "/kubepods/burstable/podout", "/kubepods/burstable/podout/c"
@@ -78,7 +78,7 @@ func TestQuotaOfAnEmptyTier(t *testing.T) {
 	}
 }
 
-// A pod without a cgroup of its own has its part in equal parts for its containers.
+// A pod without a cgroup of its own divides its part equally among its containers.
 func TestQuotaOfContainersAlone(t *testing.T) {
 	one, two := ruled(tick.QoSReclaimed, "/one", 0), ruled(tick.QoSReclaimed, "/two", 0)
 	one.Requests, two.Requests = &tick.Resources{MilliCPU: new(6000.0)}, &tick.Resources{MilliCPU: new(2000.0)}
@@ -92,7 +92,7 @@ func TestQuotaOfContainersAlone(t *testing.T) {
 	}
 }
 
-// What is kept out of the lists is so under a quota, too.
+// CPUs that are kept out of the lists are kept out under a quota, too.
 func TestQuotaKeepsOut(t *testing.T) {
 	a := new(State).step(sized(5000, pinned("LSE", "e", "0-3")), byPolicy(sloconfig.SuppressCFSQuota))
 	for _, path := range []string{tier, tier + "/podb", tier + "/podb/c"} {
@@ -134,7 +134,7 @@ func TestQuotaDivided(t *testing.T) {
 	}
 }
 
-// sorted is the entries of the paths, in that order; those without one are left out.
+// sorted formats the entries of the paths, in that order; paths without an entry are omitted.
 func sorted(list []tick.Cgroup, paths ...string) string {
 	var out []tick.Cgroup
 	for _, path := range paths {
@@ -147,7 +147,7 @@ func sorted(list []tick.Cgroup, paths ...string) string {
 	return text(out)
 }
 
-// A BE pod that stands outside the tier, for it has requests of Kubernetes' own, has its part beside the tier.
+// A BE pod outside the tier, because it has native requests, gets its part in addition to the tier's.
 func TestQuotaBesideTheTier(t *testing.T) {
 	outside := labelled("BE", "out", 0)
 	outside.KubernetesQOS, outside.Cgroup = "Burstable", "/kubepods/burstable/podout"

@@ -23,7 +23,7 @@ func numbers(match []string) []int {
 	return out
 }
 
-// What comes of a load that falls and rises can be redone from the reasons alone: the sum, the step, the share of LSR pods' CPUs.
+// The results of a load that falls and rises can be recalculated from the reasons: the sum, the step, the share of LSR pods' CPUs.
 func TestReasonsCanBeRedone(t *testing.T) {
 	seen := map[string]int{}
 	for _, mode := range []string{sloconfig.SuppressCPUSet, sloconfig.SuppressCFSQuota} {
@@ -31,7 +31,7 @@ func TestReasonsCanBeRedone(t *testing.T) {
 		for _, left := range []float64{31_000, 9_000, 31_000, 31_000, 31_000, 31_000, 31_000, 30_900, 30_000, -1, 3000, 3100} {
 			s := sized(left, pinned("LSR", "r", "2-3,26-27"))
 			if st.CPUs != "" {
-				s.Tiers[1].CPUSetCPUs = st.CPUs // isolate has made it true
+				s.Tiers[1].CPUSetCPUs = st.CPUs // isolate has applied it
 			}
 			if st.QuotaMilliCPU > 0 {
 				s.Tiers[1].CPUMaxMilliCPU = new(st.QuotaMilliCPU)

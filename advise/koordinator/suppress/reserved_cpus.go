@@ -10,26 +10,26 @@ import (
 	"polder/lib/qos"
 )
 
-// shownBytes is how much of a text from elsewhere stands in a message.
+// shownBytes is the length to which a message cuts external text.
 const shownBytes = 100
 
-// owned is a pod's own CPUs.
+// owned is a pod's exclusive CPUs.
 type owned struct {
 	name string
 	cpus set
 }
 
-// kept is what batch pods must not have, and what they share with LSR pods; of online CPUs alone.
+// kept are the CPUs that batch pods must not use, and those that they share with LSR pods; only online CPUs.
 type kept struct {
 	reserved, system, exclusive, lse set
-	out                              set // all of these
+	out                              set // the union of these
 	lsr                              set
-	given                            set // by kubelet, whether or not they are online
+	given                            set // by kubelet, online or not
 	reservedMilliCPU                 float64
 	owned                            []owned
 }
 
-// keptOut reads it; given is what kubelet gave away. What is wrong is left out.
+// keptOut reads them; given are the CPUs that kubelet gave to pods exclusively. Invalid input is omitted.
 func keptOut(v *view, settings Settings, given string) (k kept, faults []error) {
 	complain := func(err error) {
 		if err != nil {
@@ -64,7 +64,7 @@ func keptOut(v *view, settings Settings, given string) (k kept, faults []error) 
 	return k, faults
 }
 
-// readOwned reads which CPUs are pods' own.
+// readOwned reads the pods' exclusive CPUs.
 func (k *kept) readOwned(v *view) error {
 	given := k.given.Intersection(v.Online)
 	k.exclusive = given
@@ -80,7 +80,7 @@ func (k *kept) readOwned(v *view) error {
 				first = fmt.Errorf("pod %s: %w", clip.Text(policy.Key(p.Pod), shownBytes), err)
 			}
 		}
-		if p.class == qos.LSR { // who bears the label shares what kubelet gave it
+		if p.class == qos.LSR { // a pod with this label shares what kubelet gave it
 			fromKubelet := p.givenBy(given)
 			k.exclusive = k.exclusive.Difference(fromKubelet)
 			mine = mine.Union(fromKubelet)
@@ -101,8 +101,8 @@ func (k *kept) readOwned(v *view) error {
 	return first
 }
 
-// status is the online CPUs that Koordinator's scheduler gave the pod. Whoever creates the pod may write the annotation, so it counts for
-// no more whole CPUs than the pod requests, and only for Guaranteed pods, as there are no others to whom the scheduler gives any.
+// status returns the online CPUs that Koordinator's scheduler assigned to the pod. The pod's creator may write the annotation, so it counts
+// for at most as many whole CPUs as the pod requests, and only for Guaranteed pods, because the scheduler assigns CPUs to no others.
 func (p *pod) status(online set) (set, error) {
 	type status struct {
 		CPUSet string `json:"cpuset"`
@@ -129,7 +129,7 @@ func (p *pod) status(online set) (set, error) {
 	return own, err
 }
 
-// givenBy is the CPUs that kubelet gave to the pod's containers alone.
+// givenBy returns the CPUs that kubelet gave to the pod's containers exclusively.
 func (p *pod) givenBy(given set) set {
 	own := set{}
 	if given.IsEmpty() {

@@ -10,7 +10,7 @@ type (
 	shape = policy.Shape
 )
 
-// parse reads a list of our own, or a state file's: what is no list is empty.
+// parse reads a list of our own, or a state file's: an invalid list counts as empty.
 func parse(list string) set {
 	s, _ := cpus.Parse(list)
 	return s

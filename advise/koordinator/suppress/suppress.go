@@ -1,11 +1,11 @@
-// Package suppress holds batch pods to what the services leave of the CPUs, as Koordinator's CPU suppression does, and gives
-// batch pods' own cgroups the values of their batch requests and limits (pkg/koordlet/qosmanager/plugins/cpusuppress and
-// runtimehooks/hooks/batchresource of its repository):
+// Package suppress confines batch pods to the CPU that services leave, like Koordinator's CPU suppression, and sets batch pods' own cgroups
+// according to their batch requests and limits (pkg/koordlet/qosmanager/plugins/cpusuppress and runtimehooks/hooks/batchresource of its
+// repository):
 //
-//	budget = capacity * threshold % - use of pods that are not BE - max(use of no pod, what the node reserves)
+//	budget = capacity * threshold % - use of pods that are not BE - max(use outside of pods, the node's reservation)
 //
-// The policy cpuset turns the budget into a list of CPUs, cfsQuota into a quota. A tick is a step: down at once, up by a tenth
-// of the machine at most.
+// The policy cpuset converts the budget to a list of CPUs, cfsQuota to a quota. A tick makes one step: down immediately, up by at most a
+// tenth of the machine.
 package suppress
 
 import (
@@ -21,59 +21,59 @@ import (
 	"polder/lib/tick"
 )
 
-// Settings are what no strategy has.
+// Settings are those that no strategy contains.
 type Settings struct {
-	// ReservedCPUs is a list of CPUs that belong to no pool (the system's own), beside those of the node's annotation.
+	// ReservedCPUs is a list of CPUs that belong to no pool (the system's own), in addition to those of the node's annotation.
 	ReservedCPUs string
 }
 
-// State is what is remembered of one node, in the form of the state file.
+// State is what this package remembers of one node, in the format of the state file.
 type State struct {
-	// Mode is the policy in force, CPUs the list or QuotaMilliCPU the quota that it has come to; the quota is in force in the
-	// mode cpuset, too, where no CPU could be had.
+	// Mode is the policy in force, CPUs its current list and QuotaMilliCPU its current quota; the quota is also in force in mode cpuset if no
+	// CPU was available.
 	Mode          string `json:"mode,omitempty"`
 	CPUs          string `json:"cpus,omitempty"`
 	QuotaMilliCPU int64  `json:"quotaMilliCPU,omitempty"`
-	// Given are the CPUs that kubelet gave away, as far as was last known, and Tier its cgroup of BestEffort pods.
+	// Given are the CPUs that kubelet gave to pods exclusively, as last known, and Tier its cgroup of BestEffort pods.
 	Given string `json:"given,omitempty"`
 	Tier  string `json:"tier,omitempty"`
-	// Held are the cgroups that are still there, with the keys that were ever desired of them: those that no longer are must be undone.
+	// Held are the existing cgroups with the keys that were ever desired of them: keys that are no longer desired must be undone.
 	Held revert.Cgroups[held, *held] `json:"held,omitempty"`
 
-	shape  *shape          // derived from the topology, again whenever that changes
+	shape  *shape          // derived from the topology; rebuilt when that changes
 	yields map[string]bool // the cgroups whose desired quota only undoes an earlier one
 }
 
-// Yields reports whether the quota that was last desired of a pod's or container's cgroup only undoes an earlier one: it gives way
-// to what others want there.
+// Yields reports whether the last desired quota of a pod's or container's cgroup only undoes an earlier one: other desired values there
+// take precedence.
 func (st *State) Yields(cgroup string) bool { return st.yields[cgroup] }
 
-// view is what is seen at one tick. No stage changes it.
+// view is the input of one tick. No stage changes it.
 type view struct {
 	sample   *tick.Sample
 	strategy *sloconfig.Strategies
 	*shape
 	kept
 	pods  []pod
-	tier  *tick.Tier // kubelet's of the BestEffort pods; nil where there is none in the sample
-	path  string     // the tier's cgroup, also where it is not seen this time
+	tier  *tick.Tier // kubelet's of the BestEffort pods; nil if there is none in the sample
+	path  string     // the tier's cgroup, also if it is missing in this sample
 	above bool       // cgroups above containers may be narrowed
-	// cpuManager is the policy of kubelet's CPU manager; empty where it is not known.
+	// cpuManager is the policy of kubelet's CPU manager; empty if unknown.
 	cpuManager string
 	ratio      float64 // of the node's CPU to the one that limits are counted in
 }
 
-// limit is what batch pods are held to together, as [State] has it.
+// limit is the total limit of batch pods, as in [State].
 type limit struct {
 	mode, cpus    string
 	quotaMilliCPU int64
 }
 
-// decision is a limit with its reasons. Where nothing could be decided the limit is the last one.
+// decision is a limit with its reasons. If no decision was possible the limit is the last one.
 type decision struct {
 	limit
 	decided  bool
-	confined set // the CPUs that batch pods are to be held on; empty for none
+	confined set // the CPUs to pin batch pods to; empty for none
 	reasons  []string
 }
 
@@ -81,10 +81,9 @@ func (d *decision) because(format string, args ...any) {
 	d.reasons = append(d.reasons, fmt.Sprintf(format, args...))
 }
 
-// Advise adds to the advice what is desired of the batch pods' cgroups, and the pools. It reports false where the machine is not
-// known: then nothing is advised, and what was to be fallen back to still holds. The stages pass on what they decide: what is seen;
-// the limit for all batch pods; what that and each pod's own resources make of the cgroups; what earlier ticks desired and this one does
-// not; the fallback; the pools.
+// Advise adds the desired values of the batch pods' cgroups, and the pools. It reports false if the machine is unknown: then nothing is
+// advised, and the last fallback stays. Each stage passes its result on: the input; the limit for all batch pods; the cgroups' values from
+// that and from each pod's own resources; the reverts of what earlier ticks desired and this one does not; the fallback; the pools.
 func (st *State) Advise(t *tick.Tick, s *sloconfig.Strategies, a *tick.Advice, settings Settings) bool {
 	st.yields = nil
 	v, reasons, err := st.look(t.Sample, s, settings)
@@ -119,7 +118,7 @@ func (st *State) Advise(t *tick.Tick, s *sloconfig.Strategies, a *tick.Advice, s
 	return true
 }
 
-// look is what is seen at this tick, with what is wrong in it.
+// look returns the input of this tick, with the errors in it.
 func (st *State) look(s *tick.Sample, strategy *sloconfig.Strategies, settings Settings) (v *view, reasons []string, err error) {
 	if s == nil || s.Topology == nil {
 		return nil, nil, errors.New("no topology in the sample")
@@ -154,7 +153,7 @@ func (st *State) look(s *tick.Sample, strategy *sloconfig.Strategies, settings S
 	return v, reasons, nil
 }
 
-// suppress decides the batch pods' part.
+// suppress decides the batch pods' limit.
 func (v *view) suppress(before limit) decision {
 	threshold := &v.strategy.Threshold
 	if !sloconfig.IsTrue(threshold.Enable) {
@@ -172,9 +171,9 @@ func (v *view) suppress(before limit) decision {
 	return v.divideCPUs(b, before)
 }
 
-// unlimited is the decision where suppression is switched off.
+// unlimited is the decision if suppression is disabled.
 func (v *view) unlimited(before limit) (d decision) {
-	if policy.PodsUnknown(v.sample) { // whose CPUs are whose is not known
+	if policy.PodsUnknown(v.sample) { // the owners of CPUs are unknown
 		d.limit = before
 		if before.mode != "" {
 			d.because("suppression: the cluster's pods are not known yet: everything stays as it is")
@@ -188,9 +187,9 @@ func (v *view) unlimited(before limit) (d decision) {
 	return d
 }
 
-// idle wants the batch pods scheduled where nobody else wants to run, if the strategy sets that. The kernel keeps no weight for
-// a cgroup that is idle, and refuses a new one. So only cgroups are idle whose weight kubelet does not write again: those of its
-// own class BestEffort, which cannot be resized, and never a tier, whose weight it writes at each start.
+// idle puts the batch pods in the idle class, if the strategy sets that. The kernel keeps no weight for an idle cgroup, and refuses a new
+// one. So only cgroups are idle whose weight kubelet does not write again: those of its own class BestEffort, which cannot be resized, and
+// never a tier, whose weight it writes at each start.
 func (v *view) idle(want *wants) {
 	cpu := (*sloconfig.CPUQOS)(nil)
 	if v.strategy.QOS.BE != nil {
@@ -214,7 +213,7 @@ func (v *view) isTier(cgroup string) bool {
 	return slices.ContainsFunc(v.sample.Tiers, func(t tick.Tier) bool { return t.Cgroup == cgroup })
 }
 
-// pools are for the screens: what the batch pods run on, what is kept out, and the rest.
+// pools returns the pools for the screens: batch pods' CPUs, the kept ones, and the rest.
 func (v *view) pools(now limit) (pools []tick.Pool) {
 	if now.mode != sloconfig.SuppressCPUSet || now.cpus == "" {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"polder/lib/tick"
 )
 
-// machine is the 48-CPU node of the guides, with kubelet's cgroups and its CPU manager off.
+// machine returns the 48-CPU node of the guides, with kubelet's cgroups and its CPU manager off.
 func machine(pods ...tick.Pod) *tick.Sample {
 	t := &tick.Topology{
 		CPUs: "0-47", Sockets: []string{"0-11,24-35", "12-23,36-47"},
@@ -36,7 +36,7 @@ func machine(pods ...tick.Pod) *tick.Sample {
 
 const tier = "/kubepods/besteffort"
 
-// service is a Burstable pod without a label.
+// service returns a Burstable pod without a label.
 func service(use float64) tick.Pod {
 	return tick.Pod{
 		UID: "s", Namespace: "shop", Name: "web", QoS: tick.QoSShared, QoSSource: tick.QoSFromKubernetes, KubernetesQOS: "Burstable",
@@ -44,7 +44,7 @@ func service(use float64) tick.Pod {
 	}
 }
 
-// labelled is a pod with Koordinator's label.
+// labelled returns a pod with Koordinator's label.
 func labelled(class, name string, use float64) tick.Pod {
 	at, kubernetes := "/kubepods/pod"+name, "Guaranteed"
 	if class == "BE" {
@@ -57,7 +57,7 @@ func labelled(class, name string, use float64) tick.Pod {
 	}
 }
 
-// pinned is one with CPUs from Koordinator's scheduler.
+// pinned returns one with CPUs from Koordinator's scheduler.
 func pinned(class, name, list string) tick.Pod {
 	pod := labelled(class, name, 0)
 	pod.Annotations[annotation.Status] = fmt.Sprintf(`{"cpuset":%q,"numaNodeResources":[{"node":0}]}`, list)
@@ -65,7 +65,7 @@ func pinned(class, name, list string) tick.Pod {
 	return pod
 }
 
-// ruled is a cgroup on a machine without Kubernetes.
+// ruled returns a cgroup on a machine without Kubernetes.
 func ruled(class, at string, use float64) tick.Pod {
 	return tick.Pod{
 		UID: at, Name: at[1:], QoS: class, QoSSource: tick.QoSFromRule, Cgroup: at, UsageMilliCPU: &use,
@@ -73,13 +73,13 @@ func ruled(class, at string, use float64) tick.Pod {
 	}
 }
 
-// plain makes a sample one of a machine without Kubernetes.
+// plain converts a sample to one of a machine without Kubernetes.
 func plain(s *tick.Sample) *tick.Sample {
 	s.Tiers, s.Kubelet = nil, nil
 	return s
 }
 
-// with is the shipped strategies, changed.
+// with returns the shipped strategies, changed.
 func with(change func(*sloconfig.Strategies)) *sloconfig.Strategies {
 	s := sloconfig.Shipped()
 	if change != nil {
@@ -102,7 +102,7 @@ func (st *State) step(s *tick.Sample, strategies *sloconfig.Strategies) *tick.Ad
 	return a
 }
 
-// of is what is desired of a cgroup.
+// of returns what is desired of a cgroup.
 func of(t *testing.T, list []tick.Cgroup, path string) tick.Cgroup {
 	t.Helper()
 	found := tick.Cgroup{}
@@ -129,7 +129,7 @@ func hasReason(a *tick.Advice, part string) bool {
 	return strings.Contains(strings.Join(a.Reasons, "\n"), part)
 }
 
-// What is wrong in the annotation of reserved CPUs is reported, the list before the quantity; of pods' annotations the first that is wrong.
+// Errors in the annotation of reserved CPUs are reported, the list's before the quantity's; of pods' annotations only the first error.
 func TestFaultsOfAnnotationsAreReported(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"resources":{"cpu":"x"}}`:                         "resources.cpu: ",
@@ -247,7 +247,7 @@ func TestReasonHasTheSum(t *testing.T) {
 	}
 }
 
-// What is missing changes nothing: nothing is desired of lists and quotas, and the floor stays ready.
+// Missing input changes nothing: nothing is desired of lists and quotas, and the fallback stays available.
 func TestStaysAsItIs(t *testing.T) {
 	for _, c := range []struct {
 		name, why string

@@ -13,7 +13,7 @@ import (
 	"polder/lib/tick"
 )
 
-// guaranteed is a pod of 100m and 100 MiB whose tenant labels it BE.
+// guaranteed returns a pod of 100m and 100 MiB that its tenant labels BE.
 func guaranteed(spec string) tick.Pod {
 	pod := labelled("BE", "g", 0)
 	own := &tick.Resources{MilliCPU: new(100.0), MemoryBytes: new(float64(100 << 20))}
@@ -54,7 +54,7 @@ func TestAClaimOfCPUsIsWorthThePodsWholeCPUs(t *testing.T) {
 	for _, c := range []struct {
 		name, class, kubernetes, list string
 		request                       float64
-		want                          string // what is kept out, or shared with LSR pods
+		want                          string // CPUs that are kept out, or shared with LSR pods
 	}{
 		{"all of the machine, by a pod of 1m", "LSE", "Guaranteed", "0-47", 1, ""},
 		{"by an LSR pod of 1m", "LSR", "Guaranteed", "0-47", 1, ""},
@@ -89,7 +89,7 @@ func TestAClaimOfCPUsIsWorthThePodsWholeCPUs(t *testing.T) {
 	}
 }
 
-// drawnTenant is a pod labelled BE of which all that a tenant writes is arbitrary, with the sums that collect makes.
+// drawnTenant returns a pod labelled BE with arbitrary values of everything that a tenant writes, and the sums that collect calculates.
 func drawnTenant(t *rapid.T) tick.Pod {
 	pod := labelled("BE", "b", rapid.Float64Range(0, 4000).Draw(t, "use"))
 	some := func(name string, most float64) *float64 {
@@ -153,8 +153,8 @@ func drawnTenant(t *rapid.T) tick.Pod {
 	return pod
 }
 
-// Whatever a tenant writes: nothing that is desired of his cgroups, now, in the fallback or when it is undone, is wider than what
-// kubelet set from the pod's own resources, and no limit is lifted that is not given.
+// For any input of a tenant: no desired value of its cgroups, in the advice, the fallback or an undo, is wider than kubelet's from the
+// pod's own resources, and a limit that is not given is not lifted.
 func TestNoValueIsWiderThanWhatKubeletSet(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		pod := drawnTenant(t)
