@@ -10,7 +10,7 @@ import (
 
 // entry is one line of the journal: a link or table that is about to be set.
 type entry struct {
-	// Link is about to be shaped; Index is its number, which no other link of the same name has, and Old is the kind of its previous root qdisc.
+	// Link is about to be shaped; Index is its number, which no other link of its name has, and Old the kind of its previous root qdisc.
 	Link  string `json:"link,omitempty"`
 	Index int    `json:"index,omitempty"`
 	Old   string `json:"old,omitempty"`

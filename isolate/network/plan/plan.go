@@ -13,7 +13,7 @@ import (
 // Handle is the major number of Polder's qdisc ("po"); the kernel assigns numbers from 0x8000 if none is given.
 const Handle = 0x706f
 
-// These are minor numbers of classes: the class above all others, and the default class. The minor number of a marked class follows from its mark.
+// Minor numbers of the class above all others and of the default class. That of a marked class follows from its mark.
 const (
 	MinorRoot    = 1
 	MinorDefault = 0x100
