@@ -19,7 +19,7 @@ import (
 // saveEvery is how often the state is saved while no pod is evicted.
 const saveEvery = 10 * time.Second
 
-// Work tracks the evictions of one run. Everything except the runner's orders and the saving of the state runs on the goroutine of the stream.
+// Work tracks the evictions of one run. Only the runner's orders and the saving of the state leave the goroutine of the stream.
 type Work struct {
 	// Quiet keeps would-be evictions out of the log.
 	Quiet bool
