@@ -23,7 +23,7 @@ func (h *input) add(in stage.Incoming) {
 	}
 }
 
-// tell warns at the end of the input if no tick, or not every field, could be measured.
+// tell warns at the end of an input in which no tick could be measured, or none completely.
 func (h *input) tell(log *slog.Logger) {
 	switch {
 	case h.ticks == 0:

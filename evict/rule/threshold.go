@@ -22,8 +22,8 @@ type level struct {
 // or slightly more.
 const leastBreak = 90 * time.Second
 
-// LongestGap is the longest silence after a sample over which something is taken to have lasted: three times the interval
-// that it was taken in, where that is longer. The next sample's own interval does not count: it covers the silence.
+// LongestGap returns the longest silence after a sample over which a condition counts as continuous: three times that
+// sample's interval, but at least leastBreak. The next sample's interval does not count: it covers the silence.
 func LongestGap(interval time.Duration) time.Duration {
 	return max(leastBreak, 3*min(interval, time.Hour))
 }

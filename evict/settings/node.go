@@ -132,8 +132,7 @@ func (n *Node) objectsOver(base *Settings, t *tick.Tick, log *slog.Logger) (*Set
 	return c.settings, c.errs
 }
 
-// hasObjects reports whether a tick's configuration is complete for Katalyst's objects: it may contain Koordinator's ConfigMap
-// anyway.
+// hasObjects reports whether a tick's configuration contains Katalyst's part: it may contain Koordinator's ConfigMap alone.
 func hasObjects(raw tick.Raw) bool {
 	var top map[string]tick.Raw
 	return len(raw) > 0 && (tick.Unmarshal(raw, &top) != nil || top["katalyst"] != nil)
