@@ -63,8 +63,8 @@ type State struct {
 // ErrNotAsked is a watch's error until the first response.
 var ErrNotAsked = errors.New("not heard of the API server yet")
 
-// The backoff between two attempts to reach a server that does not answer grows from half a second to this, so that an agent is
-// up to date within seconds after the server answers again, but not a thousand of them at once.
+// The backoff between two attempts to reach a server grows from half a second to longestPause, so that an agent is up to date
+// within seconds after the server responds again, but a thousand agents do not connect at once.
 const longestPause = 8 * time.Second
 
 func init() { klog.SetLogger(logr.Discard()) } // the client's own log: State has its errors

@@ -117,7 +117,7 @@ type DiskCost struct {
 	Disk string `json:"disk"`
 	// Enabled reports whether the disk is shared this way; nil means the original state, also of the model.
 	Enabled *bool `json:"enabled,omitempty"`
-	// The percentile of reads, or writes, that shall not take longer than the latency: while more do, all are slowed down.
+	// ReadPercentile percent of the reads should take at most the latency (writes likewise): otherwise the kernel slows all down.
 	ReadPercentile           *float64 `json:"readPercentile,omitempty"`
 	ReadLatencyMicroseconds  *float64 `json:"readLatencyMicroseconds,omitempty"`
 	WritePercentile          *float64 `json:"writePercentile,omitempty"`
