@@ -308,7 +308,7 @@ func TestEqualSeesEveryField(t *testing.T) {
 	}
 }
 
-// Version 1 rejects a list with a CPU that the parent does not have: the list is limited to the parent's new one, and the limit is reported.
+// Version 1 rejects a list with a CPU that the parent lacks: the list is limited to the parent's new one, and the limit is reported.
 func TestAListIsCutToThatOfTheCgroupAbove(t *testing.T) {
 	for _, c := range []struct {
 		name    string

@@ -55,6 +55,7 @@ type Pod struct {
 //  1. Katalyst's annotation,
 //  2. Koordinator's label,
 //  3. a request for Koordinator's batch resources: reclaimed,
+//
 // 4. the Kubernetes class: shared for Guaranteed and Burstable; for BestEffort the value of bestEffort, because the dialects
 // differ (Katalyst: shared, Koordinator: reclaimed).
 //
