@@ -96,7 +96,7 @@ func TestRestTogether(t *testing.T) {
 	}
 }
 
-// The report of a pod that is evicted for several findings contains, in Koordinator's wording, only the first one's, because it is an event's text.
+// If a pod is evicted for several findings, Koordinator's wording contains only the first one, because it is an event's text.
 func TestWords(t *testing.T) {
 	a := candidate(pod("a"), 10)
 	first, second := koordinators("BEMemoryEvict", 10, a), koordinators("MemoryEvict", 20, a)

@@ -32,7 +32,7 @@ func TestTheLongerGraceHolds(t *testing.T) {
 	}
 }
 
-// A pod of a plain machine whose eviction has ended stays known while its cgroup is empty, and is dropped when another program starts it again.
+// A pod of a plain host whose eviction has ended stays known while its cgroup is empty; it is dropped when it is started again.
 func TestAnEmptyCgroupWasNotStartedAgain(t *testing.T) {
 	g := InProgress{"uid-a": {Requested: now, Ended: now}}
 	p := pod("a")
@@ -120,7 +120,7 @@ func TestWhoIsAskedFirst(t *testing.T) {
 	}
 }
 
-// A pod that two findings name and that is evicted for another one counts towards their limits: no third pod is evicted for them in this tick.
+// A pod that two findings name and that a third one evicts counts towards their limits: they evict no further pod in this tick.
 func TestJoiningCountsForTheRulesBound(t *testing.T) {
 	a, b := candidate(pod("a"), 5), candidate(pod("b"), 4)
 	all := []rule.Finding{soft("r", 99, 10, a), soft("q", 99, 10, a), soft("q", 99, 10, a, b)}

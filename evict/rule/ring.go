@@ -17,9 +17,9 @@ type Ring[T any] struct {
 }
 
 // Due reports whether a sample should be taken at now. Samples have distinct times, and the clock may be set:
-// - backwards: the period starts over, so that the same span of time is neither counted twice nor waited for;
-// - forwards, or the stream was away for more than twice the time of a full ring: the earlier samples
-// say nothing about the present, and the ring is emptied.
+//   - backwards: the period starts over, so that the same span of time is neither counted twice nor waited for;
+//   - forwards, or the stream was away for more than twice the time of a full ring: the earlier samples
+//     say nothing about the present, and the ring is emptied.
 func (r *Ring[T]) Due(now time.Time, period time.Duration, capacity int) bool {
 	switch gap := now.Sub(r.Last); {
 	case r.Last.IsZero():

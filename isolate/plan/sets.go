@@ -29,11 +29,11 @@ type setNode struct {
 
 // sets orders the writes of one list file. O is a cgroup's old set and N its new one:
 //
-// 1. Children before parents, each shrinks to what it keeps: the part of O that is in N, plus what its children keep.
-// A set that would become empty stays unchanged.
-// 2. If a set could not shrink because O and N are disjoint, parents before children widen to N plus
-// what their children keep, then children before parents they narrow to N. These come first, because they free CPUs.
-// 3. Parents before children, the others grow to N.
+//  1. Children before parents, each shrinks to what it keeps: the part of O that is in N, plus what its children keep.
+//     A set that would become empty stays unchanged.
+//  2. If a set could not shrink because O and N are disjoint, parents before children widen to N plus
+//     what their children keep, then children before parents they narrow to N. These come first, because they free CPUs.
+//  3. Parents before children, the others grow to N.
 //
 // So on version 1 a child's set is a subset of its parent's at every step, and no set is ever empty. Except during the
 // moves of step 2, no set contains a CPU that is in neither O nor N while another cgroup's N contains it.
