@@ -169,7 +169,7 @@ func (r *round) coolDown(v *Verdict) {
 	}
 }
 
-// unanswered sorts candidates whose request has no known answer before all others.
+// unanswered is a sort key: it orders candidates whose request has no known answer before all others.
 func (r *round) unanswered(x Choice) int {
 	if r.memory.InProgress.Unanswered(x.Pod.UID) {
 		return 0

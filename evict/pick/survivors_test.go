@@ -120,7 +120,7 @@ func TestWhoIsAskedFirst(t *testing.T) {
 	}
 }
 
-// A pod that two findings name and that a third one evicts counts towards their limits: they evict no further pod in this tick.
+// A pod that is evicted for another finding also counts towards the limit of a rule that joins: the rule evicts no second pod.
 func TestJoiningCountsForTheRulesBound(t *testing.T) {
 	a, b := candidate(pod("a"), 5), candidate(pod("b"), 4)
 	all := []rule.Finding{soft("r", 99, 10, a), soft("q", 99, 10, a), soft("q", 99, 10, a, b)}

@@ -157,7 +157,7 @@ func (w *beCPUWindow) Measure(s *Settings, t *tick.Tick) Measure {
 	return m
 }
 
-// batch returns the BE pods.
+// batch adds the BE pods: as candidates, or as others if they do not permit eviction by the rule.
 func (f *Finding) batch(t *tick.Tick) {
 	message := fmt.Sprintf("killAndEvictBEPodsRelease for node(%s), need realase CPU : %.0f", t.Node, f.Need)
 	for i := range t.Sample.Pods {

@@ -68,7 +68,7 @@ func (r *Rule) off(s *sloconfig.Strategies) (Measure, bool) {
 
 func missingInput(name, why string) string { return name + ": " + why + ": not measured" }
 
-// enabled is the error that the strategy as a whole is disabled.
+// enabled returns an error if the strategy as a whole is disabled.
 func enabled(th *sloconfig.Threshold) error {
 	if th.Enable == nil || !*th.Enable {
 		return offError("enable is not true")

@@ -40,7 +40,7 @@ func (a *Applier) readKubelet() {
 	case err != nil:
 		a.Log.Warn("no cpuset of kubelet's is written until its state can be read", "error", err)
 		unknown := &plan.Kubelet{Unknown: now.err}
-		if k := a.machine.Kubelet; k != nil { // the CPUs that it had assigned stay reserved meanwhile
+		if k := a.machine.Kubelet; k != nil { // its exclusive CPUs stay reserved meanwhile
 			unknown.Exclusive, unknown.Before = k.Exclusive, append([]cpus.Set{k.Default}, k.Before...)
 		}
 		a.machine.Kubelet = unknown

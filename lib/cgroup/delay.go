@@ -12,8 +12,8 @@ import (
 // same ID is not read through it.
 type ThreadFile int32
 
-// MaxThreadFiles bounds the threads' files that a [Reader] keeps open, and at most a tenth of the process's file descriptors are used.
-// Each costs the kernel some 8 KiB, and saves four fifths of the time of reading the file by its name.
+// MaxThreadFiles bounds the threads' files that a [Reader] keeps open; it uses at most a tenth of the process's descriptors. Each file
+// costs the kernel some 8 KiB, and saves four fifths of the time of reading the file by its name.
 const MaxThreadFiles = 2048
 
 // ThreadFiles has the files of a cgroup's threads between two walks.

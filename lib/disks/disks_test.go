@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// tree creates files under a root for the test; content that begins with "-> " creates a link, and a path that ends with a slash a directory.
+// tree creates files under a root for the test; content "-> TARGET" creates a link, and a path that ends with a slash a directory.
 func tree(t *testing.T, files map[string]string) string {
 	t.Helper()
 	root := t.TempDir()

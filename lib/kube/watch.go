@@ -93,8 +93,8 @@ func Start[T any](ctx context.Context, c *Client, s Selection, now func() time.T
 				return nil, err
 			}
 			stream, err := at.Watch(observed(ctx, w.failed), o)
-			// After its failed attempts to reach a server the client returns a stream at its end, and no error. And a stream that
-			// should begin with the whole list may begin with an error: in both cases only the list shows that the server responds.
+			// After failed attempts to reach a server the client returns an ended stream without an error: that is no response. And
+			// a stream that should begin with the whole list may begin with an error: there the list counts as the response.
 			streaming := o.SendInitialEvents != nil && *o.SendInitialEvents
 			if err != nil || !streaming && reflect.TypeOf(stream) != emptyWatch {
 				w.heard(ctx, err)

@@ -137,7 +137,7 @@ func TestNoSet(t *testing.T) {
 	s.Close()
 }
 
-// A fleet controller's nodes are those of its last round: a node that has left the fleet has no metrics, in particular not the fleet's state.
+// A fleet controller's nodes are those of its last round: a node that left the fleet has no metrics, in particular no fleet's state.
 func TestRoundsOfAFleet(t *testing.T) {
 	s := New("evict-fleet", "")
 	if err := s.Serve("127.0.0.1:0"); err != nil {

@@ -90,7 +90,7 @@ func (c *Colocation) check() []*fault {
 	}
 	v.oneOf("metricMemoryCollectPolicy", c.MetricMemoryCollectPolicy, UsageWithoutPageCache, UsageWithHotPageCache, UsageWithPageCache)
 	v.within("cpuReclaimThresholdPercent", c.CPUReclaimThresholdPercent, 0, maxPercent)
-	v.oneOf("cpuCalculatePolicy", c.CPUCalculatePolicy, CalculateUsage, CalculateMaxUsageRequest, CalculateRequest) // the last means usage: see doubts
+	v.oneOf("cpuCalculatePolicy", c.CPUCalculatePolicy, CalculateUsage, CalculateMaxUsageRequest, CalculateRequest) // the last is usage: see doubts
 	v.within("memoryReclaimThresholdPercent", c.MemoryReclaimThresholdPercent, 0, maxPercent)
 	v.oneOf("memoryCalculatePolicy", c.MemoryCalculatePolicy, CalculateUsage, CalculateRequest, CalculateMaxUsageRequest)
 	v.within("degradeTimeMinutes", c.DegradeTimeMinutes, 1, maxMinutes)
