@@ -48,7 +48,7 @@ type Sample struct {
 	// Config is the dynamic configuration in force, as resolved for this node.
 	Config Raw `json:"config,omitempty"`
 
-	// Only the ticks of collect fleet have Agent and Fleet; their Pods are the node's reclaimed ones.
+	// Agent and Fleet are set only in the ticks of collect fleet, whose Pods are the node's reclaimed ones.
 	Agent *Agent `json:"agent,omitempty"`
 	Fleet *Fleet `json:"fleet,omitempty"`
 
