@@ -89,7 +89,7 @@ func (a *Applier) foreign(it *item, r *round) bool {
 	return true
 }
 
-// shown returns a file's text for a message. An empty text is shown as an empty list.
+// shown returns a file's text for a message. Only the text of a list can be empty.
 func shown(text string) string {
 	if text == "" {
 		return "no list"
