@@ -2,14 +2,14 @@ package main
 
 import "polder/lib/stage"
 
-// summary is what --help and the manual begin with.
+// summary is the first part of --help and of the manual.
 const summary = `
 Reads ticks, measures every rule at every tick, and adds the section "eviction": the pressures with
 value and threshold, the taints that should be on the node, and the pods to evict. A rule sees only
 the tick, its settings and its own window of earlier ticks. Time is the tick's, so replaying a
 recording gives the same decisions. Nothing is done to pods unless --action is set.`
 
-// tasks begin the page in docs/; --help has the first five, which tests run.
+// tasks are the first part of the page in docs/; --help shows the first five, which tests run.
 var tasks = []stage.Task{
 	{Want: "See which pods would be evicted, and why", Command: `collect | advise | evict | jq -c '.eviction.evictions[]?'`},
 	{Want: "See why one pod is evicted, and another one is not", Command: `collect --once | advise | evict --explain`},
@@ -27,7 +27,7 @@ collect | advise --policy koordinator --config slo.yaml | isolate | evict --acti
 	{Want: "Try a rule on this node before it acts", Command: `... | evict --action evict --dry-run-rules cpu-pressure-eviction-plugin > /dev/null`},
 }
 
-// manual is the rest, for the page in docs/ and for man.
+// manual is the rest of the page in docs/ and of the man page.
 const manual = `
 Sections read: sample, advice. Section written: eviction.
 

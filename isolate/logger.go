@@ -6,7 +6,7 @@ import (
 	"polder/lib/tick"
 )
 
-// maxLogged bounds the errors of one tick that are logged; all that are listed are in the tick.
+// maxLogged bounds the errors of one tick that are logged; the tick contains all that are listed.
 const maxLogged = 10
 
 // logger logs the errors of ticks.
@@ -14,7 +14,7 @@ type logger struct {
 	logged map[tick.IsolationError]bool
 }
 
-// errors logs the errors that the tick before did not have.
+// errors logs the errors that the previous tick did not have.
 func (l *logger) errors(log *slog.Logger, list []tick.IsolationError) {
 	if len(list) == 0 {
 		l.logged = nil

@@ -2,7 +2,7 @@ package main
 
 import "polder/lib/stage"
 
-// summary is what --help and the manual begin with.
+// summary is the first part of --help and of the manual.
 const summary = `
 Reads ticks and applies advice.cgroups. It is the only tool that writes cgroups, of version 1 and
 2. It reads first and writes only what differs, in an order in which the kernel accepts every write
@@ -11,7 +11,7 @@ what it wrote. While nothing changes it writes nothing.
 The journal keeps the original value of every changed file, on disk before the change; --restore
 restores them. When advice stops, isolate applies its fallback.`
 
-// tasks begin the page in docs/; --help has the first five, which tests run.
+// tasks are the first part of the page in docs/; --help shows the first five, which tests run.
 var tasks = []stage.Task{
 	{Want: "See what would be written on this machine, and write nothing", Command: `collect --once | advise | isolate --dry-run | jq -c '.isolation.writes[]?'`},
 	{Want: "Isolate services from batch on this machine", Command: `collect | advise | isolate --journal isolate.journal | report --to tty`},
@@ -22,7 +22,7 @@ var tasks = []stage.Task{
 	{Want: "See which writes failed, and why", Command: `... | isolate --journal isolate.journal | jq -c '.isolation.errors[]?'`},
 }
 
-// manual is the rest, for the page in docs/ and for man.
+// manual is the rest of the page in docs/ and of the man page.
 const manual = `
 isolate does not use the classes of pods; it applies advice.cgroups of any program.
 

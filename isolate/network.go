@@ -14,13 +14,13 @@ import (
 	"polder/lib/tick"
 )
 
-// What --only takes: each process has the privileges of one.
+// These are the values of --only: each process has the privileges for one of them.
 const (
 	onlyCgroups = "cgroups"
 	onlyNetwork = "network"
 )
 
-// shaper is isolate --only network between two ticks.
+// shaper is the state of isolate --only network between two ticks.
 type shaper struct {
 	s       *stage.Session
 	network *network.Applier
@@ -47,7 +47,7 @@ func runNetwork(ctx context.Context, s *stage.Session, o options) error {
 	return s.Filter(ctx, stage.Filter{Section: tick.SectionNetwork, Reads: []string{tick.SectionAdvice}, Handle: t.handle, Live: !s.DryRun})
 }
 
-// handle acts on an advice. In a silence all stays as it is: services come first by what is in force already.
+// handle applies an advice. In a silence everything stays as it is: the present state already prefers services.
 func (t *shaper) handle(_ context.Context, in stage.Incoming) (any, error) {
 	out := tick.NetworkIsolation{DryRun: t.s.DryRun, Refused: in.Refused, DroppedTicks: in.Dropped}
 	if in.Refused == "" && in.Advice != nil {
@@ -75,7 +75,7 @@ func openNetworkJournal(s *stage.Session, o options) (*network.Journal, error) {
 	return j, nil
 }
 
-// restoreNetwork undoes what the journal has, and prints that to standard error.
+// restoreNetwork undoes what the journal contains, and prints the result to standard error.
 func restoreNetwork(s *stage.Session, o options, a network.Options) error {
 	if _, err := os.Stat(o.journal); errors.Is(err, fs.ErrNotExist) {
 		if !o.ifExists {

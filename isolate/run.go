@@ -35,7 +35,7 @@ type options struct {
 	only       string
 }
 
-// What --at-end takes.
+// These are the values of --at-end.
 const (
 	fallbackAtEnd = "fallback"
 	keepAtEnd     = "keep"
@@ -91,7 +91,7 @@ func run(ctx context.Context, s *stage.Session, o options) error {
 	return isolate(ctx, s, o, h)
 }
 
-// check refuses options that cannot be used together, and makes the root an absolute path.
+// check rejects options that cannot be combined, and makes the root an absolute path.
 func (o *options) check() (err error) {
 	switch {
 	case o.contest < 0:
@@ -116,7 +116,7 @@ func (o *options) check() (err error) {
 	return nil
 }
 
-// isolate applies each tick's advice, in cgroups and in /sys/fs/resctrl.
+// isolate applies each tick's advice to cgroups and to /sys/fs/resctrl.
 func isolate(ctx context.Context, s *stage.Session, o options, h *cgroup.Hierarchy) (err error) {
 	a := apply.Options{
 		Hierarchy: h, Root: o.root, Online: onlineFile(o), Kubelet: kubeletOf(o), Contest: o.contest, DryRun: s.DryRun,
@@ -177,21 +177,21 @@ func openJournal(s *stage.Session, o options) (*apply.Journal, error) {
 	return j, nil
 }
 
-// warnReadOnly reports at the start what every write would report later.
+// warnReadOnly reports at start what every write would report later.
 func warnReadOnly(s *stage.Session, h *cgroup.Hierarchy) {
 	for _, controller := range plan.Controllers() {
 		dir, version, err := h.Dir(controller, "/")
 		if err != nil || version == 0 {
 			continue
 		}
-		// Not the directory: that of version 2's root is 0555, and a root without capabilities may still write the files in it.
+		// Check a file, not the directory: the mode of version 2's root is 0555, but root without capabilities may still write its files.
 		if err := unix.Access(filepath.Join(dir, "cgroup.procs"), unix.W_OK); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			s.Log.Warn("cgroups cannot be written here: isolate needs root and a writable mount", "controller", controller, "path", dir, "error", err)
 		}
 	}
 }
 
-// restore puts everything back and prints that to standard error.
+// restore restores everything and prints the result to standard error.
 func restore(s *stage.Session, o options, h *cgroup.Hierarchy) error {
 	if _, err := os.Stat(o.journal); errors.Is(err, fs.ErrNotExist) {
 		_, err := os.Stat(resctrl.JournalName(o.journal))
@@ -225,7 +225,7 @@ func restore(s *stage.Session, o options, h *cgroup.Hierarchy) error {
 	return nil
 }
 
-// restoreResctrl does the same with the groups of /sys/fs/resctrl, where any were touched.
+// restoreResctrl does the same for the groups of /sys/fs/resctrl, if any were changed.
 func restoreResctrl(s *stage.Session, o options, h *cgroup.Hierarchy) error {
 	if _, err := os.Stat(resctrl.JournalName(o.journal)); errors.Is(err, fs.ErrNotExist) {
 		return nil

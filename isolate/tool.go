@@ -12,7 +12,7 @@ import (
 	"polder/lib/tick"
 )
 
-// tool is isolate between two ticks.
+// tool is the state of isolate between two ticks.
 type tool struct {
 	s       *stage.Session
 	o       options
@@ -21,13 +21,13 @@ type tool struct {
 	reclaim *reclaim.Runner
 
 	fallback []tick.Cgroup
-	heard    time.Time // when the last advice came that was acted on
-	silent   bool      // the fallback was applied since, and all of it holds
-	falling  bool      // it was begun since
-	// pending is what was done since the last tick, for the next one to tell.
+	heard    time.Time // when the last advice that was applied arrived
+	silent   bool      // the fallback was applied since, completely
+	falling  bool      // the fallback was begun since
+	// pending is what was done since the last tick, to be reported with the next one.
 	pending *tick.Isolation
 	logger  logger
-	// saidNetwork is that the log has who acts on advice.network.
+	// saidNetwork means that the log already names the process that applies advice.network.
 	saidNetwork bool
 }
 
@@ -41,12 +41,12 @@ func (t *tool) handle(_ context.Context, in stage.Incoming) (any, error) {
 	case in.Refused != "":
 		t.checkSilence()
 		out.Refused = in.Refused
-	case in.Advice == nil: // nobody has decided anything: as good as silence
+	case in.Advice == nil: // no decision: the same as silence
 		t.checkSilence()
-	case len(in.Advice.Cgroups) == 0 && len(in.Advice.Fallback) > 0: // advise could not decide, and has a fallback that should hold
+	case len(in.Advice.Cgroups) == 0 && len(in.Advice.Fallback) > 0: // advise could not decide; the fallback applies
 		t.fallback = in.Advice.Fallback
 		t.checkSilence()
-		t.resctrl.Apply(&out, in.Advice.Resctrl) // has no fallback: it holds or is left as it is
+		t.resctrl.Apply(&out, in.Advice.Resctrl) // there is no fallback for it: it stays as it is
 		t.logger.errors(t.s.Log, out.Errors)
 	default:
 		t.apply.At(in.Time)
@@ -72,20 +72,20 @@ func (t *tool) handle(_ context.Context, in stage.Incoming) (any, error) {
 	return out, nil
 }
 
-// close ends what goes on beside the ticks, and lets the held files go.
+// close ends the work that runs in parallel with the ticks, and closes the files that are kept open.
 func (t *tool) close() {
 	t.reclaim.Close()
 	t.apply.Close()
 }
 
-// checkSilence applies the fallback once the last advice is too old, though other ticks come.
+// checkSilence applies the fallback once the last advice is too old, even if other ticks arrive.
 func (t *tool) checkSilence() {
 	if t.s.Now().Sub(t.heard) >= t.o.staleAfter {
 		t.fall()
 	}
 }
 
-// fall applies the fallback, once in a silence. It is tried again until all of it holds but what is refused.
+// fall applies the fallback once per silence. It is retried until all of it is applied except what is refused.
 func (t *tool) fall() {
 	if t.s.DryRun || t.silent || len(t.fallback) == 0 || t.o.staleAfter <= 0 {
 		return
@@ -105,14 +105,14 @@ func (t *tool) fall() {
 	t.pending = &out
 }
 
-// A fallback at the end of the input is tried so often, with a pause between two.
+// These constants bound the retries of a fallback at the end of the input, and the wait between two.
 const (
 	endTries = 5
 	endPause = time.Second
 )
 
-// end applies the fallback where the input has ended, or the output is gone, without a signal: a neighbour in the pipe has died, and
-// nobody is left to take back what was widened or squeezed last.
+// end applies the fallback if the input ended, or the output failed, without a signal: then a neighbour in the pipe has died, and no
+// program would revert the last change.
 func (t *tool) end(ctx context.Context) error {
 	if t.o.atEnd == keepAtEnd {
 		return nil

@@ -20,7 +20,7 @@ import (
 	"polder/lib/tick"
 )
 
-// machine makes a copy of a v1 machine of 4 CPUs with the cgroup /batch on all of them.
+// machine creates a copy of a v1 machine of 4 CPUs with the cgroup /batch on all of them.
 func machine(t *testing.T) (root string, batch func() string) {
 	t.Helper()
 	root = t.TempDir()
@@ -45,8 +45,8 @@ func machine(t *testing.T) (root string, batch func() string) {
 	}
 }
 
-// What counts as silence: old ticks, ticks without an advice, and an advice that decides nothing. After --stale-after of
-// it the fallback holds, and the next advice brings normal back.
+// Old ticks, ticks without an advice, and an advice without a decision count as silence. After --stale-after of
+// silence the fallback applies, and the next advice restores normal operation.
 func TestWhatCountsAsSilence(t *testing.T) {
 	const fallback = `"fallback":[{"cgroup":"/batch","cpusetCPUs":"0"}]`
 	for name, quiet := range map[string]string{
@@ -116,7 +116,7 @@ func TestWhatCountsAsSilence(t *testing.T) {
 	}
 }
 
-// A fallback of which a part failed is tried again, in a silence and at the end of the input, until all of it holds.
+// A fallback that failed partly is retried, in a silence and at the end of the input, until all of it is applied.
 func TestAFallbackThatFailedIsTriedAgain(t *testing.T) {
 	for _, atEnd := range []bool{false, true} {
 		t.Run(fmt.Sprintf("at the end %t", atEnd), func(t *testing.T) {
@@ -154,7 +154,7 @@ func TestAFallbackThatFailedIsTriedAgain(t *testing.T) {
 	}
 }
 
-// refusing refuses its first writes.
+// refusing rejects its first writes.
 type refusing struct {
 	*cgroup.Hierarchy
 	left int
@@ -168,7 +168,7 @@ func (r *refusing) WriteFile(controller, path, name, value string) error {
 	return r.Hierarchy.WriteFile(controller, path, name, value)
 }
 
-// A fallback that cannot be applied at the end is a failure, and a signal ends the trying.
+// A fallback that cannot be applied at the end is a failure, and a signal ends the retries.
 func TestAFallbackThatFailsForGoodIsAFailure(t *testing.T) {
 	root, _ := machine(t)
 	h, err := cgroup.Detect(root)

@@ -22,8 +22,7 @@ import (
 	"polder/tests/need"
 )
 
-// tree makes a cgroup of the test's own in the primary and the freezer hierarchy, and takes it away again with all that
-// runs in it.
+// tree creates a cgroup for the test in the primary and the freezer hierarchy, and removes it with all its processes.
 func tree(t *testing.T) (*cgroup.Hierarchy, string) {
 	t.Helper()
 	h := need.Cgroups(t, "", freezer)
@@ -37,7 +36,7 @@ func tree(t *testing.T) (*cgroup.Hierarchy, string) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
-			await.Until(t, time.Minute, "remove "+dir, func() string { // the kernel counts who has ended for a moment more
+			await.Until(t, time.Minute, "remove "+dir, func() string { // the kernel counts ended processes for a moment
 				if err := os.Remove(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
 					return err.Error()
 				}
@@ -70,7 +69,7 @@ func start(t *testing.T, h *cgroup.Hierarchy, path, script string) *exec.Cmd {
 	}
 	t.Cleanup(func() {
 		_ = Thaw(h, path)
-		_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) // its session: our own child, not yet waited for
+		_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) // its session: the test's own child, not yet waited for
 		_ = cmd.Wait()
 	})
 	if _, err := out.Read(make([]byte, 16)); err != nil {
@@ -127,14 +126,14 @@ func TestKillWhatIsNotThere(t *testing.T) {
 	}
 }
 
-// A process in a cgroup of the same name is another's: it was not there when the pod was chosen.
+// A process in a later cgroup of the same name is no target: it did not exist when the pod was chosen.
 func TestKillEndsNobodyInALaterCgroupOfThatName(t *testing.T) {
 	h, path := tree(t)
 	first := start(t, h, path, stubborn)
 	meant := Target{path, InodeOf(h, KillPods, path)}
 	var later *exec.Cmd
 	err := Kill(t.Context(), h, meant, time.Millisecond, NotAsked, func() {
-		if err := killHard(t.Context(), h, meant); err != nil { // it goes by itself, and somebody makes another
+		if err := killHard(t.Context(), h, meant); err != nil { // it ends by itself, and another cgroup is created
 			t.Fatal(err)
 		}
 		_ = first.Wait()
@@ -188,10 +187,10 @@ func TestFreezeAndThaw(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return strings.Fields(string(data))[0] // nanoseconds of CPU
+		return strings.Fields(string(data))[0] // nanoseconds of CPU time
 	}
 	used := func() string { return usedBy(cmd) }
-	for range 2 { // twice: freezing what is frozen changes nothing
+	for range 2 { // twice: freezing a frozen cgroup changes nothing
 		if err := Freeze(t.Context(), h, path); err != nil {
 			t.Fatalf("Freeze: %v", err)
 		}
@@ -248,7 +247,7 @@ func TestRefusesItself(t *testing.T) {
 			t.Errorf("Freeze(%q) was not refused", p)
 		}
 	}
-	// A real cgroup with this process in it, for a moment.
+	// This creates a real cgroup with this process in it, for a moment.
 	dir, _, err := h.Dir(freezer, path)
 	if err != nil {
 		t.Fatal(err)
@@ -274,7 +273,7 @@ func TestRefusesItself(t *testing.T) {
 	}
 }
 
-// ownCgroup is where the freezer's hierarchy has this process.
+// ownCgroup returns this process's cgroup in the freezer hierarchy.
 func ownCgroup(t *testing.T, h *cgroup.Hierarchy) string {
 	t.Helper()
 	data, err := os.ReadFile("/proc/self/cgroup")
@@ -297,11 +296,11 @@ func TestSignalGoesToNobodyElse(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
-	earlier := process{pid: cmd.Process.Pid, start: 1} // the number of a process that began at boot
+	earlier := process{pid: cmd.Process.Pid, start: 1} // the PID of a process that began at boot
 	if err := earlier.signal(unix.SIGKILL); err != nil {
 		t.Fatalf("signal: %v", err)
 	}
-	// A signal that is sent reaches the process before one that is sent later: it ends by the later one, and not by SIGKILL.
+	// A signal reaches the process before one that is sent later: the process ends by the later one, and not by SIGKILL.
 	if err := cmd.Process.Signal(unix.SIGTERM); err != nil {
 		t.Errorf("the later bearer of the number was signalled: %v", err)
 	}

@@ -18,25 +18,25 @@ type Cluster struct {
 }
 
 const (
-	// leastGrace is in seconds. With 0 the API server takes the object away while kubelet has not ended the pod yet: that would be
-	// forced, and the pod's successor would start beside it.
+	// leastGrace is in seconds. With 0 the API server removes the object before kubelet has ended the pod: that would be a forced
+	// deletion, and the pod's successor would start beside it.
 	leastGrace = 1
-	// pollPod is how often it is checked whether a pod has ended, by the API server's list.
+	// pollPod is how often the API server's list is checked for whether a pod has ended.
 	pollPod = 2 * time.Second
-	// budgetPause is Katalyst's: how long after a refusal by a disruption budget the eviction is asked for again.
+	// budgetPause is Katalyst's wait before an eviction that a disruption budget refused is retried.
 	budgetPause = 5 * time.Second
-	// budgetTries bounds that, so that another pod can be tried while the need lasts; then the pod is spared for budgetRest.
+	// budgetTries bounds these retries, so that another pod can be tried while the need lasts; then the pod is spared for budgetRest.
 	budgetTries = 3
 	budgetRest  = 30 * time.Second
-	// forbiddenFor is how long a refusal for want of rights may pass: an API server that has just started knows no roles yet.
+	// forbiddenFor is how long "forbidden" is retried: an API server that has just started has not loaded its roles yet.
 	forbiddenFor = 5 * time.Second
-	// askWithin is how long an API server that does not answer is tried: after that the need is measured again.
+	// askWithin is how long an API server that does not respond is retried: after that the need is measured again.
 	askWithin = 30 * time.Second
 	// longestGrace bounds a pod's own grace period, which its owner chooses.
 	longestGrace = 24 * time.Hour
 )
 
-// Evict asks for the pod's eviction, which disruption budgets may refuse, and waits until the pod has ended.
+// Evict requests the pod's eviction, which disruption budgets may refuse, and waits until the pod has ended.
 func (c *Cluster) Evict(ctx context.Context, o Order, report func(string, error)) error {
 	return c.end(ctx, o, report, func(ctx context.Context) error {
 		_, err := c.Client.Create(ctx, kube.Pods, o.Eviction.Namespace, evictionOf(&o.Eviction), "eviction")
@@ -44,7 +44,7 @@ func (c *Cluster) Evict(ctx context.Context, o Order, report func(string, error)
 	})
 }
 
-// Delete deletes the pod, past its disruption budgets, and waits until it has ended.
+// Delete deletes the pod, which bypasses disruption budgets, and waits until it has ended.
 func (c *Cluster) Delete(ctx context.Context, o Order, report func(string, error)) error {
 	return c.end(ctx, o, report, func(ctx context.Context) error {
 		grace := int64(-1)
@@ -55,7 +55,7 @@ func (c *Cluster) Delete(ctx context.Context, o Order, report func(string, error
 	})
 }
 
-// evictionOf is the Eviction for this very pod: one that took its name since has another UID, and stays.
+// evictionOf returns the Eviction of exactly this pod: a later pod of the same name has another UID, and is not evicted.
 func evictionOf(e *tick.PodEviction) kube.Object {
 	options := kube.Object{"preconditions": kube.Object{"uid": e.UID}}
 	if g := e.GracePeriodSeconds; g != nil && *g >= 0 {
@@ -100,12 +100,12 @@ func (c *Cluster) recordEvent(o Order, what happening, err error) {
 	}
 }
 
-// ask asks until the API server has accepted. It reports true where the pod has ended meanwhile.
+// ask retries until the API server has accepted. It returns true if the pod has ended meanwhile.
 func (c *Cluster) ask(ctx context.Context, o Order, report func(string, error), ask func(context.Context) error) (bool, error) {
 	began := time.Now()
 	refused := 0
 	pause := 500 * time.Millisecond
-	var forbidden time.Time // since when, without a break: a server that was away knows no roles yet when it is back
+	var forbidden time.Time // start of an unbroken series: a restarted API server has not loaded its roles yet
 	for {
 		err := ask(ctx)
 		if !kube.IsForbidden(err) {
@@ -117,7 +117,7 @@ func (c *Cluster) ask(ctx context.Context, o Order, report func(string, error), 
 		case err == nil:
 			return false, nil
 		case kube.IsNotFound(err), kube.IsConflict(err):
-			// There is no pod of that name, or its UID is another one. A conflict may also be a passing one.
+			// No pod has that name, or its UID differs. A conflict may also be temporary.
 			gone, _, err := c.gone(ctx, &o.Eviction)
 			if gone || err != nil && !kube.IsUnreachable(err) {
 				return gone, err
@@ -132,8 +132,8 @@ func (c *Cluster) ask(ctx context.Context, o Order, report func(string, error), 
 			}
 			continue
 		case kube.IsForbidden(err) && time.Since(forbidden) < forbiddenFor:
-		case kube.IsServerError(err): // its trouble, not the pod's: who is evicted first must not change for it
-		case !kube.IsUnreachable(err) && !kube.IsTooManyRequests(err): // too many: an overloaded server, which is asked again
+		case kube.IsServerError(err): // the server failed, not the pod: the order of victims must not change because of it
+		case !kube.IsUnreachable(err) && !kube.IsTooManyRequests(err): // too many requests: an overloaded server, which is asked again
 			return false, err
 		}
 		if time.Since(began) > askWithin {
@@ -147,12 +147,12 @@ func (c *Cluster) ask(ctx context.Context, o Order, report func(string, error), 
 	}
 }
 
-// await waits until the pod has ended, for as long as its grace period and half of it again; its own, which the order does not
-// have, is in the pod once the API server has accepted.
+// await waits until the pod has ended, for 1.5 times its grace period. If the order does not contain the pod's own grace
+// period, the pod does once the API server has accepted.
 func (c *Cluster) await(ctx context.Context, o Order) error {
 	began, patience := time.Now(), o.Patience
 	var known time.Duration
-	var forbidden time.Time // since when, without a break
+	var forbidden time.Time // start of an unbroken series
 	for {
 		gone, grace, err := c.gone(ctx, &o.Eviction)
 		if grace > known {
@@ -188,8 +188,8 @@ func (c *Cluster) await(ctx context.Context, o Order) error {
 	}
 }
 
-// gone reports whether the pod is not there any more; another one of its name is not it. While it terminates, grace is the time
-// that it has been given to end.
+// gone reports whether the pod no longer exists; another pod of its name does not count. While the pod terminates, grace is its
+// grace period.
 func (c *Cluster) gone(ctx context.Context, e *tick.PodEviction) (gone bool, grace time.Duration, err error) {
 	pod, err := c.Client.Get(ctx, kube.Pods, e.Namespace, e.Name)
 	switch {
@@ -202,7 +202,7 @@ func (c *Cluster) gone(ctx context.Context, e *tick.PodEviction) (gone bool, gra
 	return metadata["uid"] != e.UID, graceOf(metadata), nil
 }
 
-// graceOf is the grace period of a pod that terminates, 0 of any other.
+// graceOf returns the grace period of a pod that terminates, 0 for any other.
 func graceOf(metadata kube.Object) time.Duration {
 	seconds := 0.0
 	switch s := metadata["deletionGracePeriodSeconds"].(type) {

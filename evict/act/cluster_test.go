@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// An API server that was away for longer than a refusal for want of rights may pass knows no roles when it is back: that is
-// still no refusal.
+// An API server that was away for longer than "forbidden" is retried has no roles yet when it is back: that is still no
+// refusal.
 func TestForbiddenAfterAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		back := time.Now().Add(forbiddenFor + 100*time.Millisecond)

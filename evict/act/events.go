@@ -13,7 +13,7 @@ import (
 	"polder/lib/tick"
 )
 
-// Event types, and the action that events name.
+// Event types, and the events' action.
 const (
 	eventNormal  = "Normal"
 	eventWarning = "Warning"
@@ -22,17 +22,17 @@ const (
 
 type event struct{ kind, reason, note string }
 
-// happening is what there is to tell of an eviction.
+// happening is the step of an eviction that an event reports.
 type happening int
 
 const (
-	created   happening = iota // the pod was asked to end
-	failed                     // it was not
-	succeeded                  // it has ended
-	exceeded                   // it has not, in its time
+	created   happening = iota // the pod's end was requested
+	failed                     // the request failed
+	succeeded                  // the pod has ended
+	exceeded                   // it has not ended in time
 )
 
-// katalyst has Katalyst's own words.
+// katalyst uses Katalyst's own wording.
 func katalyst(e *tick.PodEviction, what happening, err error) *event {
 	switch what {
 	case created:
@@ -45,7 +45,7 @@ func katalyst(e *tick.PodEviction, what happening, err error) *event {
 	return &event{eventWarning, "EvictExceededGracePeriod", "Container runtime did not kill the pod within specified grace period"}
 }
 
-// koordinator has Koordinator's, which tells of the asking alone: a warning also where it is granted.
+// koordinator uses Koordinator's wording, which reports only the request: as a warning even if it is granted.
 func koordinator(e *tick.PodEviction, what happening, err error) *event {
 	name := e.Name
 	if e.Reason == reasonEvicted {
@@ -61,11 +61,11 @@ func koordinator(e *tick.PodEviction, what happening, err error) *event {
 	return nil
 }
 
-// reasonEvicted is the one of Koordinator's newer rules, which name the namespace beside the pod.
+// reasonEvicted is the reason of Koordinator's newer rules, which name the namespace beside the pod.
 const reasonEvicted = "evicted"
 
-// Events tells the cluster what happens to pods, beside the evictions: an event that cannot be written is logged, and
-// holds nothing up. The same event of the same pod within seriesGap is a series of one object.
+// Events reports evictions to the cluster in parallel with them: an event that cannot be written is logged, and
+// blocks nothing. The same event of the same pod within seriesGap becomes a series in one object.
 type Events struct {
 	client   *kube.Client
 	node     string
@@ -78,19 +78,19 @@ type Events struct {
 	series  map[seriesKey]*series
 }
 
-// Controller is the reportingController of the events, and the name in the API server's audit log.
+// Controller is the events' reportingController, and the name in the API server's audit log.
 const Controller = "polder-evict"
 
 const (
-	// seriesGap is that of Kubernetes' own recorder: an event that comes later begins a new object.
+	// seriesGap is the same as in Kubernetes' own recorder: an event that comes later starts a new object.
 	seriesGap = 6 * time.Minute
-	// mostSeries bounds what is remembered.
+	// mostSeries bounds the series that are remembered.
 	mostSeries = 512
 	mostQueued = 128
-	// writeWithin bounds the writing of one event, closeWithin that of all that wait when the tool ends.
+	// writeWithin bounds the write of one event; closeWithin bounds all pending writes when the tool ends.
 	writeWithin = 5 * time.Second
 	closeWithin = 3 * time.Second
-	// mostNote and mostName are the API's limits, in bytes.
+	// mostNote and mostName are the API's limits in bytes.
 	mostNote = 1024
 	mostName = 253
 )
@@ -112,7 +112,7 @@ type series struct {
 	last  time.Time
 }
 
-// NewEvents starts the writing of events about pods of a node.
+// NewEvents starts writing events about pods of a node.
 func NewEvents(client *kube.Client, node string, log *slog.Logger, now func() time.Time) *Events {
 	e := &Events{
 		client: client, node: node, log: log, now: now,
@@ -132,7 +132,7 @@ func (e *Events) Record(about *tick.PodEviction, x event) {
 	}
 }
 
-// Close writes what waits, for closeWithin at most. No event may be recorded afterwards.
+// Close writes pending events, for at most closeWithin. No event may be recorded afterwards.
 func (e *Events) Close() {
 	e.closing.Do(func() { close(e.queue) })
 	select {
@@ -176,7 +176,7 @@ func (e *Events) write(ctx context.Context, s queuedEvent) error {
 	return err
 }
 
-// forget drops series that are over, and all where they are too many: then some events become new objects.
+// forget drops series that have ended, and all if there are too many: then some events start new objects.
 func (e *Events) forget(now time.Time) {
 	for k, s := range e.series {
 		if now.Sub(s.last) >= seriesGap {
@@ -207,11 +207,11 @@ func (e *Events) object(s queuedEvent, name string) kube.Object {
 	}
 }
 
-// eventName is unique by its time, as Kubernetes' recorder does it.
+// eventName is unique by its time, as in Kubernetes' recorder.
 func eventName(pod string, at time.Time) string {
 	suffix := fmt.Sprintf(".%x", at.UnixNano())
 	return clip.Bytes(pod, mostName-len(suffix)) + suffix
 }
 
-// micro is the API's MicroTime.
+// micro formats a time as the API's MicroTime.
 func micro(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.000000Z07:00") }

@@ -16,8 +16,8 @@ const (
 	pollEvery    = 20 * time.Millisecond
 )
 
-// Freeze stops every process of a cgroup until [Thaw]. A cgroup that does not freeze in time is thawed again: half a
-// frozen pod helps nobody.
+// Freeze stops every process of a cgroup until [Thaw]. A cgroup that does not freeze in time is thawed again,
+// because a partly frozen pod is of no use.
 func Freeze(ctx context.Context, h *cgroup.Hierarchy, path string) error {
 	if err := freezable(h, path); err != nil {
 		return err
@@ -25,8 +25,8 @@ func Freeze(ctx context.Context, h *cgroup.Hierarchy, path string) error {
 	return freeze(ctx, h, path, freezeWithin)
 }
 
-// refreeze finishes what an earlier run may have begun long ago. What it has not begun is left alone: the need was that of
-// then.
+// refreeze completes a freeze that an earlier run may have begun long ago. It does not begin one, because the need of that
+// time may no longer exist.
 func refreeze(ctx context.Context, h *cgroup.Hierarchy, path string) error {
 	switch begun, err := Frozen(h, path); {
 	case err != nil:
@@ -63,7 +63,7 @@ func freezable(h *cgroup.Hierarchy, path string) error {
 func freeze(ctx context.Context, h *cgroup.Hierarchy, path string, within time.Duration) error {
 	deadline := time.Now().Add(within)
 	for {
-		// Version 1 must be asked again: a process that forks while it freezes leaves the state at FREEZING for good.
+		// Version 1 must be asked again: if a process forks while it freezes, the state stays at FREEZING forever.
 		if err := setFrozen(h, path, true); err != nil {
 			return fmt.Errorf("freeze: %w", err)
 		}
@@ -83,7 +83,7 @@ func freeze(ctx context.Context, h *cgroup.Hierarchy, path string, within time.D
 	}
 }
 
-// Thaw lets a frozen cgroup run again. One that is not there any more needs no thawing.
+// Thaw resumes a frozen cgroup. A removed cgroup needs no thawing.
 func Thaw(h *cgroup.Hierarchy, path string) error {
 	err := setFrozen(h, path, false)
 	if err == nil || cgroup.Gone(err) {
@@ -103,7 +103,7 @@ func setFrozen(h *cgroup.Hierarchy, path string, frozen bool) error {
 	return h.WriteFile(freezer, path, file, off)
 }
 
-// Frozen reports whether a cgroup is frozen, or on the way to be, by a request of its own.
+// Frozen reports whether a cgroup is frozen, or freezing, by a request of its own.
 func Frozen(h *cgroup.Hierarchy, path string) (bool, error) {
 	file := "freezer.self_freezing"
 	if h.Version(freezer) == 2 {

@@ -1,4 +1,4 @@
-// Package act carries evictions out: through the API server, or on a machine without a cluster by freezing or killing the
+// Package act executes evictions: through the API server, or on a machine without a cluster by freezing or killing the
 // pod's cgroup.
 package act
 
@@ -13,20 +13,20 @@ import (
 	"polder/lib/cgroup"
 )
 
-// ErrRefused is wrapped where a cgroup is one that evict must never touch.
+// ErrRefused is wrapped if evict must never touch the cgroup.
 var ErrRefused = errors.New("refused")
 
 const (
-	// killWithin is how long killed processes may take to vanish; one in an uninterruptible wait may take for ever.
+	// killWithin is how long killed processes may take to disappear; one in an uninterruptible wait may never do so.
 	killWithin = 10 * time.Second
-	// termPoll is how often it is looked whether those that were asked to end have ended.
+	// termPoll is how often evict checks whether the processes that got SIGTERM have ended.
 	termPoll = 100 * time.Millisecond
-	// killFreeze is how long a killing waits for the cgroup to stand still; it continues without.
+	// killFreeze is how long a kill waits until the cgroup is frozen; then it continues without.
 	killFreeze = 500 * time.Millisecond
 )
 
-// Kill ends every process of a cgroup: SIGTERM to all, unless asked means that they have had it, and what is left after
-// grace is killed. It calls begun once the processes have been asked, and returns nil when the cgroup is empty.
+// Kill ends every process of a cgroup: it sends SIGTERM to all, unless asked means that they already got it, and after
+// grace it kills the remaining ones. It calls begun once SIGTERM is sent, and returns nil when the cgroup is empty.
 func Kill(ctx context.Context, h *cgroup.Hierarchy, c Target, grace time.Duration, asked Asked, begun func()) error {
 	processes, err := members(h, c)
 	if err != nil {
@@ -84,8 +84,8 @@ func killHard(ctx context.Context, h *cgroup.Hierarchy, c Target) error {
 	}
 }
 
-// notOurs reports whether cgroup.kill is not there (Linux before 5.14) or may not be written (a confined unit, where
-// cgroups are read-only): then signals do it.
+// notOurs reports whether cgroup.kill does not exist (Linux before 5.14) or is not writable (a confined unit, in
+// which cgroups are read-only): then signals are used.
 func notOurs(err error) bool {
 	for _, errno := range []error{unix.ENOENT, unix.EROFS, unix.EACCES, unix.EPERM} {
 		if errors.Is(err, errno) {
@@ -96,7 +96,7 @@ func notOurs(err error) bool {
 }
 
 func killV2(ctx context.Context, h *cgroup.Hierarchy, c Target) error {
-	if _, err := members(h, c); err != nil { // the guard once more: processes move
+	if _, err := members(h, c); err != nil { // check the guard again: processes move
 		return err
 	}
 	if err := h.WriteFile("", c.Path, "cgroup.kill", "1"); err != nil {
@@ -112,8 +112,8 @@ func killV2(ctx context.Context, h *cgroup.Hierarchy, c Target) error {
 	return err
 }
 
-// killRound kills what the cgroup holds while it stands still, so that nothing forks away from under the list, and lets
-// go again, for a frozen process does not die. It returns how many processes were there.
+// killRound kills the processes of a cgroup while it is frozen, so that none can fork after the list is read, and then
+// thaws it, because a frozen process does not die. It returns the number of processes.
 func killRound(ctx context.Context, h *cgroup.Hierarchy, c Target) (int, error) {
 	if freezable(h, c.Path) == nil && freeze(ctx, h, c.Path, killFreeze) == nil {
 		defer func() { _ = Thaw(h, c.Path) }()

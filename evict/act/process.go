@@ -11,19 +11,19 @@ import (
 	"polder/lib/cgroup"
 )
 
-// process is one incarnation of a PID: a number alone may be another process by the time a signal is sent.
+// process is a PID with its start time: the PID alone may belong to another process by the time a signal is sent.
 type process struct {
 	pid   int
 	start uint64
 }
 
-// Target is a cgroup that was chosen. A later one of the same name has another inode, and is not meant.
+// Target is the chosen cgroup. A later one of the same name has another inode, and is not the target.
 type Target struct {
 	Path  string
-	Inode uint64 // 0 where it is not known
+	Inode uint64 // 0 if unknown
 }
 
-// InodeOf is the inode of a cgroup as [Target] has it for an action; 0 where it cannot be read.
+// InodeOf returns the inode of a cgroup for a [Target]; 0 if it cannot be read.
 func InodeOf(h *cgroup.Hierarchy, action, path string) uint64 {
 	controller := ""
 	if action == FreezePods {
@@ -36,7 +36,7 @@ func InodeOf(h *cgroup.Hierarchy, action, path string) uint64 {
 	return inode
 }
 
-// replaced reports whether there is another cgroup of that name now.
+// replaced reports whether another cgroup has that name now.
 func (c Target) replaced(h *cgroup.Hierarchy, controller string) bool {
 	if c.Inode == 0 {
 		return false
@@ -45,9 +45,9 @@ func (c Target) replaced(h *cgroup.Hierarchy, controller string) bool {
 	return err == nil && now != c.Inode
 }
 
-// members are the living processes of a cgroup and of those below it; none where the cgroup was removed, or there is another of that
-// name. A PID counts where it is in the cgroup both before and after its start time was read, so that the time belongs to the
-// cgroup's process and to no later bearer of the number.
+// members returns the living processes of a cgroup and its descendants; none if the cgroup was removed or replaced. A PID counts if
+// it is in the cgroup both before and after its start time was read, so that the start time belongs to the cgroup's process and not
+// to a later process with the same PID.
 func members(h *cgroup.Hierarchy, c Target) ([]process, error) {
 	path := c.Path
 	before, err := h.PIDs("", path)
@@ -64,7 +64,7 @@ func members(h *cgroup.Hierarchy, c Target) ([]process, error) {
 	for _, pid := range before {
 		stat, err := system.Stat(pid)
 		if err != nil || stat.State == system.Zombie || stat.State == system.Dead {
-			continue // it has ended; if /proc could not be read, it is still in the cgroup and will be asked again
+			continue // it has ended; if only /proc could not be read, it is still in the cgroup and gets the signal later
 		}
 		found = append(found, process{pid, stat.StartTime})
 	}
@@ -75,20 +75,20 @@ func members(h *cgroup.Hierarchy, c Target) ([]process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list the processes of %s: %w", path, err)
 	}
-	if c.replaced(h, "") { // looked at last: the kernel gives no inode twice, so that the lists were of the one that was meant
+	if c.replaced(h, "") { // checked last: the kernel never reuses an inode, so the lists belong to the target
 		return nil, nil
 	}
 	return slices.DeleteFunc(found, func(p process) bool { return !slices.Contains(after, p.pid) }), nil
 }
 
-// signal sends sig through a descriptor of the process, which no other process can inherit.
+// signal sends sig through a pidfd, which never refers to another process.
 func (p process) signal(sig unix.Signal) error {
 	fd, err := unix.PidfdOpen(p.pid, 0)
 	switch {
 	case errors.Is(err, unix.ESRCH):
 		return nil
 	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOENT): // the latter on newer kernels
-		// A thread: threaded cgroups list those. Its process is in a cgroup around, of the same pod, and gets the signal itself.
+		// A thread: threaded cgroups list those. Its process is in an ancestor cgroup of the same pod, and gets the signal there.
 		return nil
 	case errors.Is(err, unix.ENOSYS): // Linux before 5.3
 		if !p.same() {
@@ -99,7 +99,7 @@ func (p process) signal(sig unix.Signal) error {
 		return p.sent(sig, err)
 	}
 	defer unix.Close(fd)
-	if !p.same() { // checked while the descriptor is held: it is the process that was listed, or none gets the signal
+	if !p.same() { // checked while the pidfd is open: only the listed process can get the signal
 		return nil
 	}
 	return p.sent(sig, unix.PidfdSendSignal(fd, sig, nil, 0))

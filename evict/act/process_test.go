@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Threaded cgroups list threads; a signal is for processes, and a thread in the list is no failure.
+// Threaded cgroups list threads; signals go to processes, and a thread in the list is no failure.
 func TestAThreadIsNotSignalled(t *testing.T) {
 	tids, done := make(chan int), make(chan struct{})
 	defer close(done)

@@ -11,8 +11,8 @@ import (
 	"polder/lib/kernfile"
 )
 
-// guard refuses cgroups that hold processes which evict must never touch: the system's first, evict itself, those that
-// it lives under, and the leader of its process group, which is the pipe's first stage or the script around it.
+// guard refuses cgroups that contain processes that evict must never touch: PID 1, evict itself, evict's ancestors,
+// and the leader of its process group, which is the pipe's first stage or the script that runs the pipe.
 func guard(cgroup string, pids []int) error {
 	if cgroup == "/" {
 		return fmt.Errorf("%w: / is the whole machine", ErrRefused)
@@ -24,7 +24,7 @@ func guard(cgroup string, pids []int) error {
 		}
 		parent, err := parentOf(pid)
 		if err != nil {
-			break // it has ended, or /proc hides it: its parents are not ours to find
+			break // it has ended, or /proc hides it: its parents cannot be found
 		}
 		pid = parent
 	}
@@ -39,7 +39,7 @@ func guard(cgroup string, pids []int) error {
 	return nil
 }
 
-// parentOf reads the fourth field of /proc/PID/stat (proc(5)); the second one, in parentheses, may hold anything.
+// parentOf reads the fourth field of /proc/PID/stat (proc(5)); the second one, in parentheses, may contain any character.
 func parentOf(pid int) (int, error) {
 	data, err := kernfile.Read("/proc/"+strconv.Itoa(pid)+"/stat", nil)
 	if err != nil {

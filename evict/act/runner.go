@@ -12,7 +12,7 @@ import (
 	"polder/lib/tick"
 )
 
-// Actions.
+// These are the actions.
 const (
 	Log        = "log"
 	EvictPods  = "evict"
@@ -21,49 +21,49 @@ const (
 	KillPods   = "kill"
 )
 
-// Order is one eviction to carry out.
+// Order is one eviction to execute.
 type Order struct {
 	Node string
 	// Eviction names the pod and the reason.
 	Eviction tick.PodEviction
 	Cgroup   string
-	Inode    uint64 // the cgroup's, 0 where it is not known
-	// Grace is how long the pod has still to end by itself, Patience how long it is waited for in all.
+	Inode    uint64 // the cgroup's, 0 if unknown
+	// Grace is the remaining time for the pod to end by itself; Patience is the total time that evict waits for it.
 	Grace, Patience time.Duration
 	Asked           Asked
-	// Koordinator means that the events are in that dialect's words.
+	// Koordinator means that the events use Koordinator's wording.
 	Koordinator bool
-	// Record is called before anything is done, so that what was done is found again after a crash.
+	// Record is called before the order is executed, so that the eviction is known after a crash.
 	Record func() error
 	// graceIs is called with the pod's own grace period once it is known.
 	graceIs func(time.Duration)
 }
 
-// Asked reports whether a pod was asked to end already: by an earlier run.
+// Asked says whether an earlier run requested that the pod ends.
 type Asked bool
 
-// The values of Asked.
+// These are the values of Asked.
 const (
 	NotAsked     Asked = false
 	AlreadyAsked Asked = true
 )
 
-// Result is what came of an order so far: State is requested (with Err: why it is not more yet), created, succeeded or
+// Result is the present result of an order: State is requested (Err says why it is not further), created, succeeded or
 // failed.
 type Result struct {
 	Node, UID string
 	State     string
 	Err       error
-	// OwnGrace is the pod's own grace period, where that was found out: it comes with StateCreated.
+	// OwnGrace is the pod's own grace period, if known: it is set with StateCreated.
 	OwnGrace time.Duration
 	// Again is how soon after a failure the pod may be tried again; 0 leaves that to the caller.
 	Again time.Duration
 }
 
-// Way is how an order is carried out. It reports created once the pod was asked to end, and returns nil when it has.
+// Way executes an order. It reports created once the pod's end is requested, and returns nil when the pod has ended.
 type Way func(ctx context.Context, o Order, report func(state string, err error)) error
 
-// Runner carries orders out beside the stream, which it never holds up.
+// Runner executes orders in parallel with the stream, which it never blocks.
 type Runner struct {
 	Action string
 	Do     Way
@@ -74,7 +74,7 @@ type Runner struct {
 	results []Result
 }
 
-// Start begins an order and returns at once. When ctx ends, the order is left where it is.
+// Start begins an order and returns at once. When ctx ends, the order stops where it is.
 func (r *Runner) Start(ctx context.Context, o Order) {
 	o.graceIs = func(grace time.Duration) {
 		r.put(Result{Node: o.Node, UID: o.Eviction.UID, State: tick.StateCreated, OwnGrace: grace})
@@ -98,7 +98,7 @@ func (r *Runner) Start(ctx context.Context, o Order) {
 	})
 }
 
-// laterError is a failure that may be over soon.
+// laterError is a failure that may soon be over.
 type laterError struct {
 	error
 	again time.Duration
@@ -106,7 +106,7 @@ type laterError struct {
 
 func (e *laterError) Unwrap() error { return e.error }
 
-// FreezeWay freezes the pod's cgroup. Of one that an earlier run has asked for it sees whether that was begun.
+// FreezeWay freezes the pod's cgroup. If an earlier run requested it, it first checks whether the freeze was begun.
 func FreezeWay(h *cgroup.Hierarchy) Way {
 	return func(ctx context.Context, o Order, _ func(string, error)) error {
 		if o.Cgroup == "" {

@@ -8,7 +8,7 @@ import (
 	"polder/lib/tick"
 )
 
-// The texts of events, to the letter: clusters look for these words.
+// The texts of events are fixed, because clusters search for them.
 func TestWords(t *testing.T) {
 	refused := errors.New("Cannot evict pod as it would violate the pod's disruption budget.")
 	satisfaction := &tick.PodEviction{Namespace: "default", Name: "be-pod-demo", Reason: "EvictPodByBECPUSatisfaction", Message: "killAndEvictBEPodsRelease for node(n1), need realase CPU : 1200"}
@@ -20,7 +20,7 @@ func TestWords(t *testing.T) {
 		of    *tick.PodEviction
 		what  happening
 		err   error
-		want  string // empty where nothing is reported
+		want  string // empty if nothing is reported
 	}{
 		{koordinator, satisfaction, created, nil, "Warning evictPodSuccess evict Pod:be-pod-demo, reason: EvictPodByBECPUSatisfaction, message: killAndEvictBEPodsRelease for node(n1), need realase CPU : 1200"},
 		{koordinator, satisfaction, failed, refused, "Warning evictPodFail evict Pod:be-pod-demo, reason: EvictPodByBECPUSatisfaction, message: killAndEvictBEPodsRelease for node(n1), need realase CPU : 1200: Cannot evict pod as it would violate the pod's disruption budget."},

@@ -1,5 +1,5 @@
-// Package dynamic takes evict's settings from the configuration objects that a tick, or a file, has as those in force. It is
-// pure: what a setting is, and whether its value can be used, is for the caller.
+// Package dynamic takes evict's settings from the configuration objects in force of a tick or a file. It is pure: the caller
+// defines which settings exist, and whether a value is valid.
 package dynamic
 
 import (
@@ -16,13 +16,13 @@ import (
 
 // Object is what one configuration object contains for evict.
 type Object struct {
-	// Kind is its key in sample.config, with a mark where it is of a file.
+	// Kind is its key in sample.config, with a mark if it comes from a file.
 	Kind   string
 	Chosen *customconfig.Chosen
 	Values []customconfig.Value
-	// Unused are fields that are set and that evict has no setting for.
+	// Unused are fields that are set but correspond to no setting of evict.
 	Unused []string
-	// Err is why the object cannot be used as a whole.
+	// Err is why the whole object cannot be used.
 	Err error
 }
 
@@ -37,15 +37,15 @@ func (o *Object) From() string {
 
 const ofFile = "file "
 
-// order is that of rising priority: today's kind takes precedence over the guide's.
+// order is that of rising priority: the present kind takes precedence over the one in Katalyst's guide.
 var order = []customconfig.Kind{customconfig.Eviction, customconfig.AdminQoS}
 
-// Objects are those in force in the order of rising priority: the tick's, then the file's. A kind that the file has stands
-// in the place of the tick's. There is an error where the tick's are not what collect writes.
+// Objects returns those in force in the order of rising priority: the tick's, then the file's. A kind in the file replaces
+// that of the tick. It returns an error if the tick's objects are not in collect's format.
 func Objects(raw tick.Raw, file map[string]*customconfig.Chosen) (list []Object, err error) {
 	inTick, err := customconfig.Read(raw)
 	for _, c := range inTick {
-		c.At = "" // a tick's has none
+		c.At = "" // a tick's object has none
 	}
 	for _, source := range []struct {
 		mark   string
@@ -79,10 +79,10 @@ func objectOf(key string, kind customconfig.Kind, c *customconfig.Chosen) Object
 	return o
 }
 
-// Memory is what is remembered of one node: the last good object of each kind.
+// Memory is the state of one node: the last valid object of each kind.
 type Memory map[string]*customconfig.Chosen
 
-// Raw are the last good objects of the ticks, as a tick has them; nil where there are none.
+// Raw returns the ticks' last valid objects, as a tick contains them; nil if there are none.
 func (m Memory) Raw() tick.Raw {
 	chosen := map[string]*customconfig.Chosen{}
 	for kind, c := range m {
@@ -93,12 +93,12 @@ func (m Memory) Raw() tick.Raw {
 	return customconfig.Over(nil, chosen)
 }
 
-// Settle returns which objects are in force: each one that is good, and in the place of one that is not the last good one of
-// its kind, which stays. check reports whether objects can be used together, in that order. What was refused is named.
+// Settle returns the objects in force: each valid one, and instead of an invalid one the last valid one of its kind. check
+// reports whether objects can be used together, in that order. Rejected objects are named.
 func (m Memory) Settle(objects []Object, check func([]Object) error) (inForce []Object, refused []string) {
 	for kind := range m {
 		if !slices.ContainsFunc(objects, func(o Object) bool { return o.Kind == kind }) {
-			delete(m, kind) // it was taken away: the last good one is removed, too
+			delete(m, kind) // the object was deleted: the last valid one is removed, too
 		}
 	}
 	for _, o := range objects {
@@ -132,12 +132,12 @@ func kindOf(key string) customconfig.Kind {
 // Setting is a value in force.
 type Setting struct {
 	customconfig.Value
-	// From is the object that it is of.
+	// From is the object that contains it.
 	From string
 }
 
-// insteadOf names, for a setting that means the same as another one in another way, that one: of the two the one of lower priority would
-// otherwise hold beside the other, or over it.
+// insteadOf maps a setting to another one with the same meaning: otherwise the one of lower priority would apply beside the other, or
+// override it.
 var insteadOf = func() map[string]string {
 	instead := map[string]string{}
 	for _, row := range new(evictconfig.Settings).Rows() {
@@ -148,8 +148,8 @@ var insteadOf = func() map[string]string {
 	return instead
 }()
 
-// Settings are the values of objects in the order of rising priority, without those that given holds for: flags and files
-// of flags take precedence over objects.
+// Settings returns the values of objects in the order of rising priority, without those for which given returns true:
+// flags and files of flags take precedence over objects.
 func Settings(objects []Object, given func(setting string) bool) []Setting {
 	type ranked struct {
 		Setting

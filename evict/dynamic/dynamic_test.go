@@ -18,7 +18,7 @@ const (
 	newer     = `{"evictionConfig":{"reclaimedResourcesEvictionConfig":{"evictionThreshold":{"resource.katalyst.kubewharf.io/reclaimed_millicpu":%v}}}}`
 )
 
-// configured is a tick's configuration; an empty config is none.
+// configured is a tick's configuration; an empty config means none.
 func configured(eviction, admin string) tick.Raw {
 	var parts []string
 	for key, config := range map[string]string{"evictionConfiguration": eviction, "adminQoSConfiguration": admin} {
@@ -33,7 +33,7 @@ func chosen(config string) *customconfig.Chosen {
 	return &customconfig.Chosen{Namespace: "default", Name: "f", At: "x.yaml:3", Config: []byte(config)}
 }
 
-// in are the settings that hold, by name, with their sources.
+// in returns the settings in force, by name, with their sources.
 func in(objects []Object, given ...string) map[string]string {
 	out := map[string]string{}
 	for _, s := range Settings(objects, func(name string) bool {
@@ -49,7 +49,7 @@ const (
 	fromAdmin    = "katalyst adminQoSConfiguration default/x"
 )
 
-// Flags and files of flags go before the file's objects, those before the tick's, and today's kind before the guide's.
+// Flags and files of flags take precedence over the file's objects, those over the tick's, and the present kind over the guide's.
 func TestPrecedence(t *testing.T) {
 	ec, aqc := func(v any) string { return fmt.Sprintf(threshold, v) }, func(v any) string { return fmt.Sprintf(newer, v) }
 	const cpu = "reclaimed-cpu-threshold"
@@ -94,7 +94,7 @@ func TestPrecedence(t *testing.T) {
 	}
 }
 
-// Whatever stands in sample.config, what is no object is named and not used.
+// Whatever sample.config contains, an invalid object is named and not used.
 func TestNotCollects(t *testing.T) {
 	for _, text := range []string{`5`, `"x"`, `[]`, `{"katalyst":[]}`, `{"katalyst":{"evictionConfiguration":5}}`, `{"katalyst":{"adminQoSConfiguration":{"name":5}}}`} {
 		objects, err := Objects(tick.Raw(text), nil)
@@ -108,7 +108,7 @@ func TestNotCollects(t *testing.T) {
 	}
 }
 
-// An object that is invalid leaves the last good one of its kind in force, until it is good again or goes.
+// An invalid object leaves the last valid one of its kind in force, until it is valid again or deleted.
 func TestSettle(t *testing.T) {
 	m := Memory{}
 	tooMuch := errors.New("more than 100")
@@ -136,7 +136,7 @@ func TestSettle(t *testing.T) {
 		{"200", "7", "7 " + fromAdmin, []string{fromEviction + " is refused: more than 100: what was in force before stays"}},
 		{"30", "500", "7 " + fromAdmin, []string{fromAdmin + " is refused: more than 100: what was in force before stays"}},
 		{"30", "", "30 " + fromEviction, nil},
-		{"40", "500", "40 " + fromEviction, []string{"nothing of it is in force"}}, // the last good one went with the object
+		{"40", "500", "40 " + fromEviction, []string{"nothing of it is in force"}}, // the last valid one was deleted with the object
 		{"", "", "", nil},
 		{"-1", "", "", []string{"nothing of it is in force"}},
 	} {
@@ -164,7 +164,7 @@ func TestSettle(t *testing.T) {
 				t.Errorf("%d: refused %q; want %q", i, refused[j], want)
 			}
 		}
-		// What is remembered can be reported again, as where nothing is known after a restart.
+		// The state can be reported again, for example if nothing is known after a restart.
 		again, err := Objects(m.Raw(), nil)
 		if got := in(again)["reclaimed-cpu-threshold"]; err != nil || len(c.refused) == 0 && got != c.want {
 			t.Errorf("%d: reported again %q, %v; want %q", i, got, err, c.want)
@@ -180,7 +180,7 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-// What an old state file contains is taken no further than it is good.
+// Only the valid parts of an old state file are used.
 func TestSettleOldMemory(t *testing.T) {
 	objects, err := Objects(configured(fmt.Sprintf(threshold, -1), fmt.Sprintf(newer, -1)), nil)
 	if err != nil {

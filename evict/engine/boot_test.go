@@ -18,7 +18,7 @@ import (
 	"polder/lib/tick"
 )
 
-// remake removes the cgroup with what runs in it, and makes another of the same name.
+// remake removes the cgroup with its processes, and creates another one of the same name.
 func remake(t *testing.T, h *cgroup.Hierarchy, path string) {
 	t.Helper()
 	if err := act.Thaw(h, path); err != nil {
@@ -39,7 +39,7 @@ func remake(t *testing.T, h *cgroup.Hierarchy, path string) {
 	group(t)
 }
 
-// otherBoot has a state file be of another run of the kernel, or of none that is known.
+// otherBoot sets a state file's boot ID to another or an unknown one.
 func otherBoot(t *testing.T, state, boot string) {
 	t.Helper()
 	data, err := os.ReadFile(state)
@@ -55,7 +55,7 @@ func otherBoot(t *testing.T, state, boot string) {
 	}
 }
 
-// enough is a tick in which nobody has to go.
+// enough is a tick in which no pod must be evicted.
 func enough(ticks func(int) *tick.Tick) func(int) *tick.Tick {
 	return func(at int) *tick.Tick {
 		x := ticks(at)
@@ -66,8 +66,8 @@ func enough(ticks func(int) *tick.Tick) func(int) *tick.Tick {
 
 const anotherBoot = `"boot":"11111111-2222-3333-4444-555555555555",`
 
-// A kill that was under way is resumed in the cgroup that it was for, in the same run of the kernel, and nowhere else: a fresh
-// process in a cgroup of the same name was never asked to end.
+// A kill in progress is resumed in the same cgroup in the same boot, and nowhere else: a new process in a cgroup of the same
+// name was never asked to end.
 func TestAKillIsResumedOnlyInTheCgroupThatWasMeant(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -96,7 +96,7 @@ func TestAKillIsResumedOnlyInTheCgroupThatWasMeant(t *testing.T) {
 			if reported := len(e.Evictions) > 0; reported != tt.killed {
 				t.Errorf("the next run reports %+v", e.Evictions)
 			}
-			p.close() // waits for what was begun
+			p.close() // waits for orders in progress
 			if empty(t, h, path) != tt.killed {
 				t.Errorf("killed %t; want %t", !tt.killed, tt.killed)
 			}
@@ -104,8 +104,8 @@ func TestAKillIsResumedOnlyInTheCgroupThatWasMeant(t *testing.T) {
 	}
 }
 
-// A pod counts as released by its freezing while it is frozen: not after a reboot, in a cgroup that was replaced, or when
-// somebody has thawed it, whether that happened between two runs or during one.
+// A pod counts as released by freezing while it is frozen: not after a reboot, in a cgroup that was replaced, or when
+// another program has thawed it, whether that happened between two runs or during one.
 func TestAFreezingCountsOnlyWhileItHolds(t *testing.T) {
 	thawed := func(t *testing.T, h *cgroup.Hierarchy, path, _ string) {
 		if err := act.Thaw(h, path); err != nil {
@@ -166,7 +166,7 @@ func TestAFreezingCountsOnlyWhileItHolds(t *testing.T) {
 	}
 }
 
-// evict --thaw lets nothing run that somebody else has frozen since: in another run of the kernel, in another cgroup of that name.
+// evict --thaw thaws nothing that another program has frozen since: in another boot, or in another cgroup of that name.
 func TestThawKnowsWhatWasFrozen(t *testing.T) {
 	for name, boot := range map[string]string{"another boot": anotherBoot, "replaced": ""} {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
@@ -197,7 +197,7 @@ func TestThawKnowsWhatWasFrozen(t *testing.T) {
 	}
 }
 
-// What was measured does not outlive a reboot; what delays and counts evictions, and what the API server was asked, does.
+// Measurements do not survive a reboot; what delays and counts evictions, and requests to the API server, does.
 func TestRebootForgetsWhatWasMeasured(t *testing.T) {
 	full := func() *node {
 		n := &node{Rules: map[string]tick.Raw{"r": tick.Raw("{}")}, Taints: map[string]time.Time{"k:NoSchedule": noon}}

@@ -10,9 +10,9 @@ import (
 	"polder/lib/tick"
 )
 
-// ofBoot forgets what another run of the kernel has ended: processes that were frozen or killed, and what was measured since then.
-// What counts and delays evictions (the hour, the cooldowns, the taints, what the API server was asked) holds on. Of a state that does
-// not contain which run it is of, neither is believed.
+// ofBoot drops what a reboot has ended: processes that were frozen or killed, and measurements since then. What counts and delays
+// evictions (the hourly limit, the cooldowns, the taints, requests to the API server) stays. If the state does not contain its boot
+// ID, both are dropped.
 func (n *node) ofBoot(boot stage.Boot, action string) {
 	if boot == stage.SameBoot {
 		return
@@ -23,13 +23,13 @@ func (n *node) ofBoot(boot stage.Boot, action string) {
 		case l == nil:
 			return true
 		case boot == stage.UnknownBoot && action == act.FreezePods:
-			return false // each is looked at: who is frozen and forgotten stays so for good
+			return false // check each one: a pod that is frozen and forgotten stays frozen forever
 		}
 		return l.Inode != 0 || l.Held || !l.Ended.IsZero() || action == act.FreezePods || action == act.KillPods
 	})
 }
 
-// cgroups are those that the actions freeze and kill are about.
+// cgroups are the cgroups on which the actions freeze and kill act.
 type cgroups struct {
 	*cgroup.Hierarchy
 	action string
@@ -42,8 +42,8 @@ func (c *cgroups) inode(path string) uint64 {
 	return act.InodeOf(c.Hierarchy, c.action, path)
 }
 
-// forgetReplaced forgets the evictions in progress of pods whose cgroup is no longer the one that was meant, or is to be held frozen and is
-// not: they would count as released although they run.
+// forgetReplaced drops the evictions in progress of pods whose cgroup was replaced, or should be frozen and is not: they would count as
+// released although their processes run.
 func (e *engine) forgetReplaced(n *node) {
 	if e.cgroups == nil {
 		return
@@ -62,7 +62,7 @@ func (e *engine) forgetReplaced(n *node) {
 		case l.Inode == 0 && e.cgroups.action == act.KillPods && l.Eviction.State != tick.StateFailed:
 			why = "it is not known which cgroup of that name was meant"
 		}
-		if underWay := l.Awaited && !l.Held && l.Ended.IsZero(); why != "" && !underWay { // that reports its own outcome
+		if underWay := l.Awaited && !l.Held && l.Ended.IsZero(); why != "" && !underWay { // the one in progress reports its own outcome
 			e.session.Log.Info("an earlier eviction is forgotten", "pod", l.Eviction.Name, "uid", uid, "cgroup", l.Cgroup, "why", why)
 			delete(n.InProgress, uid)
 		}

@@ -23,7 +23,7 @@ import (
 
 const reclaimedRule = "reclaimed-resource-pressure-eviction-plugin"
 
-// crowd is a tick with ten reclaimed pods, p0 to p9, of which eight have to go. There is nothing in their cgroups.
+// crowd is a tick with ten reclaimed pods, p0 to p9, eight of which must be evicted. Their cgroups are empty.
 func crowd(at time.Duration, change ...func(*tick.Tick)) *tick.Tick {
 	x := &tick.Tick{
 		V: 1, Node: "n", Time: noon.Add(at), Sample: &tick.Sample{},
@@ -42,7 +42,7 @@ func crowd(at time.Duration, change ...func(*tick.Tick)) *tick.Tick {
 	return x
 }
 
-// asked are the pods that were asked to go at a tick.
+// asked returns the pods whose end was requested at a tick.
 func asked(e *tick.Eviction) []string {
 	var out []string
 	for uid, state := range states(e) {
@@ -54,7 +54,7 @@ func asked(e *tick.Eviction) []string {
 	return out
 }
 
-// A rate that was measured before a pod went calls for no second one.
+// A rate that was measured before a pod's end requires no second victim.
 func TestKswapdOneAPeriod(t *testing.T) {
 	p := startEvict(t, "--action", "kill", "--rules", "memory-pressure-eviction-plugin", "--memory-kswapd-times", "1", "--memory-psi-enabled=false", "--memory-numa-enabled=false")
 	went := map[int][]string{}
@@ -66,7 +66,7 @@ func TestKswapdOneAPeriod(t *testing.T) {
 		e := p.put(x)
 		for _, uid := range asked(e) {
 			went[i] = append(went[i], uid)
-			gone[uid] = true // the very next sample does not have it any more
+			gone[uid] = true // the very next sample does not contain it any more
 		}
 	}
 	if d := cmp.Diff(map[int][]string{5: {"p0"}, 10: {"p1"}, 15: {"p2"}}, went); d != "" {
@@ -80,7 +80,7 @@ func TestLimits(t *testing.T) {
 		name string
 		args []string
 		want []string // at the first tick
-		all  int      // in the end
+		all  int      // at the end
 		log  string
 	}{
 		{"the defaults", nil, []string{"p0"}, 8, ""},
@@ -114,7 +114,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// The hour's count is by the ticks' time, survives a restart, and a clock that is set back frees nothing.
+// The hourly count uses the ticks' time, survives a restart, and setting the clock back reduces nothing.
 func TestHourSurvives(t *testing.T) {
 	args := []string{"--action", "kill", "--rules", reclaimedRule, "--per-hour", "2", "--state", filepath.Join(t.TempDir(), "state.json")}
 	var went []string
@@ -142,7 +142,7 @@ func TestHourSurvives(t *testing.T) {
 	}
 }
 
-// A rule that is in dry run is measured and named, and nothing comes of it: no eviction, no taint, nothing used up.
+// A rule in dry run is measured and reported, without effect: no eviction, no taint, no use of limits.
 func TestDryRunRules(t *testing.T) {
 	for _, tt := range []struct {
 		rules string
@@ -173,7 +173,7 @@ func TestDryRunRules(t *testing.T) {
 	}
 }
 
-// A state file of any content is no reason to stop.
+// No content of a state file stops evict.
 func TestStateOfAnything(t *testing.T) {
 	for _, state := range []string{
 		`{"nodes":{"n":{"going":{"p0":null},"cooldowns":{"` + reclaimedRule + `":null},"hour":[{}],"queue":null,"steady":{}}}}`,
@@ -195,7 +195,7 @@ func TestStateOfAnything(t *testing.T) {
 	}
 }
 
-// What is counted is what begins, not every tick of it.
+// The counters count the beginning of a state, not every tick of it.
 func TestCounts(t *testing.T) {
 	s := &stage.Session{Env: stage.Env{Now: func() time.Time { return noon }}, Log: slog.New(slog.NewTextHandler(io.Discard, nil))}
 	e := newEngine(s, new(settings.Live))

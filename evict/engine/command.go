@@ -12,20 +12,20 @@ import (
 type options struct {
 	settings.Options
 	action string
-	// checked is the configuration file to look at only.
+	// checked is the configuration file that is only checked.
 	checked string
-	// kubeconfig is empty for the cluster of the pod that evict runs in.
+	// kubeconfig is empty for the cluster of the pod in which evict runs.
 	kubeconfig          string
 	list, thaw, explain bool
 }
 
-// Command is evict with its flags.
+// Command returns evict with its flags.
 func Command() stage.Command {
 	var o options
 	return stage.Command{
 		Name:     "evict",
 		Synopsis: "measure pressure on a node, taint it, and evict pods that must leave it",
-		// --help has these options by their names alone: there are too many of them.
+		// --help only names these options, because there are too many of them.
 		Families: []string{
 			"per-", "taint-", "cpu-", "load-", "memory-", "memory-numa-", "memory-psi-",
 			"reclaimed-", "rss-overuse-", "service-io-", "service-waiting-", "suppression-",

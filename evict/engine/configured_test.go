@@ -53,8 +53,8 @@ func ec(threshold string) string {
 	return `{"katalyst":{"evictionConfiguration":{"namespace":"default","name":"default","config":{"evictionPluginsConfig":{"reclaimedResourcesEvictionPluginConfig":{"evictionThreshold":{"katalyst.kubewharf.io/reclaimed_millicpu":` + threshold + `}}}}}}}`
 }
 
-// A change holds from the very tick that brings it; one that is invalid leaves the last good one; where collect cannot tell
-// what is in force, what was stays.
+// A change applies from the tick that contains it; an invalid one leaves the last valid one in force; while collect does
+// not know the configuration in force, the earlier one stays.
 func TestConfigOfTheTick(t *testing.T) {
 	const away = `,"errors":[{"source":"config","error":"the list of KatalystCustomConfigs is being read for the first time"}]`
 	in := configTick(0, "", "") + configTick(1, ec("10"), "") + configTick(2, ec("0"), "") + configTick(3, ec("8"), "") + configTick(4, "", away) + configTick(5, "", "") +
@@ -85,8 +85,8 @@ metadata: {name: default}
 spec: {config: {evictionPluginsConfig: {reclaimedResourcesEvictionPluginConfig: {evictionThreshold: {katalyst.kubewharf.io/reclaimed_millicpu: %s}}}}}
 `
 
-// A file of objects is a ConfigMap's: its directory is swapped, one that is invalid is refused with its line, and either of
-// the two forms may follow the other.
+// A file of objects may be mounted from a ConfigMap: its directory is swapped, an invalid file is rejected with the line,
+// and either of the two forms may follow the other.
 func TestReloadObjects(t *testing.T) {
 	dir := t.TempDir()
 	version := 0
@@ -134,7 +134,7 @@ func TestReloadObjects(t *testing.T) {
 	p.close()
 }
 
-// The last good object outlives a restart of evict.
+// The last valid object survives a restart of evict.
 func TestConfigIsKept(t *testing.T) {
 	state := filepath.Join(t.TempDir(), "state")
 	if status, _, log := runEvict(t, configTick(0, ec("10"), ""), "--state", state, "--max-age", "1000000h", "--node", "n"); status != 0 {
@@ -156,15 +156,15 @@ func TestConfigIsKept(t *testing.T) {
 			t.Errorf("%s: %q; want 10: %s", what, got, log)
 		}
 	}
-	// What is known to be gone is gone, whatever is wrong with the other dialect's.
+	// A deleted object is no longer in force, whatever is wrong with the other dialect's.
 	_, out, log := runEvict(t, configTick(1, `{"katalyst":{},"koordinator":{}}`, `,"errors":[{"source":"config","error":"x"}]`), "--state", state, "--max-age", "1000000h", "--node", "n")
 	if got := thresholds(t, out); len(got) != 1 || strings.HasPrefix(got[0], "10 ") {
 		t.Errorf("known to be none: %q; want the default: %s", got, log)
 	}
 }
 
-// Until the cluster's configuration was read for the first time, a rule may be one that is not to act: it is tried, for a minute
-// at most.
+// Until the cluster's configuration was read for the first time, it may disable a rule: every rule is in dry run, for at most a
+// minute.
 func TestConfigNotReadYet(t *testing.T) {
 	const reading = `,"errors":[{"source":"config","error":"the list of KatalystCustomConfigs is being read for the first time"}]`
 	at := func(second int, config, rest string) string {

@@ -1,4 +1,4 @@
-// Package engine takes a node's ticks through evict's rules, choice and action. tick.go has the way of one tick.
+// Package engine takes a node's ticks through evict's rules, choice and action. tick.go processes one tick.
 package engine
 
 import (

@@ -25,7 +25,7 @@ func command() stage.Command { return Command() }
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// overcommit is a tick with two reclaimed pods of which one must go.
+// overcommit is a tick with two reclaimed pods, one of which must be evicted.
 func overcommit(first, second string) func(int) *tick.Tick {
 	pod := func(name, cgroup string, milli float64) tick.Pod {
 		return tick.Pod{
@@ -45,7 +45,7 @@ func overcommit(first, second string) func(int) *tick.Tick {
 	}
 }
 
-// group makes a cgroup with a process in it that ignores SIGTERM.
+// group creates a cgroup with a process in it that ignores SIGTERM.
 func group(t *testing.T) (*cgroup.Hierarchy, string) {
 	t.Helper()
 	h := need.Cgroups(t, "", "freezer")
@@ -147,7 +147,7 @@ func TestKillRefused(t *testing.T) {
 	if !strings.Contains(fmt.Sprint(e.Evictions), "refused: / is the whole machine") {
 		t.Errorf("evictions %+v; want the reason", e.Evictions)
 	}
-	p.until(&at, ticks, "small", tick.StateSucceeded) // another is tried; there is nothing in its cgroup
+	p.until(&at, ticks, "small", tick.StateSucceeded) // another one is tried; its cgroup is empty
 	p.close()
 }
 
@@ -160,13 +160,13 @@ func TestEndOfInputWaits(t *testing.T) {
 	}
 }
 
-// A signal does not wait; the next run with the same state goes on.
+// A signal does not wait; the next run with the same state continues.
 func TestNextRunGoesOn(t *testing.T) {
 	h, path := group(t)
 	state := filepath.Join(t.TempDir(), "state.json")
 	ticks := overcommit(path, "/none")
 	args := []string{"--action", "kill", "--state", state}
-	// The first run's grace period is longer than any patience: it would not end for a long time if the signal waited for it.
+	// The first run's grace period is longer than any timeout: the run would not end for a long time if the signal waited for it.
 	p := startEvict(t, append(args, "--reclaimed-grace-period", "1h")...)
 	at := 0
 	p.put(ticks(at))
@@ -226,7 +226,7 @@ func TestWithoutCgroup(t *testing.T) {
 	p.close()
 }
 
-// Who is missing from a sample has gone only if the sample is complete.
+// A pod that is missing from a sample has ended only if the sample is complete.
 func TestSampleIncomplete(t *testing.T) {
 	_, path := group(t)
 	p := startEvict(t, "--action", "kill")

@@ -19,11 +19,11 @@ import (
 	"polder/lib/tick"
 )
 
-// explain prints what was kept of each node's last tick.
+// explain prints the explanation of each node's last tick.
 func (e *engine) explain() error {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(e.nodes)) {
-		if text := e.nodes[name].explained; text != "" { // else it is known from the state file alone
+		if text := e.nodes[name].explained; text != "" { // else only the state file contains the node
 			all = append(all, text)
 		}
 	}
@@ -31,8 +31,8 @@ func (e *engine) explain() error {
 	return err
 }
 
-// explain tells why who is evicted, and who does not, at one tick. It is made at every tick, for the pods of a tick are not to be
-// kept beyond it.
+// explain says which pods are evicted at one tick, which are not, and why. It runs at every tick, because a tick's pods must not
+// be kept beyond it.
 func explain(n *node, t *tick.Tick, s *settings.Settings, section *tick.Eviction, round pick.Round) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "NODE %s  %s\n\n", settings.Clean(n.Record.Node()), t.Time.UTC().Format(time.RFC3339Nano))
@@ -55,7 +55,7 @@ func explain(n *node, t *tick.Tick, s *settings.Settings, section *tick.Eviction
 	return b.String()
 }
 
-// writePressures writes a line a finding. Koordinator's rules have none where nobody has a word for them.
+// writePressures writes one line per finding. Koordinator's rules have no line if no strategy is configured for them.
 func writePressures(b *strings.Builder, now time.Time, s *settings.Settings, koordinator *sloconfig.Strategies, round pick.Round) {
 	w := columns(b)
 	row(w, "RULE", "SCOPE", "KIND", "VALUE", "", "THRESHOLD", "MET", "SINCE", "TOLERANCE LEFT", "COOLDOWN LEFT", "OUTCOME")
@@ -104,7 +104,7 @@ func writePressure(w *tabwriter.Writer, now time.Time, v pick.Verdict) {
 		left(v.ToleranceLeft), left(v.CooldownLeft), outcome(v))
 }
 
-// outcome returns in a few words what comes of a finding.
+// outcome returns the result of a finding in a few words.
 func outcome(v pick.Verdict) string {
 	out := v.Why
 	if out == "" {
@@ -172,7 +172,7 @@ func writeInProgress(b *strings.Builder, now time.Time, inProgress pick.InProgre
 	w.Flush()
 }
 
-// none stands for what there is not.
+// none stands for a missing value.
 const none = "-"
 
 func columns(b *strings.Builder) *tabwriter.Writer { return tabwriter.NewWriter(b, 0, 0, 2, ' ', 0) }
@@ -184,7 +184,7 @@ func row(w *tabwriter.Writer, cells ...string) {
 	fmt.Fprintln(w, strings.TrimRight(strings.Join(cells, "\t"), "\t"))
 }
 
-// left is a time that is still to come.
+// left formats a remaining time.
 func left(d time.Duration) string {
 	if d <= 0 {
 		return none
@@ -192,7 +192,7 @@ func left(d time.Duration) string {
 	return d.String()
 }
 
-// amount writes a finding's value or threshold as the messages do.
+// amount formats a finding's value or threshold as the messages do.
 func amount(f tick.PressureFinding, v float64) string {
 	switch f.Unit() {
 	case tick.UnitMilliCPU:
@@ -207,7 +207,7 @@ func amount(f tick.PressureFinding, v float64) string {
 	return number(v)
 }
 
-// number writes a number to three decimals, and a huge one by its power.
+// number formats a number with three decimals, and a very large one with an exponent.
 func number(v float64) string {
 	if math.Abs(v) >= 1e15 || math.IsNaN(v) {
 		return strconv.FormatFloat(v, 'g', 6, 64)

@@ -20,7 +20,7 @@ func TestFreezeHoldsUntilThaw(t *testing.T) {
 	p := startEvict(t, "--action", "freeze", "--state", state)
 	at := 0
 	p.put(ticks(at))
-	for range 3 { // reported for as long as it is frozen
+	for range 3 { // reported while it is frozen
 		e := p.until(&at, ticks, "large", tick.StateSucceeded)
 		if len(e.Evictions) != 1 || !strings.HasSuffix(e.Evictions[0].Message, "(frozen until evict --thaw)") {
 			t.Errorf("evictions %+v", e.Evictions)
@@ -55,8 +55,8 @@ func TestFreezeHoldsUntilThaw(t *testing.T) {
 	}
 }
 
-// A run that was killed while it froze leaves a pod of which nobody knows whether it is frozen. However long ago that is, the next
-// run finds out, and evict --thaw as well.
+// A run that was killed during a freeze leaves a pod of which it is unknown whether it is frozen. However long ago that is, the
+// next run checks it, and so does evict --thaw.
 func TestFreezeIsFoundAgain(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -96,7 +96,7 @@ func TestFreezeIsFoundAgain(t *testing.T) {
 			}
 			if tt.runs {
 				p := startEvict(t, "--action", "freeze", "--state", state)
-				ticks := func(at int) *tick.Tick { // nobody has to go
+				ticks := func(at int) *tick.Tick { // no pod must be evicted
 					x := overcommit(path, "/none")(at)
 					x.Advice.Reclaimed.MilliCPU = new(int64(1e6))
 					return x

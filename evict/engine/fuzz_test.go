@@ -25,7 +25,7 @@ func runEvict(t *testing.T, in string, args ...string) (status int, out, log str
 	return status, stdout.String(), stderr.String()
 }
 
-// Whatever a configuration file contains, it is refused with its name or gives settings that can be measured with.
+// Whatever a configuration file contains, it is rejected with its name or results in settings with which rules can measure.
 func FuzzConfig(f *testing.F) {
 	for _, seed := range []string{
 		"", "rules: [reclaimed-resource-pressure-eviction-plugin]\nreclaimed-threshold: 10\nload-sync-period: 15s\n", "burst: -1\nopt-out: [a=b]\n", "burst: -2",
@@ -60,8 +60,8 @@ func FuzzConfig(f *testing.F) {
 	})
 }
 
-// FuzzTick measures arbitrary samples, with an arbitrary state before: what comes out follows the contract, and nobody is
-// named who is not in the sample.
+// FuzzTick measures arbitrary samples, with an arbitrary earlier state: the output follows the contract, and only pods of
+// the sample are named.
 func FuzzTick(f *testing.F) {
 	every, err := os.ReadFile("../settings/testdata/every.json")
 	if err != nil {

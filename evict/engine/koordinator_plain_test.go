@@ -14,7 +14,7 @@ import (
 	"polder/lib/tick"
 )
 
-// plainTicks are those of a machine without a cluster, where the rules of collect name a reclaimed pod: it asks for 4000 milli-CPU and
+// plainTicks are those of a machine without a cluster, where the rules of collect name a reclaimed pod: it requests 4000 milli-CPU and
 // has 2 CPUs, and 75 % of the memory are used.
 func plainTicks(cgroup string) func(int) *tick.Tick {
 	return func(at int) *tick.Tick {
@@ -39,7 +39,7 @@ data:
     {"clusterStrategy": {"enable": true, "cpuEvictBESatisfactionLowerPercent": 60, "cpuEvictBESatisfactionUpperPercent": 80}}
 `
 
-// Without a cluster, Koordinator's rules freeze and kill by the ConfigMap in a file.
+// Without a cluster, Koordinator's rules freeze and kill according to the ConfigMap in a file.
 func TestKoordinatorWithoutCluster(t *testing.T) {
 	config := filepath.Join(t.TempDir(), "slo.yaml")
 	if err := os.WriteFile(config, []byte(plainConfig), 0o600); err != nil {
@@ -81,7 +81,7 @@ func TestKoordinatorWithoutCluster(t *testing.T) {
 			if err != nil || len(pids) == 0 {
 				t.Fatalf("processes %v, %v; want them within their grace period", pids, err)
 			}
-			for _, pid := range pids { // the test's own, of its own cgroup: it ends within the grace period
+			for _, pid := range pids { // the test's own processes: they end within the grace period
 				if err := unix.Kill(pid, unix.SIGKILL); err != nil && err != unix.ESRCH {
 					t.Fatal(err)
 				}

@@ -18,7 +18,7 @@ import (
 	"polder/lib/tick"
 )
 
-// all is a strategy that turns all of Koordinator's rules on.
+// all is a strategy that enables all of Koordinator's rules.
 const all = `{"enable":true,"memoryEvictThresholdPercent":70,"cpuEvictBESatisfactionLowerPercent":60,"cpuEvictBESatisfactionUpperPercent":80,"cpuEvictThresholdPercent":70,` +
 	`"evictEnabledPriorityThreshold":9999,"memoryAllocatableEvictThresholdPercent":100,"memoryAllocatableEvictLowerPercent":90,` +
 	`"cpuAllocatableEvictThresholdPercent":100,"cpuAllocatableEvictLowerPercent":90,"allocatableEvictPriorityThreshold":7999}`
@@ -27,14 +27,14 @@ func configOf(threshold string) tick.Raw {
 	return tick.Raw(`{"koordinator":{"from":"koordinator-system/slo-controller-config","resourceThreshold":` + threshold + `}}`)
 }
 
-// What is in force, tick by tick.
+// These are the strategies in force, tick by tick.
 func TestStrategiesInForce(t *testing.T) {
 	unread := []tick.SourceError{{Source: "config", Error: "no answer"}}
 	type step struct {
 		name   string
 		config string
 		errors []tick.SourceError
-		want   string // the threshold of memory, "-" where there is no strategy
+		want   string // the threshold of memory, "-" if there is no strategy
 		err    string
 	}
 	of := func(percent int) string {
@@ -76,7 +76,7 @@ func TestStrategiesInForce(t *testing.T) {
 	}
 }
 
-// The same words are read once.
+// The same text is parsed once.
 func TestStrategiesAreReadOnce(t *testing.T) {
 	var k settings.Strategies
 	x := func() *tick.Tick { return &tick.Tick{Sample: &tick.Sample{Config: configOf(all)}} }
@@ -89,7 +89,7 @@ func TestStrategiesAreReadOnce(t *testing.T) {
 	}
 }
 
-// A file stands in the place of the tick's, by the tick's node labels.
+// A file replaces the tick's strategies, by the tick's node labels.
 func TestStrategiesOfFile(t *testing.T) {
 	file, err := sloconfig.FileOf("slo.yaml", map[string]string{sloconfig.KeyThreshold: `{"clusterStrategy":{"enable":true,"memoryEvictThresholdPercent":80},
 		"nodeStrategies":[{"name":"small","nodeSelector":{"matchLabels":{"size":"small"}},"memoryEvictThresholdPercent":50}]}`},
@@ -126,7 +126,7 @@ type machine struct {
 	pods []tick.Pod
 	made int
 	at   time.Time
-	// forward is how far the clock has gone forward in all: one that is set back takes nothing off.
+	// forward is the sum of the clock's forward steps: setting it back subtracts nothing.
 	forward time.Duration
 }
 
@@ -202,8 +202,8 @@ func (m *machine) tick(t *rapid.T) *tick.Tick {
 	return x
 }
 
-// TestKoordinatorProperties plays any sequence of ticks: nobody is evicted who has ended, ends, or is not allowed to; nobody when the
-// strategy is off; within the rest; or for more than what is needed and one pod; and limits hold.
+// TestKoordinatorProperties plays any sequence of ticks: no pod is evicted that has ended, terminates, or is not permitted; none
+// while the strategy is off; none within the cooldown; at most one more than needed; and limits hold.
 func TestKoordinatorProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := settings.Default()
@@ -212,7 +212,7 @@ func TestKoordinatorProperties(t *testing.T) {
 		n := &node{}
 		n.init("n")
 		m := &machine{at: noon}
-		asked := map[string]time.Duration{} // by what rests, in terms of forward
+		asked := map[string]time.Duration{} // by cooldown, in terms of forward
 		for range rapid.IntRange(1, 25).Draw(t, "ticks") {
 			x := m.tick(t)
 			x.Sample.Config = map[string]tick.Raw{"on": configOf(all), "off": configOf(`{"enable":false}`), "none": nil}[rapid.SampledFrom([]string{"on", "on", "on", "off", "none"}).Draw(t, "strategy")]
@@ -275,7 +275,7 @@ func checkVictim(t *rapid.T, v pick.Victim) {
 	}
 }
 
-// checkCovered sees that without the last of those who go for a finding, its need would not be covered.
+// checkCovered checks that without the last victim of a finding, its need would not be covered.
 func checkCovered(t *rapid.T, f *rule.Finding, round pick.Round) {
 	sum, last := 0.0, 0.0
 	for _, v := range round.Victims {

@@ -13,11 +13,11 @@ import (
 	"polder/lib/tick"
 )
 
-// node is what is remembered of one node. The exported fields are kept in the state file.
+// node is the state of one node. The state file contains the exported fields.
 type node struct {
 	Windows map[string]rule.Window `json:"-"`
 	Rules   map[string]tick.Raw    `json:"rules,omitempty"` // the windows, encoded
-	// Taints has the time at which each taint, by "key:effect", was last called for.
+	// Taints has the time at which each taint, by "key:effect", was last required.
 	Taints map[string]time.Time `json:"taints,omitempty"`
 	progress.Record
 	settings.Node
@@ -26,10 +26,10 @@ type node struct {
 	explained string
 }
 
-// record is what is remembered of a node's evictions.
+// record returns the record of a node's evictions.
 func (e *engine) record(name string) *progress.Record { return &e.node(name).Record }
 
-// node returns what is remembered of a node.
+// node returns the state of a node.
 func (e *engine) node(name string) *node {
 	n := e.nodes[name]
 	if n == nil {
@@ -50,7 +50,7 @@ func (n *node) init(name string) {
 	n.Record.Init(name)
 }
 
-// measure has every selected rule look at the tick.
+// measure lets every selected rule measure the tick.
 func (n *node) measure(s *settings.Settings, koordinator *sloconfig.Strategies, t *tick.Tick) ([]rule.Finding, []string) {
 	rules, err := s.Selected()
 	if err != nil {
@@ -75,14 +75,14 @@ func (n *node) window(r *rule.Rule) rule.Window {
 	if w == nil {
 		w = r.New()
 		if raw := n.Rules[r.Name]; raw != nil && tick.Unmarshal(raw, w) != nil {
-			w = r.New() // another version's: the window begins empty
+			w = r.New() // another version's: the window starts empty
 		}
 		n.Windows[r.Name] = w
 	}
 	return w
 }
 
-// taints are those that the findings call for, and those that were called for less than keep ago.
+// taints returns the taints that the findings require, and those that were required less than keep ago.
 func (n *node) taints(findings []rule.Finding, now time.Time, keep time.Duration) []tick.Taint {
 	for _, f := range findings {
 		if f.Met && f.Taint != nil && !f.DryRun {
@@ -99,7 +99,7 @@ func (n *node) taints(findings []rule.Finding, now time.Time, keep time.Duration
 			continue
 		}
 		i := strings.LastIndexByte(k, ':')
-		if i < 0 { // of a state file, it may be anything
+		if i < 0 { // a state file may contain anything
 			delete(n.Taints, k)
 			continue
 		}

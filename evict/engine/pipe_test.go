@@ -14,7 +14,7 @@ import (
 	"polder/tests/await"
 )
 
-// pipe is a running evict that is fed a tick at a time.
+// pipe is a running evict that gets one tick at a time.
 type pipe struct {
 	t    *testing.T
 	in   *io.PipeWriter
@@ -24,7 +24,7 @@ type pipe struct {
 	stop context.CancelFunc
 }
 
-// patient is how long the tests wait for anything: they check what happens, not how fast a busy machine does it.
+// patient is the tests' timeout: they check what happens, not how fast a busy machine does it.
 const patient = time.Minute
 
 func startEvict(t *testing.T, args ...string) *pipe {
@@ -43,7 +43,7 @@ func startEvict(t *testing.T, args ...string) *pipe {
 	return p
 }
 
-// put sends a tick and returns the section that comes back.
+// put sends a tick and returns evict's section of it.
 func (p *pipe) put(x *tick.Tick) *tick.Eviction {
 	p.t.Helper()
 	line, err := tick.Marshal(x)
@@ -75,7 +75,7 @@ func (p *pipe) close() int {
 // tickEvery is the time between two ticks, on the ticks' clock.
 const tickEvery = 20 * time.Millisecond
 
-// until puts ticks until the section has what is desired of a pod.
+// until puts ticks until the section has the desired state of a pod.
 func (p *pipe) until(at *int, make func(int) *tick.Tick, uid, state string) *tick.Eviction {
 	p.t.Helper()
 	var e *tick.Eviction
@@ -97,7 +97,7 @@ func states(e *tick.Eviction) map[string]string {
 	return m
 }
 
-// stageEnv has the reclaimed resources' rule act at the first tick: most tests have one that needs an eviction.
+// stageEnv makes the reclaimed resources' rule act at the first tick: most tests that need an eviction use it.
 func stageEnv(args []string, in io.Reader, out, log io.Writer) stage.Env {
 	if args = slices.Clone(args); !slices.Contains(args, "--reclaimed-tolerance") {
 		args = slices.Insert(args, 1, "--reclaimed-tolerance", "0s")

@@ -61,7 +61,7 @@ func run(ctx context.Context, s *stage.Session, o *options) error {
 	return e.Finish(err)
 }
 
-// unread are the fields of a tick that no rule looks at.
+// unread are the fields of a tick that no rule reads.
 var unread = []string{
 	"Sample.PeriodSeconds", "Sample.Disks", "Sample.Partitions", "Sample.BatchCgroups", "Sample.BatchMemory", "Sample.MemoryReclaim",
 	"Sample.Links",
@@ -78,7 +78,7 @@ func newEngine(s *stage.Session, live *settings.Live) *engine {
 	return e
 }
 
-// runner makes what carries the action out.
+// runner creates the runner for the configured action.
 func (o *options) runner(e *engine) (*act.Runner, error) {
 	if o.action == act.EvictPods || o.action == act.DeletePods {
 		return e.Cluster(o.action, o.kubeconfig, e.session.Node, 0)

@@ -27,7 +27,7 @@ func (e *engine) load(action string) error {
 	return nil
 }
 
-// snapshot encodes what is remembered, on the goroutine of the stream.
+// snapshot encodes the state, on the goroutine of the stream.
 func (e *engine) snapshot() (tick.Raw, error) {
 	for _, n := range e.nodes {
 		for name, w := range n.Windows {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// What a ConfigMap of --config sets and nothing acts on is in the log once, and again where a changed file has something else;
-// what holds and is odd all the same too.
+// Settings of a --config ConfigMap that have no effect are logged once, and again if a changed file has other ones; so are
+// doubtful values in force.
 func TestConfigMapIsAnnounced(t *testing.T) {
 	const (
 		unsupported = "settings of the ConfigMap that are not supported"

@@ -13,8 +13,8 @@ import (
 	"polder/lib/tick"
 )
 
-// thaw lets run again what the state file has as frozen, and what was about to be, or may have been, when an earlier
-// run was killed.
+// thaw thaws the cgroups that the state file lists as frozen, and those whose freezing may have been in progress
+// when an earlier run was killed.
 func thaw(s *stage.Session) error {
 	if s.State == "" {
 		return stage.Usagef("--thaw needs --state FILE, the one that evict --action freeze had")
@@ -47,7 +47,7 @@ func thawNode(s *stage.Session, h *cgroup.Hierarchy, n *node) error {
 		return nil
 	}
 	n.Memory.Init()
-	other := func(l *pick.Ongoing) bool { // a killing holds the other hierarchy's inode, and may have stopped while it froze
+	other := func(l *pick.Ongoing) bool { // a kill records the other hierarchy's inode, and may have stopped while it froze the cgroup
 		frozen, killed := act.InodeOf(h, act.FreezePods, l.Cgroup), act.InodeOf(h, act.KillPods, l.Cgroup)
 		return l.Inode != 0 && frozen != 0 && frozen != l.Inode && killed != l.Inode
 	}

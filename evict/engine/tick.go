@@ -13,8 +13,8 @@ import (
 	"polder/lib/tick"
 )
 
-// handle is the way of one tick of a node: it is decoded, the rules and the choice decide, the runner acts on the victims, and
-// what came of all is encoded as the tick's section.
+// handle processes one tick of a node: it decodes the tick, the rules and the choice decide, the runner acts on the victims,
+// and the result is encoded as the tick's section.
 func (e *engine) handle(_ context.Context, in stage.Incoming) (any, error) {
 	e.TakeResults(in.Tick)
 	e.input.add(in)
@@ -29,13 +29,13 @@ func (e *engine) handle(_ context.Context, in stage.Incoming) (any, error) {
 	return e.encode(n, in, x, d, evictions), nil
 }
 
-// decoded is what a tick contains, and what is in force for it.
+// decoded contains a tick, and the settings in force for it.
 type decoded struct {
 	settings    *settings.Settings
 	koordinator *sloconfig.Strategies
-	// changes are the evictions that changed since the tick before.
+	// changes are the evictions that changed since the previous tick.
 	changes []tick.PodEviction
-	// unmeasured is why nothing can be measured, empty where it can be; refused are the configurations that cannot be used.
+	// unmeasured says why nothing can be measured, empty if it can; refused names the configurations that cannot be used.
 	unmeasured string
 	refused    []string
 }
@@ -63,7 +63,7 @@ func (e *engine) decode(n *node, in stage.Incoming) decoded {
 	return x
 }
 
-// decision is what the rules have found, and who is evicted for it.
+// decision contains the rules' findings, and the victims chosen for them.
 type decision struct {
 	findings []rule.Finding
 	errors   []string

@@ -12,7 +12,7 @@ import (
 	"polder/lib/tick"
 )
 
-// What is not decoded is looked at nowhere: neither by evict nor by the packages that read samples for it.
+// Neither evict nor the packages that read samples for it use fields that are not decoded.
 func TestUnreadFieldsAreUsedNowhere(t *testing.T) {
 	types := map[string]reflect.Type{}
 	for _, x := range []any{tick.Sample{}, tick.NodeCPU{}, tick.Pod{}, tick.Container{}, tick.Memory{}, tick.Advice{}} {

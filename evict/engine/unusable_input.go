@@ -6,8 +6,7 @@ import (
 	"polder/lib/stage"
 )
 
-// input counts what the ticks of the input were good for: an input that is good for nothing is a mistake of the command line, and
-// no error of any one tick.
+// input counts the ticks by usability: an input without a usable tick is an error of the command line, and not of a single tick.
 type input struct {
 	ticks, refused, advised int
 	why                     string // the last refusal
@@ -24,7 +23,7 @@ func (h *input) add(in stage.Incoming) {
 	}
 }
 
-// tell warns at the end of an input of which nothing, or not all, could be measured in any tick.
+// tell warns at the end of an input in which no tick could be measured, or none completely.
 func (h *input) tell(log *slog.Logger) {
 	switch {
 	case h.ticks == 0:

@@ -1,5 +1,5 @@
-// Package fleet is evict fleet, the second stage of the fleet controller: it decides about nodes whose agent is not ready, and evicts their
-// reclaimed pods. What is decided is package health's.
+// Package fleet is evict fleet, the second stage of the fleet controller: for nodes whose agent is not ready it evicts the reclaimed
+// pods. Package health decides.
 package fleet
 
 import (
@@ -18,7 +18,7 @@ import (
 type options struct {
 	configured
 	action     string
-	kubeconfig string // empty for the cluster of the pod that it runs in
+	kubeconfig string // empty for the cluster of the pod in which it runs
 	list       bool
 }
 
@@ -47,7 +47,7 @@ func (o *options) flags(f *stage.Flags) {
 	o.addFlags(f)
 }
 
-// qps bounds the requests a second: the fleet controller waits for the pods of several nodes at a time.
+// qps bounds the requests per second: the fleet controller waits for pods of several nodes at the same time.
 const qps = 100
 
 func (o *options) run(ctx context.Context, s *stage.Session) error {
@@ -88,7 +88,7 @@ type saved struct {
 	Fleet *health.State               `json:"fleet,omitempty"`
 }
 
-// load takes up --state. The machine that this process runs on may have been restarted: it is none of the nodes.
+// load reads --state. A reboot of the machine on which this process runs does not matter: it is none of the nodes.
 func (c *controller) load() error {
 	var s saved
 	found, err := c.session.LoadState(stateVersion, &s)
@@ -108,7 +108,7 @@ func (c *controller) load() error {
 	return nil
 }
 
-// snapshot encodes what is remembered, on the goroutine of the stream.
+// snapshot encodes the state, on the goroutine of the stream.
 func (c *controller) snapshot() (tick.Raw, error) {
 	return tick.Marshal(saved{Nodes: c.nodes, Fleet: &c.state})
 }

@@ -22,14 +22,13 @@ type controller struct {
 	settings atomic.Pointer[inForce]
 	nodes    map[string]*progress.Record
 	state    health.State
-	// granted are the nodes whose turn has come where nothing is done, so that what would be done is reported for as long as it
-	// holds.
+	// granted are the nodes whose turn has come in a dry run, so that what would be done is reported while it continues.
 	granted map[string]bool
-	// What was logged: the protection, the nodes of which it is not known how they are, and when one of them was named.
+	// What was logged: the protection, the nodes in unknown state, and when one of them was named.
 	protected bool
 	unknown   map[string]bool
 	unknownAt time.Time
-	// heard is when each node was last heard of, swept when those that are gone were last forgotten.
+	// heard is when each node's last tick came; swept is when nodes without ticks were last forgotten.
 	heard map[string]time.Time
 	swept time.Time
 }
@@ -42,7 +41,7 @@ func newController(s *stage.Session) *controller {
 	return c
 }
 
-// record is what is remembered of a node's evictions.
+// record returns the record of a node's evictions.
 func (c *controller) record(node string) *progress.Record {
 	r := c.nodes[node]
 	if r == nil {
@@ -58,16 +57,16 @@ func (c *controller) record(node string) *progress.Record {
 const (
 	// mostNodes bounds the nodes that are remembered.
 	mostNodes = 10_000
-	// forgetNode is how long a node is remembered of which there are no more ticks.
+	// forgetNode is how long a node without ticks is remembered.
 	forgetNode = time.Hour
-	// endWithin is how long the end of the input waits for what was begun. Who leads next sees which evictions are in progress,
-	// and those of a dead node stay so.
+	// endWithin is how long the end of the input waits for evictions in progress. The next leader sees which evictions are in
+	// progress, and those of a dead node stay in progress.
 	endWithin = 5 * time.Second
-	// unknownEvery is how often nodes are named of which it is not known how they are: it may be all of them.
+	// unknownEvery is how often nodes in unknown state are logged: it may be all of them.
 	unknownEvery = 10 * time.Second
 )
 
-// follow takes the ticks. They are of many nodes: none takes the place of another's.
+// follow processes the ticks. They are of many nodes, so that no tick replaces another one.
 func (c *controller) follow(ctx context.Context) error {
 	err := c.session.Filter(ctx, stage.Filter{
 		Section: tick.SectionEviction,
@@ -98,7 +97,7 @@ func (c *controller) handle(_ context.Context, in stage.Incoming) (any, error) {
 
 	present, complete := progress.Pods(in.Sample)
 	if in.Sample == nil || in.Sample.Agent == nil || in.Sample.Agent.State == "" {
-		complete = false // the pods are those of an old list, or none was read yet
+		complete = false // the pods are from an old list, or none was read yet
 	}
 	section.Evictions = r.TakeNews()
 	section.Evictions = append(section.Evictions, r.Observe(in.Time, in.Sample, present, complete)...)
@@ -126,7 +125,7 @@ func (c *controller) handle(_ context.Context, in stage.Incoming) (any, error) {
 	return section, nil
 }
 
-// victims are the decision's, with its reason.
+// victims returns the decision's victims, with its reason.
 func victims(d *health.Decision) []pick.Victim {
 	if d.Victims == nil {
 		return nil
@@ -140,8 +139,8 @@ func victims(d *health.Decision) []pick.Victim {
 	return all
 }
 
-// resume continues what an earlier run began. A pod that is ending was asked. One that may not have been is
-// decided on again where the node is not due any more: its agent may be back, or the protection holds.
+// resume continues what an earlier run began. A pod that terminates has been asked. One that may not have been asked is decided on again if
+// its node is no longer due: its agent may be back, or the protection is active.
 func (c *controller) resume(r *progress.Record, now time.Time, due bool, present map[string]*tick.Pod) {
 	if r.New() && c.Acts() {
 		for uid, l := range r.InProgress {
@@ -157,7 +156,7 @@ func (c *controller) resume(r *progress.Record, now time.Time, due bool, present
 	c.Resume(r, now)
 }
 
-// logDecision logs once when the protection begins and when it ends, and names nodes of which it is not known how they are.
+// logDecision logs once when the protection begins and when it ends, and names nodes in unknown state.
 func (c *controller) logDecision(t *tick.Tick, d *health.Decision) {
 	if now := d.Fleet.Protection; t.Sample != nil && t.Sample.Fleet != nil && (now != "") != c.protected {
 		if c.protected = now != ""; c.protected {
@@ -178,7 +177,7 @@ func (c *controller) logDecision(t *tick.Tick, d *health.Decision) {
 	}
 }
 
-// forgetNodes drops what is remembered of nodes that are gone.
+// forgetNodes drops the state of nodes that are gone.
 func (c *controller) forgetNodes(now time.Time) {
 	if since := now.Sub(c.swept); since >= 0 && since < forgetNode/4 {
 		return
@@ -188,7 +187,7 @@ func (c *controller) forgetNodes(now time.Time) {
 		heard, ok := c.heard[name]
 		switch {
 		case !ok:
-			c.heard[name] = now // from the state file: it has as long as the others
+			c.heard[name] = now // from the state file: it is kept as long as the others
 		case now.Sub(heard) > forgetNode:
 			delete(c.nodes, name)
 			delete(c.heard, name)

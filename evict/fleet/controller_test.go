@@ -25,8 +25,8 @@ func run(t *testing.T, in string, args ...string) (status int, out, log string) 
 	return status, stdout.String(), stderr.String()
 }
 
-// FuzzFleet gives the fleet controller arbitrary samples, with an arbitrary state before: what comes out follows the contract, and nobody
-// goes who is not a reclaimed pod of the sample, or whose node's agent is not known to have been away for long enough.
+// FuzzFleet gives the fleet controller arbitrary samples, with an arbitrary earlier state: the output follows the contract, and no pod is
+// evicted that is not a reclaimed pod of the sample, or whose node's agent is not known to be away for long enough.
 func FuzzFleet(f *testing.F) {
 	const agent = `"agent":{"state":"notReady","since":"2026-11-21T11:00:00Z"},"fleet":{"nodes":9,"ready":8,"notReady":1}`
 	const pod = `{"uid":"u","namespace":"n","name":"p","qos":"reclaimed"}`
@@ -65,7 +65,7 @@ func FuzzFleet(f *testing.F) {
 		for one := range strings.Lines(out) {
 			x := section(t, one)
 			text, err = string(x.raw), nil
-			if ticktest.Validate([]byte(line)) == nil { // what others wrote may break it
+			if ticktest.Validate([]byte(line)) == nil { // other programs' output may violate it
 				err = ticktest.Validate([]byte(one))
 			}
 			if err != nil {
@@ -98,7 +98,7 @@ func section(t *testing.T, line string) evicted {
 	return evicted{parsed.Section(tick.SectionEviction), x.Eviction}
 }
 
-// mayGo fails where a pod is named that may not go by the sample.
+// mayGo fails if a pod is named that may not be evicted according to the sample.
 func mayGo(t *testing.T, s *tick.Sample, e tick.PodEviction) {
 	t.Helper()
 	since, err := time.Parse(time.RFC3339, s.Agent.Since)
@@ -113,7 +113,7 @@ func mayGo(t *testing.T, s *tick.Sample, e tick.PodEviction) {
 	t.Errorf("%+v would be evicted, and is no reclaimed pod of the sample", e)
 }
 
-// The turns outlive a restart: a second process does not start over.
+// The turns survive a restart: a second process does not start over.
 func TestFleetKeepsTheTurns(t *testing.T) {
 	state := filepath.Join(t.TempDir(), "state.json")
 	line := func(node string, second int) string {
@@ -140,7 +140,7 @@ func TestFleetKeepsTheTurns(t *testing.T) {
 	}
 }
 
-// Nothing of a fleet grows with the nodes that come and go.
+// The state does not grow as nodes come and go.
 func TestFleetForgets(t *testing.T) {
 	var in strings.Builder
 	for i := range 30 {

@@ -2,14 +2,14 @@ package fleet
 
 import "polder/lib/stage"
 
-// summary is what --help and the manual begin with.
+// summary is the first part of --help and of the manual.
 const summary = `
 Reads the ticks of collect fleet, and decides about nodes whose agent is not ready. First such a
 node gets a taint and offers nothing (report fleet writes that), then its reclaimed pods are
 evicted, one node at a time. While many agents are not ready at once, nothing new is done to any
 node. Nothing is done to pods unless --action is set.`
 
-// tasks begin the page in docs/; --help has the first five, which tests run.
+// tasks are the first part of the page in docs/; --help shows the first five, which tests run.
 var tasks = []stage.Task{
 	{Want: "See the rule and its settings", Command: `evict fleet --list`},
 	{Want: "See which pods would have been evicted on a recording, with shorter times", Command: `evict fleet --dry-run --taint-after 2m --evict-after 5m < fleet.jsonl |
@@ -30,7 +30,7 @@ Nothing new is done to any node while the agents of more than 2 nodes and of ove
 then the cause is the network or the fleet controller. Nor is anything new done to a node with an unknown state. Existing taints stay.
 `
 
-// manual is the rest, for the page in docs/ and for man.
+// manual is the rest of the page in docs/ and of the man page.
 const manual = `
 Sections read: sample. Section written: eviction. docs/fleet.md describes the whole fleet controller: what it does to a node, when,
 and how to install it.

@@ -14,7 +14,7 @@ import (
 	"polder/lib/stage"
 )
 
-// inForce are the settings in force, and where each is from, by its name.
+// inForce are the settings in force, and their sources by name.
 type inForce struct {
 	health.Settings
 	from map[string]string
@@ -31,7 +31,7 @@ func (c *configured) addFlags(f *stage.Flags) {
 	settings.AddRows(f, c.given.Rows())
 }
 
-// resolve puts the defaults, the file and the command line together.
+// resolve merges the defaults, the file and the command line.
 func (c *configured) resolve(s *stage.Session) (*inForce, error) {
 	x := &inForce{Settings: evictconfig.FleetDefaults()}
 	rows := x.Rows()
@@ -52,7 +52,7 @@ func (c *configured) resolve(s *stage.Session) (*inForce, error) {
 	return x, nil
 }
 
-// watch reads the file again whenever it changes. A bad one is refused and the settings in force stay.
+// watch reads the file again whenever it changes. An invalid file is rejected and the settings in force stay.
 func (c *configured) watch(ctx context.Context, s *stage.Session, into *atomic.Pointer[inForce]) error {
 	return config.Reload(ctx, c.config, s.Log, func() (*inForce, error) { return c.resolve(s) }, into.Store)
 }

@@ -12,7 +12,7 @@ import (
 	"polder/lib/tick"
 )
 
-// changed is a finding with something else.
+// changed returns a finding with a change.
 func changed(f rule.Finding, change func(*rule.Finding)) rule.Finding {
 	f.Candidates = slices.Clone(f.Candidates)
 	change(&f)
@@ -173,7 +173,7 @@ func TestChooseSoft(t *testing.T) {
 	}
 }
 
-// Who is named again keeps its time, who is not is withdrawn, and a time to come is none.
+// A pod that is named again keeps its time, one that is not is removed, and a future time is dropped.
 func TestQueue(t *testing.T) {
 	m := remembers(nil, nil, nil)
 	before := now.Add(-time.Minute)
@@ -207,13 +207,13 @@ func TestChooseJoins(t *testing.T) {
 			t.Errorf("hard %t: rules (-want +got):\n%s", hard, d)
 		}
 	}
-	// A candidate's own grace period goes before its finding's.
+	// A candidate's own grace period takes precedence over its finding's.
 	own := candidate(p, 1)
 	own.GracePeriodSeconds = new(int64(1))
 	if v := Choose(now, []rule.Finding{finding("r", 9, 1, own)}, usual(1), remembers(nil, nil, nil)).Victims[0]; *v.Eviction.GracePeriodSeconds != 1 {
 		t.Errorf("grace period %d s; want the candidate's 1", *v.Eviction.GracePeriodSeconds)
 	}
-	// The second rule would rather have b, but a, which goes anyway, is enough for it.
+	// The second rule prefers b, but a, which is evicted anyway, suffices for it.
 	a, b := candidate(p, 5), candidate(pod("b"), 9)
 	victims := Choose(now, []rule.Finding{finding("r", 14, 10, a), finding("q", 14, 10, b, a)}, usual(3), remembers(nil, nil, nil)).Victims
 	if d := cmp.Diff([]string{"a"}, names(victims)); d != "" {
@@ -221,7 +221,7 @@ func TestChooseJoins(t *testing.T) {
 	}
 }
 
-// A pod that somebody else deletes counts as released, and is no victim.
+// A pod that another client deletes counts as released, and is no victim.
 func TestChooseTerminating(t *testing.T) {
 	a, b := pod("a"), pod("b")
 	a.Terminating = true
@@ -239,7 +239,7 @@ func TestChooseTerminating(t *testing.T) {
 	}
 }
 
-// A pod that does not finish terminating does not count as released for good, whoever has deleted it.
+// A pod that never finishes terminating does not count as released forever, whichever client has deleted it.
 func TestTerminatesForEver(t *testing.T) {
 	a, b := pod("a"), pod("b")
 	a.Terminating = true
@@ -248,7 +248,7 @@ func TestTerminatesForEver(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		memory   func() *Memory
-		at       time.Duration // after the first look
+		at       time.Duration // after the first observation
 		released bool
 	}{
 		{"deleted by somebody", func() *Memory { return remembers(nil, nil, nil) }, 5 * time.Minute, true},
@@ -262,7 +262,7 @@ func TestTerminatesForEver(t *testing.T) {
 		m := tt.memory()
 		for d := time.Duration(0); d < tt.at; d += min(time.Minute, tt.at-d) {
 			m.Observe(now.Add(d), &tick.Sample{}, present, true)
-			data, err := tick.Marshal(m) // and over a restart
+			data, err := tick.Marshal(m) // also across a restart
 			if m = new(Memory); err != nil || tick.Unmarshal(data, m) != nil {
 				t.Fatal("not read back", err)
 			}
@@ -277,7 +277,7 @@ func TestTerminatesForEver(t *testing.T) {
 			t.Errorf("%s: victims (-want +got):\n%s", tt.name, d)
 		}
 	}
-	// The sample may show late that it terminates.
+	// The sample may show its termination late.
 	m, late := hung(), now.Add(SpareFor-time.Second)
 	m.Observe(late, &tick.Sample{}, present, true)
 	m.Observe(late.Add(2*time.Second), &tick.Sample{}, present, true)
@@ -292,14 +292,14 @@ func TestTerminatesForEver(t *testing.T) {
 	}
 }
 
-// hung is a memory in which a was told to end, and is still there.
+// hung is a memory in which a's end was requested, and a still exists.
 func hung() *Memory {
 	m := awaited(0)
 	m.InProgress.Fail("uid-a", "still there", now, 0)
 	return m
 }
 
-// awaited is a memory in which a was told to end, with a grace period of its own.
+// awaited is a memory in which a's end was requested, with a grace period of its own.
 func awaited(grace time.Duration) *Memory {
 	m := remembers(nil, nil, nil)
 	m.Take(Victim{Pod: pod("a"), Eviction: tick.PodEviction{UID: "uid-a"}}, now)
@@ -308,7 +308,7 @@ func awaited(grace time.Duration) *Memory {
 	return m
 }
 
-// Who is not for choice counts all the same while on its way out.
+// A pod that is no candidate counts all the same while its eviction is in progress.
 func TestChooseLeaving(t *testing.T) {
 	a, b, c := pod("a"), pod("b"), pod("c")
 	a.Terminating = true
@@ -340,7 +340,7 @@ func TestCooldownsByScope(t *testing.T) {
 	}
 }
 
-// A rule that is in dry run reports who would be evicted, takes nothing from the others, and sees what they take.
+// A rule in dry run reports which pods would be evicted, takes nothing from the others, and counts their victims.
 func TestChooseDryRun(t *testing.T) {
 	a, b, c := candidate(pod("a"), 5), candidate(pod("b"), 5), candidate(pod("c"), 5)
 	tried := func(f rule.Finding) rule.Finding {

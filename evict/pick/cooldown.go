@@ -2,16 +2,16 @@ package pick
 
 import "time"
 
-// Cooldown keeps a span between two events.
+// Cooldown enforces a minimum time between two events.
 type Cooldown struct {
 	Last time.Time `json:"last,omitzero"`
 }
 
-// Strike notes the event at now.
+// Strike records the event at now.
 func (c *Cooldown) Strike(now time.Time) { c.Last = now }
 
-// Left is how much of the cooldown is left at now, 0 where the next event may happen. If the clock was set back
-// behind the last event, the cooldown starts over: the event neither comes early nor is it blocked for longer than span.
+// Left returns the remaining cooldown at now, 0 if the next event may happen. If the clock was set back behind the last
+// event, the cooldown starts over: the event is neither early nor blocked for longer than span.
 func (c *Cooldown) Left(now time.Time, span time.Duration) time.Duration {
 	if c.Last.IsZero() {
 		return 0

@@ -9,14 +9,14 @@ import (
 	"polder/evict/rule"
 )
 
-// koordinators is a finding of one of Koordinator's rules, which needs so much.
+// koordinators is a finding of one of Koordinator's rules, with the given need.
 func koordinators(name string, need float64, candidates ...rule.Candidate) rule.Finding {
 	f := finding(name, 75, 70, candidates...)
 	f.Need, f.UntilCovered, f.SharedCooldown, f.Reason, f.GracePeriodSeconds = need, true, "koordinator memory", "because of "+name, nil
 	return f
 }
 
-// A finding that names what it needs has pods evicted at one tick until that is covered.
+// A finding with an explicit need evicts pods at one tick until the need is covered.
 func TestUntilCovered(t *testing.T) {
 	a, b, c := candidate(pod("a"), 10), candidate(pod("b"), 5), candidate(pod("c"), 4)
 	limits := func(change func(*Limits)) Limits {
@@ -68,7 +68,7 @@ func TestUntilCovered(t *testing.T) {
 	}
 }
 
-// A cooldown that rules share begins whichever of them took a pod, and at one tick none holds another back.
+// A shared cooldown begins whichever rule evicts a pod, and at one tick no rule delays another.
 func TestRestTogether(t *testing.T) {
 	a, b := candidate(pod("a"), 10), candidate(pod("b"), 5)
 	l := free()
@@ -96,7 +96,7 @@ func TestRestTogether(t *testing.T) {
 	}
 }
 
-// What is reported of a pod that is evicted for several findings: in Koordinator's words the first one's alone, for it is an event's text.
+// If a pod is evicted for several findings, Koordinator's wording contains only the first one, because it is an event's text.
 func TestWords(t *testing.T) {
 	a := candidate(pod("a"), 10)
 	first, second := koordinators("BEMemoryEvict", 10, a), koordinators("MemoryEvict", 20, a)

@@ -6,7 +6,7 @@ import (
 	"polder/lib/tick"
 )
 
-// The priority of system-cluster-critical is the first one that is critical.
+// The priority of system-cluster-critical is the lowest critical one.
 func TestTheFirstCriticalPriorityIsProtected(t *testing.T) {
 	for priority, protected := range map[int64]bool{criticalPriority - 1: false, criticalPriority: true, criticalPriority + 1: true} {
 		p := &tick.Pod{UID: "u", Namespace: "default", Name: "p", QoS: tick.QoSReclaimed, Priority: &priority}

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Hour are the evictions within the last hour of the ticks' time. It is encoded as JSON into the state file.
+// Hour are the evictions within the last hour of the ticks' time. The state file contains it as JSON.
 type Hour []Taken
 
 // Taken is one of them.
@@ -15,8 +15,8 @@ type Taken struct {
 	Namespace string    `json:"namespace,omitempty"`
 }
 
-// Observe forgets what is over. A clock that is set back behind an entry keeps it for an hour from there: a limit is never
-// exceeded because of the clock.
+// Observe drops entries older than an hour. If the clock is set back behind an entry, the entry stays for an hour from
+// then: the clock never causes a limit to be exceeded.
 func (h *Hour) Observe(now time.Time) {
 	*h = slices.DeleteFunc(*h, func(t Taken) bool { return now.Sub(t.At) >= time.Hour })
 	for i := range *h {
@@ -26,12 +26,12 @@ func (h *Hour) Observe(now time.Time) {
 	}
 }
 
-// Add notes that a pod was taken.
+// Add records that a pod was evicted.
 func (h *Hour) Add(uid, namespace string, now time.Time) {
 	*h = append(*h, Taken{now, uid, namespace})
 }
 
-// Refund takes back a pod's last eviction, which came to nothing.
+// Refund removes a pod's last eviction, which failed.
 func (h *Hour) Refund(uid string) {
 	for i := range slices.Backward(*h) {
 		if (*h)[i].UID == uid {

@@ -8,11 +8,11 @@ import (
 	"polder/lib/tick"
 )
 
-// Memory is what the choice remembers of one node. It is encoded as JSON into the state file; its zero value is empty.
+// Memory is the choice's state of one node. The state file contains it as JSON; its zero value is empty.
 type Memory struct {
 	// InProgress are the pods whose eviction is in progress.
 	InProgress InProgress `json:"going,omitempty"`
-	// Ending is the time since which a pod has been seen to terminate, by UID.
+	// Ending is the time since which a pod has been terminating, by UID.
 	Ending map[string]time.Time `json:"ending,omitempty"`
 	// Cooldowns are those after evictions, by [rule.Finding.CooldownKey].
 	Cooldowns map[string]*Cooldown `json:"cooldowns,omitempty"`
@@ -23,7 +23,7 @@ type Memory struct {
 	Steady Steady `json:"steady,omitzero"`
 }
 
-// Init makes a memory that was read from a file, or is new, fit for use: what is no entry there is left out.
+// Init prepares a memory that is new, or was read from a file: it drops invalid entries.
 func (m *Memory) Init() {
 	if m.InProgress == nil {
 		m.InProgress = InProgress{}
@@ -41,8 +41,8 @@ func (m *Memory) Init() {
 	}
 }
 
-// Observe begins a tick, and returns what there is to report about the evictions in progress (see [InProgress.Observe]). The
-// sample is nil where the tick has none.
+// Observe begins a tick, and returns the reports about the evictions in progress (see [InProgress.Observe]). sample is nil
+// if the tick has none.
 func (m *Memory) Observe(now time.Time, sample *tick.Sample, present map[string]*tick.Pod, complete bool) []tick.PodEviction {
 	m.Hour.Observe(now)
 	if sample != nil {
@@ -52,7 +52,7 @@ func (m *Memory) Observe(now time.Time, sample *tick.Sample, present map[string]
 	return m.InProgress.Observe(now, present, complete)
 }
 
-// observeEnding notes since when pods terminate, whoever has deleted them.
+// observeEnding records since when pods have been terminating, whichever client has deleted them.
 func (m *Memory) observeEnding(now time.Time, present map[string]*tick.Pod, complete bool) {
 	maps.DeleteFunc(m.Ending, func(uid string, since time.Time) bool {
 		if p := present[uid]; p != nil {
@@ -67,7 +67,7 @@ func (m *Memory) observeEnding(now time.Time, present map[string]*tick.Pod, comp
 	}
 }
 
-// releases reports whether what a pod holds counts as released already: its eviction is in progress, and not for so long that it
+// releases reports whether a pod's resources count as released already: its eviction is in progress, and not for so long that it
 // may never end.
 func (m *Memory) releases(p *tick.Pod, now time.Time) bool {
 	l := m.InProgress[p.UID]
@@ -81,7 +81,7 @@ func (m *Memory) releases(p *tick.Pod, now time.Time) bool {
 	return !ok || now.Sub(since) <= hangAfter
 }
 
-// CooldownLeft is how long the cooldown lasts yet after the last eviction for findings with its key.
+// CooldownLeft returns the remaining cooldown after the last eviction for findings with this key.
 func (m *Memory) CooldownLeft(key string, now time.Time, span time.Duration) time.Duration {
 	c := m.Cooldowns[key]
 	if c == nil {
@@ -90,7 +90,7 @@ func (m *Memory) CooldownLeft(key string, now time.Time, span time.Duration) tim
 	return c.Left(now, span)
 }
 
-// Take notes that a victim is asked to end.
+// Take records that a victim's end is requested.
 func (m *Memory) Take(v Victim, now time.Time) *Ongoing {
 	for _, r := range v.Cooldowns {
 		c := m.Cooldowns[r]
@@ -107,12 +107,12 @@ func (m *Memory) Take(v Victim, now time.Time) *Ongoing {
 	return m.InProgress.Add(v, now)
 }
 
-// Counted reports whether a pod counts within the hour as the eviction that it would be: it was asked, and nobody knows
-// whether it has heard.
+// Counted reports whether a new request for a pod is already counted within the hour: its end was requested, and the
+// answer is unknown.
 func (m *Memory) Counted(uid string) bool { return m.InProgress.Unanswered(uid) && m.Hour.Has(uid) }
 
-// ServerError notes that the API server failed at a pod. That leaves open what it has done (see [InProgress.NoAnswer]), but when it
-// is so again and again, it counts as a refusal: the server may fail at this pod alone, and another one may be evicted.
+// ServerError records that the API server failed for a pod. That leaves open what it has done (see [InProgress.NoAnswer]), but
+// repeated failures count as a refusal: the server may fail for this pod alone, and another one may be evicted.
 func (m *Memory) ServerError(uid, why string, now time.Time) {
 	l := m.InProgress[uid]
 	if l == nil {
@@ -127,9 +127,9 @@ func (m *Memory) ServerError(uid, why string, now time.Time) {
 	l.ServerErrors = failures
 }
 
-// Refuse notes that a pod was asked to leave, and that nothing has happened to it: after again, or SpareFor where that is
-// 0, it is a candidate again. Until then the next one is tried, at once: a cooldown after an eviction is none after a
-// refusal, and the hour's count is given back.
+// Refuse records that a pod's eviction was refused, without effect on the pod: after again, or SpareFor if that is 0, it
+// is a candidate again. Until then the next one is tried, at once: a refusal begins no cooldown, and it no longer counts
+// towards the hourly limit.
 func (m *Memory) Refuse(uid, why string, now time.Time, again time.Duration) {
 	l := m.InProgress[uid]
 	if l == nil {

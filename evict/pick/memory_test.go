@@ -71,7 +71,7 @@ func TestSteady(t *testing.T) {
 	}
 }
 
-// asks is a memory in which a was asked to go for r and q, and b for r at the same tick.
+// asks is a memory in which a's end was requested for r and q, and b's for r at the same tick.
 func asks() *Memory {
 	m := remembers(nil, nil, nil)
 	m.Take(Victim{Pod: pod("a"), Cooldowns: []string{"r", "q"}, Eviction: tick.PodEviction{UID: "uid-a"}}, now)
@@ -79,7 +79,7 @@ func asks() *Memory {
 	return m
 }
 
-// A refusal leaves things as they were: no rest, and nothing counted.
+// A refusal changes nothing: no cooldown begins, and nothing is counted.
 func TestRefuse(t *testing.T) {
 	rests := func(m *Memory, rule string) bool { return m.CooldownLeft(rule, now, time.Minute) > 0 }
 	m := asks()
@@ -104,7 +104,7 @@ func TestRefuse(t *testing.T) {
 	}
 }
 
-// Who may have heard that it is to go is asked again before all others, also in its rule's rest.
+// A pod whose request has no known answer is asked again before all others, also in its rule's cooldown.
 func TestNoAnswer(t *testing.T) {
 	a, b := candidate(pod("a"), 5), candidate(pod("b"), 9)
 	f := []rule.Finding{finding("r", 20, 10, a, b)}
@@ -137,7 +137,7 @@ func TestNoAnswer(t *testing.T) {
 	}
 }
 
-// An API server that fails at one pod again and again does not keep the others: it may fail at that one alone.
+// Repeated failures of an API server for one pod do not protect the others: the failure may affect that pod alone.
 func TestServerError(t *testing.T) {
 	a, b := candidate(pod("a"), 9), candidate(pod("b"), 5)
 	f := []rule.Finding{finding("r", 14, 10, a, b)}
@@ -152,7 +152,7 @@ func TestServerError(t *testing.T) {
 		t.Errorf("after one failure (-want +got):\n%s", d)
 	}
 	ask(m)
-	m.InProgress.NoAnswer("uid-a", "no route", now) // that is another thing
+	m.InProgress.NoAnswer("uid-a", "no route", now) // a different failure
 	ask(m)
 	m.ServerError("uid-a", "500", now)
 	ask(m)
@@ -166,7 +166,7 @@ func TestServerError(t *testing.T) {
 	m.ServerError("uid-z", "nobody", now)
 }
 
-// What is remembered survives the state file, whatever else stands in it.
+// The memory survives the state file, whatever else the file contains.
 func TestMemoryJSON(t *testing.T) {
 	m := asks()
 	m.Queue = Queue{"uid-q": now}
@@ -184,7 +184,7 @@ func TestMemoryJSON(t *testing.T) {
 	if d := cmp.Diff(m, back); d != "" {
 		t.Errorf("after a restart (-want +got):\n%s", d)
 	}
-	// What the version before wrote.
+	// This is the previous version's format.
 	old := `{"cooldowns":{"r":{"last":"2026-11-21T12:00:00Z"}},"going":{"u":{"eviction":{"uid":"u","state":"created"},"requested":"2026-11-21T12:00:00Z"},"n":null}}`
 	back = new(Memory)
 	if err := json.Unmarshal([]byte(old), back); err != nil {

@@ -1,5 +1,5 @@
-// Package pick chooses the pods to evict: is this one protected, which first, how many, and which evictions are in progress. It is
-// pure: the same findings have the same victims.
+// Package pick chooses the pods to evict: which are protected, their order, their number, and which evictions are in progress. It
+// is pure: the same findings have the same victims.
 package pick
 
 import (
@@ -13,21 +13,21 @@ import (
 	"polder/lib/tick"
 )
 
-// Unlimited in place of a number sets no limit.
+// Unlimited instead of a number sets no limit.
 const Unlimited = evictconfig.Unlimited
 
 // Limits bound the victims. Each is a number of pods, or Unlimited.
 type Limits struct {
-	// PerRule is for one rule at one tick, Burst for all rules together. PerCovered is PerRule for the findings that are to be
+	// PerRule limits one rule at one tick, Burst all rules together. PerCovered is PerRule for the findings that must be
 	// covered at one tick (see [rule.Finding.UntilCovered]).
 	PerRule, Burst, PerCovered int
-	// PerHour is for the last hour of the ticks' time, PerNamespace for the pods of one namespace within it.
+	// PerHour limits the last hour of the ticks' time, PerNamespace the pods of one namespace within it.
 	PerHour, PerNamespace int
-	// OptOut are annotations that keep a pod: KEY=VALUE, or KEY for any value.
+	// OptOut are annotations that protect a pod: KEY=VALUE, or KEY for any value.
 	OptOut []string
 }
 
-// The limits' names, which are the settings'.
+// The limits' names are those of the settings.
 const (
 	LimitPerRule      = "per-rule"
 	LimitBurst        = "burst"
@@ -35,50 +35,50 @@ const (
 	LimitPerNamespace = "per-namespace"
 )
 
-// Victim is a pod that is chosen.
+// Victim is a chosen pod.
 type Victim struct {
 	Pod      *tick.Pod
 	Eviction tick.PodEviction // without a state
-	// Rules took it: more than one where several rules named the same pod. Cooldowns are those that it begins (see
-	// [rule.Finding.CooldownKey]).
+	// Rules chose it: more than one if several rules named the same pod. Cooldowns are those that its eviction
+	// begins (see [rule.Finding.CooldownKey]).
 	Rules, Cooldowns []string
 }
 
-// Round is what was chosen at one tick.
+// Round is the choice at one tick.
 type Round struct {
-	// Victims are evicted, Would are those of the rules that are in dry run (PressureFinding.DryRun).
+	// Victims are evicted; Would are the victims of rules in dry run (PressureFinding.DryRun).
 	Victims, Would []Victim
 	// Verdicts are in the findings' order.
 	Verdicts []Verdict
-	// Limited names the limit that held back a pod that was needed, each once a finding.
+	// Limited names the limit that excluded a pod that was needed, each once per finding.
 	Limited []Limited
-	// Queue is what waits after this round (see [Queue]).
+	// Queue contains the pods that wait after this round (see [Queue]).
 	Queue Queue
 }
 
 // Limited is a limit that was reached.
 type Limited struct{ Rule, Limit string }
 
-// Verdict is what comes of one finding.
+// Verdict is the result of one finding.
 type Verdict struct {
 	Finding *rule.Finding
-	// Why is, in a few words, why nobody is evicted for it; empty where the candidates' own verdicts do.
+	// Why says briefly why no pod is evicted for it; empty if the candidates' own verdicts say so.
 	Why string
 	// ToleranceLeft and CooldownLeft are the time until a pod may be evicted for it.
 	ToleranceLeft, CooldownLeft time.Duration
-	// Candidates are in the order in which they would be evicted.
+	// Candidates are in the order of eviction.
 	Candidates []Choice
 }
 
-// Choice is one candidate's lot.
+// Choice is the result for one candidate.
 type Choice struct {
 	rule.Candidate
 	Chosen bool
-	// Why it is chosen or not.
+	// Why says why it is chosen or not.
 	Why string
 }
 
-// round is a choice in the making.
+// round is the state of a choice in progress.
 type round struct {
 	now    time.Time
 	limits Limits
@@ -86,7 +86,7 @@ type round struct {
 	out    Round
 
 	real, would taken
-	hour        int            // pods taken within the hour
+	hour        int            // pods evicted within the hour
 	namespaces  map[string]int // of them, by namespace
 }
 
@@ -98,10 +98,10 @@ type taken struct {
 
 func newTaken() taken { return taken{map[string]int{}, map[string]int{}} }
 
-// Choose returns a tick's victims. Each finding calls for some while its value, less the pods whose eviction is in progress and who
-// was chosen before in this round, is past its threshold: hard findings one after the other, then one pod for the soft
-// ones. The rules that are in dry run come last, on their own: what the others take counts, what they would take does not.
-// The memory stays as it is: [Memory.Take] notes who really is asked to end.
+// Choose returns a tick's victims. Each finding requires victims while its value, less the pods whose eviction is in progress and
+// those chosen earlier in this round, is past its threshold: hard findings one after the other, then one pod for the soft ones. The
+// rules in dry run come last, separately: the victims of others count for them, their own do not count for others. The memory does
+// not change: [Memory.Take] records which pods are evicted.
 func Choose(now time.Time, findings []rule.Finding, limits Limits, m *Memory) Round {
 	r := &round{
 		now: now, limits: limits, memory: m, real: newTaken(), would: newTaken(),
@@ -122,7 +122,7 @@ func Choose(now time.Time, findings []rule.Finding, limits Limits, m *Memory) Ro
 	return r.out
 }
 
-// verdict looks at a finding for itself: whether it calls for anybody, and who may not be evicted whatever happens.
+// verdict examines one finding: whether it requires victims, and which pods may not be evicted in any case.
 func (r *round) verdict(f *rule.Finding) Verdict {
 	v := Verdict{Finding: f}
 	if !f.Met {
@@ -155,7 +155,7 @@ func (r *round) verdict(f *rule.Finding) Verdict {
 	return v
 }
 
-// coolDown leaves a rule in its cooldown the one candidate that it has asked already and that may not have heard it.
+// coolDown leaves a rule in its cooldown only the candidate whose end it has requested without a known answer.
 func (r *round) coolDown(v *Verdict) {
 	const why = "the rule is in the cooldown after its last eviction"
 	if len(v.Candidates) == 0 || r.unanswered(v.Candidates[0]) != 0 || v.Candidates[0].Why != "" {
@@ -169,7 +169,7 @@ func (r *round) coolDown(v *Verdict) {
 	}
 }
 
-// unanswered sorts who was asked already and may have heard it before all others.
+// unanswered is a sort key: it orders candidates whose request has no known answer before all others.
 func (r *round) unanswered(x Choice) int {
 	if r.memory.InProgress.Unanswered(x.Pod.UID) {
 		return 0
@@ -192,7 +192,7 @@ func (r *round) excluded(x *rule.Candidate) string {
 	return ""
 }
 
-// leaving is how much of the finding's value ends with the pods whose eviction is in progress.
+// leaving returns how much of the finding's value ends with the pods whose eviction is in progress.
 func (r *round) leaving(f *rule.Finding) float64 {
 	sum := 0.0
 	for _, list := range [][]rule.Candidate{f.Candidates, f.Others} {
@@ -205,8 +205,8 @@ func (r *round) leaving(f *rule.Finding) float64 {
 	return sum
 }
 
-// missing is how much more than released must end for the finding's need to be covered: its value not to be past the threshold,
-// where it does not name what it needs.
+// missing returns how much more than released must end to cover the finding's need: without an explicit need, until its value
+// is no longer past the threshold.
 func missing(f *rule.Finding, released float64) float64 {
 	if f.Need > 0 {
 		return f.Need - released
@@ -217,7 +217,7 @@ func missing(f *rule.Finding, released float64) float64 {
 	return (f.Value - released) - f.Threshold
 }
 
-// hard takes the victims of a hard finding.
+// hard chooses the victims of a hard finding.
 func (r *round) hard(v *Verdict) {
 	if v.Why != "" {
 		return
@@ -231,14 +231,14 @@ func (r *round) hard(v *Verdict) {
 	}
 }
 
-// need is what a finding still misses while its candidates are looked at.
+// need is the uncovered part of a finding while its candidates are examined.
 type need struct {
 	finding  *rule.Finding
 	released float64
 	limited  map[string]bool
 }
 
-// newNeed counts the evictions in progress and who was chosen before; the latter are joined, as long as they are needed.
+// newNeed counts the evictions in progress and the pods chosen before; the latter are joined, as long as they are needed.
 func newNeed(r *round, v *Verdict) *need {
 	f := v.Finding
 	n := &need{finding: f, released: r.leaving(f), limited: map[string]bool{}}
@@ -270,7 +270,7 @@ func newNeed(r *round, v *Verdict) *need {
 	return n
 }
 
-// chosen reports whether a pod is chosen already in this round, for whatever finding.
+// chosen reports whether any finding has chosen a pod in this round.
 func (r *round) chosen(pass *taken, uid string) bool {
 	_, own := pass.byUID[uid]
 	_, other := r.real.byUID[uid]
@@ -279,7 +279,7 @@ func (r *round) chosen(pass *taken, uid string) bool {
 
 func (n *need) wanted() bool { return missing(n.finding, n.released) > 0 }
 
-// take takes a candidate that nothing excludes, if it is needed and within the limits. It returns why, or why not.
+// take chooses a candidate that nothing excludes, if it is needed and within the limits. It returns the reason in both cases.
 func (r *round) take(n *need, x *Choice) (bool, string) {
 	f := n.finding
 	pass := r.pass(f)
@@ -313,8 +313,8 @@ func (r *round) take(n *need, x *Choice) (bool, string) {
 	return true, "chosen"
 }
 
-// over names the limit that a pod would exceed. A rule that is in dry run uses nothing up, and has its own limit
-// alone.
+// over names the limit that a pod would exceed. A rule in dry run does not count towards limits, and only its
+// own limit applies.
 func (r *round) over(f *rule.Finding, p *tick.Pod) string {
 	switch pass := r.pass(f); {
 	case !within(r.limits.perRule(f), pass.perRule[f.Rule]):
@@ -333,7 +333,7 @@ func (r *round) over(f *rule.Finding, p *tick.Pod) string {
 	return ""
 }
 
-// perRule is the limit of the finding's rule at one tick.
+// perRule returns the limit of the finding's rule at one tick.
 func (l *Limits) perRule(f *rule.Finding) int {
 	if f.UntilCovered {
 		return l.PerCovered
@@ -358,7 +358,7 @@ func (r *round) victims(f *rule.Finding) []Victim {
 	return r.out.Victims
 }
 
-// NewVictim is a pod that is chosen for a finding.
+// NewVictim returns a pod that is chosen for a finding.
 func NewVictim(f *rule.Finding, x *Choice) Victim {
 	p, grace := x.Pod, f.GracePeriodSeconds
 	if x.GracePeriodSeconds != nil {
@@ -373,8 +373,8 @@ func NewVictim(f *rule.Finding, x *Choice) Victim {
 	}}
 }
 
-// join adds another finding's reason, but to Koordinator's words, which are an event's that clusters look for. The longer grace
-// period holds, and the pod's own, which is not known here, counts as the longest.
+// join adds another finding's reason, except to Koordinator's wording, which clusters search for in events. The longer grace
+// period applies, and the pod's own, which is unknown here, counts as the longest.
 func (v *Victim) join(f *rule.Finding, x *Choice) {
 	other := NewVictim(f, x).Eviction
 	if !slices.Contains(v.Rules, f.Rule) {

@@ -30,7 +30,7 @@ func finding(name string, value, threshold float64, candidates ...rule.Candidate
 	}
 }
 
-// remembers makes a memory in which pods are on their way, spared, and rules resting, for a minute each.
+// remembers creates a memory with evictions in progress, spared pods, and rules in cooldown, for a minute each.
 func remembers(going, spared, resting []string) *Memory {
 	m := new(Memory)
 	m.Init()
@@ -46,12 +46,12 @@ func remembers(going, spared, resting []string) *Memory {
 	return m
 }
 
-// free are limits that never bind.
+// free are limits that are never reached.
 func free() Limits {
 	return Limits{PerRule: Unlimited, Burst: Unlimited, PerHour: Unlimited, PerNamespace: Unlimited, OptOut: []string{OptOut}}
 }
 
-// usual are the defaults, but for the burst.
+// usual are the defaults, except for the burst.
 func usual(burst int) Limits {
 	return Limits{PerRule: 1, Burst: burst, PerHour: 60, PerNamespace: Unlimited, OptOut: []string{OptOut}}
 }
@@ -120,7 +120,7 @@ func TestGoing(t *testing.T) {
 	t.Run("goes", func(t *testing.T) {
 		g := start()
 		state(t, g.Observe(at(1), here, true), tick.StateRequested)
-		state(t, g.Observe(at(2), gone, false), tick.StateRequested) // the list is not complete
+		state(t, g.Observe(at(2), gone, false), tick.StateRequested) // the list is incomplete
 		state(t, g.Observe(at(3), gone, true), tick.StateSucceeded)
 		state(t, g.Observe(at(4), gone, true))
 		if len(g) != 0 {
@@ -132,7 +132,7 @@ func TestGoing(t *testing.T) {
 		g[p.UID].Eviction.State = tick.StateCreated
 		return g
 	}
-	t.Run("is not asked in time", func(t *testing.T) { // 1.5 x 60 s, and 45 s for the asking
+	t.Run("is not asked in time", func(t *testing.T) { // 1.5 x 60 s, and 45 s for the request
 		g := start()
 		state(t, g.Observe(at(135), here, true), tick.StateRequested)
 		state(t, g.Observe(at(136), here, true), tick.StateFailed)
@@ -175,7 +175,7 @@ func TestGoing(t *testing.T) {
 			t.Error("spared for ever")
 		}
 	})
-	t.Run("is awaited", func(t *testing.T) { // who waits for it reports, not the ticks' time
+	t.Run("is awaited", func(t *testing.T) { // the runner reports it, not the ticks' time
 		g := asked()
 		g[p.UID].Awaited = true
 		state(t, g.Observe(at(91), here, true), tick.StateCreated)

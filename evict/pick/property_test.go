@@ -13,14 +13,14 @@ import (
 	"polder/lib/tick"
 )
 
-// world is a node whose pods come and go, under rules that call for some.
+// world is a node whose pods come and go, under rules that require evictions.
 type world struct {
 	pods     []*tick.Pod
 	made     int
 	memory   *Memory
 	limits   Limits
 	clock    time.Time
-	forward  time.Duration // how far the clock has gone forward in all: a set-back clock takes nothing off
+	forward  time.Duration // sum of the clock's forward steps: setting it back subtracts nothing
 	asked    []ask
 	lastTake map[string]time.Duration // by rule, in terms of forward
 }
@@ -30,7 +30,7 @@ type ask struct {
 	uid, namespace string
 }
 
-// covered is the rule whose findings are to be covered at one tick.
+// covered is the rule whose findings must be covered at one tick.
 const covered = "r2"
 
 const cooldown = 2 * time.Minute
@@ -92,7 +92,7 @@ func (w *world) findings(t *rapid.T) []rule.Finding {
 	return findings
 }
 
-// step lets time pass, mostly forward, and has some of those that were asked go.
+// step advances time, mostly forward, and ends some of the pods whose end was requested.
 func (w *world) step(t *rapid.T) {
 	d := time.Duration(rapid.SampledFrom([]int{1, 5, 60, 600, 3599, 3600, -1, -7200}).Draw(t, "step")) * time.Second
 	w.clock = w.clock.Add(d)
@@ -108,7 +108,7 @@ func (w *world) step(t *rapid.T) {
 	w.memory.Observe(w.clock, &tick.Sample{IntervalSeconds: new(d.Seconds())}, present, rapid.Bool().Draw(t, "complete"))
 }
 
-// take notes the victims, and what comes of some of them at once.
+// take records the victims, and the results of some of them at once.
 func (w *world) take(t *rapid.T, victims []Victim) {
 	for _, v := range victims {
 		uid := v.Pod.UID
@@ -137,7 +137,7 @@ func (w *world) take(t *rapid.T, victims []Victim) {
 	}
 }
 
-// forget drops a pod's last eviction, which was none.
+// forget drops a pod's last eviction, which failed.
 func (w *world) forget(uid string) {
 	for i, v := range slices.Backward(w.asked) {
 		if v.uid == uid {
@@ -147,7 +147,7 @@ func (w *world) forget(uid string) {
 	}
 }
 
-// restart reads the memory back from what the state file would hold.
+// restart reads the memory back from the state file's content.
 func restart(t *rapid.T, m *Memory) *Memory {
 	data, err := tick.Marshal(m)
 	if err != nil {
@@ -161,9 +161,9 @@ func restart(t *rapid.T, m *Memory) *Memory {
 	return back
 }
 
-// TestRounds plays any sequence of ticks, clocks that are set included: nobody is evicted who may not, no limit is exceeded, no
-// rest broken, not more than a pod more is released than was needed, and the same input has the same victims, also after
-// a restart.
+// TestRounds plays any sequence of ticks, including clock changes: no protected pod is evicted, no limit is exceeded, no
+// cooldown is violated, at most one pod more is released than needed, and the same input has the same victims, also after a
+// restart.
 func TestRounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := func(name string) int { return rapid.IntRange(-1, 4).Draw(t, name) }
@@ -220,7 +220,7 @@ func (w *world) checkVictims(t *rapid.T, round Round) {
 	}
 }
 
-// checkNeed looks at those who go for a finding in the first place, without the last of them.
+// checkNeed checks the victims that a finding chose itself, without the last of them.
 func (w *world) checkNeed(t *rapid.T, f *rule.Finding, round Round) {
 	released := map[string]float64{}
 	need := f.Value - f.Threshold
@@ -239,7 +239,7 @@ func (w *world) checkNeed(t *rapid.T, f *rule.Finding, round Round) {
 	var own []Victim
 	for _, v := range slices.Concat(round.Victims, round.Would) {
 		if len(own) == 0 && !w.memory.releases(v.Pod, w.clock) && (v.Eviction.Rule != f.Rule || v.Eviction.Scope != f.Scope) {
-			need -= released[v.Pod.UID] // it goes before, for another finding
+			need -= released[v.Pod.UID] // it is evicted already, for another finding
 		}
 		if v.Eviction.Rule == f.Rule && v.Eviction.Scope == f.Scope {
 			own = append(own, v)
@@ -265,7 +265,7 @@ func (w *world) checkNeed(t *rapid.T, f *rule.Finding, round Round) {
 	}
 }
 
-// checkHour counts the pods that were asked within an hour, however the clock was set.
+// checkHour counts the pods whose end was requested within an hour, however the clock was set.
 func (w *world) checkHour(t *rapid.T) {
 	all, in := 0, map[string]int{}
 	for _, a := range w.asked {
@@ -284,8 +284,8 @@ func (w *world) checkHour(t *rapid.T) {
 	}
 }
 
-// TestNeverMoreThanNeeded plays rounds in which nobody is evicted away yet: what is released stays within the need and the
-// last victim, and reaches the need.
+// TestNeverMoreThanNeeded plays rounds without evictions in progress: what is released stays within the need plus the last
+// victim, and reaches the need.
 func TestNeverMoreThanNeeded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var c []rule.Candidate

@@ -7,13 +7,13 @@ import (
 	"polder/lib/tick"
 )
 
-// criticalPriority is the least priority of the classes system-cluster-critical and system-node-critical.
+// criticalPriority is the lowest priority of the classes system-cluster-critical and system-node-critical.
 const criticalPriority = 2_000_000_000
 
-// OptOut is the annotation by which a pod is kept unless another is configured.
+// OptOut is the default annotation that protects a pod.
 const OptOut = evictconfig.OptOut
 
-// Protected returns why a pod may not be evicted; empty where it may.
+// Protected returns why a pod may not be evicted; empty if it may.
 func Protected(p *tick.Pod, optOut []string) string {
 	switch p.QoS {
 	case tick.QoSShared, tick.QoSReclaimed, tick.QoSDedicated:
@@ -29,7 +29,7 @@ func Protected(p *tick.Pod, optOut []string) string {
 		return "it has ended"
 	case p.Terminating:
 		return "it is terminating"
-	case p.Static: // collect looks at the owner: kubelet's annotations of static pods may be written by anybody
+	case p.Static: // collect checks the owner: anybody may write kubelet's annotations of static pods
 		return "a static pod"
 	case p.Missing == tick.MissingCluster:
 		return "the cluster does not know it"

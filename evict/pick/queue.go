@@ -11,18 +11,18 @@ import (
 	"polder/lib/tick"
 )
 
-// Queue are the pods that wait because a soft finding names them, by UID, with the time since when without a break. Who is
-// not named any more is withdrawn. It is encoded as JSON into the state file.
+// Queue are the pods that wait because a soft finding names them, by UID, with the start of the unbroken time. A pod that
+// is no longer named is removed. The state file contains it as JSON.
 type Queue map[string]time.Time
 
 // waiting is a candidate of a soft finding.
 type waiting struct {
 	choice  *Choice
 	need    *need
-	finding int // its place among the findings
+	finding int // its index among the findings
 }
 
-// soft takes the best one of all candidates of soft findings.
+// soft chooses the best one of all candidates of soft findings.
 func (r *round) soft(dry bool) {
 	var all []waiting
 	for i := range r.out.Verdicts {
@@ -56,7 +56,7 @@ func (r *round) soft(dry bool) {
 	}
 }
 
-// also adds another soft finding's reason where it names the pod that is chosen anyway.
+// also adds another soft finding's reason if it names the pod that is chosen anyway.
 func (r *round) also(w waiting, p *tick.Pod) {
 	f := w.need.finding
 	pass := r.pass(f)
@@ -69,7 +69,7 @@ func (r *round) also(w waiting, p *tick.Pod) {
 	w.choice.Chosen, w.choice.Why = true, "chosen, for another finding too"
 }
 
-// requeue replaces the queue by who is named now.
+// requeue replaces the queue by the pods that are named now.
 func (r *round) requeue(all []waiting) {
 	r.out.Queue = Queue{}
 	for _, w := range all {
@@ -82,8 +82,8 @@ func (r *round) requeue(all []waiting) {
 	}
 }
 
-// compare orders candidates of different soft findings, whose ranks measure different things: who was asked already first,
-// reclaimed pods before others, lower priority before higher, then by the findings' order, rank and name.
+// compare orders candidates of different soft findings, whose ranks measure different things: pods whose end was requested
+// already first, reclaimed pods before others, lower priority before higher, then by the findings' order, rank and name.
 func (r *round) compare(a, b waiting) int {
 	return cmp.Or(
 		r.unanswered(*a.choice)-r.unanswered(*b.choice),
@@ -102,7 +102,7 @@ func class(p *tick.Pod) int {
 	return 1
 }
 
-// priority puts a pod without one before all others.
+// priority orders a pod without a priority before all others.
 func priority(p *tick.Pod) float64 {
 	if p.Priority == nil {
 		return math.Inf(-1)

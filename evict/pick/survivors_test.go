@@ -10,7 +10,7 @@ import (
 	"polder/lib/tick"
 )
 
-// A grace period of 0 means at once; none, and one that is none, mean the pod's own.
+// A grace period of 0 means at once; a missing or invalid one means the pod's own.
 func TestGraceOfZeroIsAtOnce(t *testing.T) {
 	for seconds, want := range map[int64]time.Duration{0: 0, 1: time.Second, -1: ownGrace} {
 		if got := Grace(&tick.PodEviction{GracePeriodSeconds: &seconds}); got != want {
@@ -19,7 +19,7 @@ func TestGraceOfZeroIsAtOnce(t *testing.T) {
 	}
 }
 
-// Two findings name one pod: the longer grace period holds, whichever comes first.
+// If two findings name one pod, the longer grace period applies, in either order.
 func TestTheLongerGraceHolds(t *testing.T) {
 	p := pod("a")
 	for _, tt := range []struct{ first, second int64 }{{10, 20}, {20, 10}, {20, 20}} {
@@ -32,7 +32,7 @@ func TestTheLongerGraceHolds(t *testing.T) {
 	}
 }
 
-// A pod of a plain machine whose eviction is over stays known while its cgroup is empty, and is forgotten when somebody starts it again.
+// A pod of a plain host whose eviction has ended stays known while its cgroup is empty; it is dropped when it is started again.
 func TestAnEmptyCgroupWasNotStartedAgain(t *testing.T) {
 	g := InProgress{"uid-a": {Requested: now, Ended: now}}
 	p := pod("a")
@@ -47,8 +47,8 @@ func TestAnEmptyCgroupWasNotStartedAgain(t *testing.T) {
 	}
 }
 
-// How long a pod that was asked to end counts as released: five minutes, or one and a half times a longer grace period and what the
-// asking may take.
+// A pod whose end was requested counts as released for five minutes, or for one and a half times a longer grace period plus the
+// request's time.
 func TestReleasedForSoLong(t *testing.T) {
 	for _, tt := range []struct {
 		grace int64
@@ -61,7 +61,7 @@ func TestReleasedForSoLong(t *testing.T) {
 	}
 }
 
-// Since when a pod terminates is known while it does, and for an hour where the list of pods is not complete.
+// The time since which a pod terminates is known while it does, and for an hour if the list of pods is incomplete.
 func TestSinceWhenAPodTerminates(t *testing.T) {
 	m := remembers(nil, nil, nil)
 	leaving := func(on bool) map[string]*tick.Pod {
@@ -74,7 +74,7 @@ func TestSinceWhenAPodTerminates(t *testing.T) {
 		after    time.Duration
 		present  map[string]*tick.Pod
 		complete bool
-		want     time.Duration // -1: not known
+		want     time.Duration // -1: unknown
 	}{
 		{"it terminates", 0, leaving(true), true, 0},
 		{"it goes on", time.Minute, leaving(true), true, 0},
@@ -97,8 +97,8 @@ func TestSinceWhenAPodTerminates(t *testing.T) {
 	}
 }
 
-// Of several soft findings' candidates the one that was asked already goes first, whatever its class; then reclaimed pods, and of these the
-// lowest priority.
+// Of several soft findings' candidates the one whose end was already requested comes first, whatever its class; then reclaimed pods, and
+// among these the lowest priority.
 func TestWhoIsAskedFirst(t *testing.T) {
 	one := func(name, qos string, priority int64) rule.Candidate {
 		p := pod(name)
@@ -120,7 +120,7 @@ func TestWhoIsAskedFirst(t *testing.T) {
 	}
 }
 
-// A finding's share in a pod that goes for another one counts for its own bound: of two that name the pod no third goes for it in this tick.
+// A pod that is evicted for another finding also counts towards the limit of a rule that joins: the rule evicts no second pod.
 func TestJoiningCountsForTheRulesBound(t *testing.T) {
 	a, b := candidate(pod("a"), 5), candidate(pod("b"), 4)
 	all := []rule.Finding{soft("r", 99, 10, a), soft("q", 99, 10, a), soft("q", 99, 10, a, b)}

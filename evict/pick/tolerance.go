@@ -6,16 +6,16 @@ import (
 	"polder/evict/rule"
 )
 
-// Steady is the time since which samples have come without a break: what was met before a break, and is met after it, was not met
-// without one. It is encoded as JSON into the state file.
+// Steady is the time since which samples have come without a break: a condition that is met before and after a break was not met
+// continuously. The state file contains it as JSON.
 type Steady struct {
 	Start time.Time `json:"start,omitzero"`
 	Last  time.Time `json:"last,omitzero"`
-	// Interval is that of the last sample, 0 where it was the first of its collector.
+	// Interval is that of the last sample, 0 if it was the first of its collector.
 	Interval time.Duration `json:"interval,omitzero"`
 }
 
-// Observe notes a sample; interval is the time that its rates cover, 0 where that is not known.
+// Observe records a sample; interval is the time that its rates cover, 0 if unknown.
 func (s *Steady) Observe(now time.Time, interval time.Duration) {
 	if s.Last.IsZero() || now.Before(s.Start) || now.Sub(s.Last) > rule.LongestGap(s.Interval) {
 		s.Start = now
@@ -23,14 +23,14 @@ func (s *Steady) Observe(now time.Time, interval time.Duration) {
 	s.Last, s.Interval = now, interval
 }
 
-// toleranceLeft is how long a finding that is met must still be so before a pod is evicted.
+// toleranceLeft returns how long a finding that is met must stay so before a pod is evicted.
 func (s *Steady) toleranceLeft(f *rule.Finding, now time.Time) time.Duration {
 	if f.Tolerance <= 0 {
 		return 0
 	}
 	since, err := time.Parse(time.RFC3339Nano, f.Since)
 	if err != nil || since.After(now) {
-		return f.Tolerance // not known since when: not long enough
+		return f.Tolerance // start unknown: not long enough
 	}
 	if s.Start.After(since) {
 		since = s.Start

@@ -11,7 +11,7 @@ import (
 	"polder/lib/tick"
 )
 
-// A pod is waited for while its patience lasts, unless it was spared, has ended or is held.
+// A pod is awaited within its time limit, unless it was spared, has ended or is frozen.
 func TestWhoIsWaitedFor(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -34,7 +34,7 @@ func TestWhoIsWaitedFor(t *testing.T) {
 	}
 }
 
-// A pod that is frozen, or has ended, counts as released however long that is ago.
+// A pod that is frozen, or has ended, counts as released, however long ago that was.
 func TestHeldAndEndedPodsCountAsReleased(t *testing.T) {
 	for name, l := range map[string]*Ongoing{"held": {Requested: now, Held: true}, "ended": {Requested: now, Ended: now}} {
 		if !l.releases(now.Add(24 * time.Hour)) {
@@ -43,7 +43,7 @@ func TestHeldAndEndedPodsCountAsReleased(t *testing.T) {
 	}
 }
 
-// A pod that has ended stays known where the list of pods is not complete, and at the time at which it ended.
+// A pod that has ended stays known if the list of pods is incomplete, and at the time of its end.
 func TestWhoHasEndedAndIsNotSeenStaysKnown(t *testing.T) {
 	runs := pod("a")
 	runs.Threads = new(1.0)
@@ -60,7 +60,7 @@ func TestWhoHasEndedAndIsNotSeenStaysKnown(t *testing.T) {
 	}
 }
 
-// After a break of the samples a tolerance begins again; a tick without a sample is no sample.
+// After a break of the samples a tolerance starts over; a tick without a sample is no sample.
 func TestABreakOfTheSamplesBeginsTheToleranceAgain(t *testing.T) {
 	m := remembers(nil, nil, nil)
 	for _, step := range []struct {
@@ -80,7 +80,7 @@ func TestABreakOfTheSamplesBeginsTheToleranceAgain(t *testing.T) {
 	}
 }
 
-// A hard finding that joins in a pod uses up its rule's bound, and no further pod goes for that rule in this tick.
+// A hard finding that joins a pod's eviction counts towards its rule's limit, and no further pod is evicted for that rule in this tick.
 func TestAHardFindingThatJoinsUsesItsRulesBound(t *testing.T) {
 	a, b := candidate(pod("a"), 9), candidate(pod("b"), 9)
 	all := []rule.Finding{finding("r", 9, 1, a), finding("q", 9, 1, a), finding("q", 9, 1, b)}
@@ -90,7 +90,7 @@ func TestAHardFindingThatJoinsUsesItsRulesBound(t *testing.T) {
 	}
 }
 
-// A pod that is evicted for two findings makes both rules rest, each once.
+// A pod that is evicted for two findings begins the cooldowns of both rules, each once.
 func TestBothRulesRestAfterAPodOfTwoFindings(t *testing.T) {
 	a := candidate(pod("a"), 9)
 	all := []rule.Finding{finding("r", 9, 1, a), finding("q", 9, 1, a), finding("q", 10, 1, a)}
@@ -103,7 +103,7 @@ func TestBothRulesRestAfterAPodOfTwoFindings(t *testing.T) {
 	}
 }
 
-// A rule in dry run counts a pod that really goes although it may not name it itself.
+// A rule in dry run counts a pod that is really evicted although the rule may not choose it itself.
 func TestADryRunCountsWhoReallyGoesAndIsNotItsOwn(t *testing.T) {
 	a, b := candidate(pod("a"), 9), candidate(pod("b"), 9)
 	dry := changed(finding("q", 9, 1, b), func(f *rule.Finding) { f.DryRun, f.Others = true, []rule.Candidate{a} })
@@ -113,7 +113,7 @@ func TestADryRunCountsWhoReallyGoesAndIsNotItsOwn(t *testing.T) {
 	}
 }
 
-// Nobody goes for a soft finding that its tolerance, its rest or another reason holds back.
+// No pod is evicted for a soft finding that its tolerance, its cooldown or another reason delays.
 func TestASoftFindingThatIsHeldBackTakesNobody(t *testing.T) {
 	for name, change := range map[string]func(*rule.Finding){
 		"not for long enough": func(f *rule.Finding) { f.Tolerance = time.Minute },
@@ -129,7 +129,7 @@ func TestASoftFindingThatIsHeldBackTakesNobody(t *testing.T) {
 	}
 }
 
-// A soft finding in dry run does not take the place of a real one, nor does its pod wait in the queue.
+// A soft finding in dry run does not replace a real one, nor does its pod wait in the queue.
 func TestASoftDryRunTakesNobodysPlace(t *testing.T) {
 	a, b := candidate(pod("a"), 9), candidate(pod("b"), 9)
 	dry := changed(soft("r", 9, 1, a), func(f *rule.Finding) { f.DryRun = true })
@@ -142,7 +142,7 @@ func TestASoftDryRunTakesNobodysPlace(t *testing.T) {
 	}
 }
 
-// A soft finding joins in a pod that it names, and in no other.
+// A soft finding joins the eviction of a pod that it names, and of no other.
 func TestASoftFindingJoinsInItsOwnPodAlone(t *testing.T) {
 	a, b := candidate(pod("a"), 9), candidate(pod("b"), 8)
 	round := Choose(now, []rule.Finding{soft("r", 9, 1, a), soft("q", 9, 1, b)}, free(), remembers(nil, nil, nil))
@@ -154,7 +154,7 @@ func TestASoftFindingJoinsInItsOwnPodAlone(t *testing.T) {
 	}
 }
 
-// Of many candidates the one of the lowest priority goes; of equal ones those of the first finding are first, in its own order.
+// Of many candidates the one of the lowest priority is evicted; among equal ones the first finding's come first, in its own order.
 func TestTheFirstOfManySoftFindingsGoesFirst(t *testing.T) {
 	var all []rule.Finding
 	for i := range 9 {
@@ -171,7 +171,7 @@ func TestTheFirstOfManySoftFindingsGoesFirst(t *testing.T) {
 	}
 }
 
-// What is just at its threshold, or comes to it by the pods that end, calls for nobody, and names the reason.
+// A value exactly at its threshold, also after the pods in progress end, requires no eviction, and the reason is named.
 func TestWhatComesToItsThresholdCallsForNobody(t *testing.T) {
 	a, b := candidate(pod("a"), 4), candidate(pod("b"), 9)
 	met := func(f *rule.Finding) { f.Met = true }

@@ -9,26 +9,26 @@ import (
 	"polder/lib/metrics"
 )
 
-// counts are what evict has done since it started, over all nodes. They are added to on the goroutine of the stream, and can
-// be read on any.
+// counts is what evict has done since it started, over all nodes. The goroutine of the stream adds to it, and any goroutine
+// may read it.
 type counts struct {
-	rules []string // their names; any other is "other"
+	rules []string // names of the rules; any other is counted as "other"
 
 	mu        sync.Mutex
 	evictions map[Tally]int64
 	limits    map[Tally]int64
 }
 
-// Tally is what is counted: for evictions by rule and outcome, for limits by rule and limit.
+// Tally is the key of a count: evictions by rule and outcome, limits by rule and limit.
 type Tally struct {
 	// Rule is the first rule that named the pod.
 	Rule string
-	// What is the state that an eviction came to (tick.StateCreated and so on; tick.StateWouldEvict when a pod begins to be one
-	// that would be evicted), or the name of a limit that held a pod back, once a tick.
+	// What is the state that an eviction reached (tick.StateCreated and so on; tick.StateWouldEvict when a pod begins to be one
+	// that would be evicted), or the name of a limit that excluded a pod, once per tick.
 	What string
 }
 
-// Count is a tally with its number.
+// Count is a tally with its count.
 type Count struct {
 	Tally
 	N int64
@@ -45,12 +45,12 @@ func (c *counts) add(to *map[Tally]int64, t Tally) {
 		*to = map[Tally]int64{}
 	}
 	if !slices.Contains(c.rules, t.Rule) {
-		t.Rule = "other" // the state file of another version may name any
+		t.Rule = "other" // the state file of another version may contain any name
 	}
 	(*to)[t]++
 }
 
-// tell has the metrics tell the limits; the evictions they have from the ticks, by node.
+// tell exposes the limits as metrics; the metrics of evictions come from the ticks, by node.
 func (c *counts) tell(m *metrics.Set) {
 	labels := []string{"rule", "limit"}
 	m.Counters("polder_eviction_limits_total", "Ticks in which a limit held a rule's pods back.", labels, func(put func(float64, ...string)) {

@@ -7,7 +7,7 @@ import (
 	"polder/lib/tick"
 )
 
-// A rule that is not known is counted as another one: the state file of another version may name any.
+// An unknown rule is counted as "other": the state file of another version may name any.
 func TestCountsOfUnknownRules(t *testing.T) {
 	c := counts{rules: []string{"known"}}
 	c.eviction("known", tick.StateFailed)

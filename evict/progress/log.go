@@ -7,10 +7,10 @@ import (
 	"polder/lib/tick"
 )
 
-// logged is what was logged of a node's pods last, so that the log tells changes and not every tick.
+// logged is what was last logged about a node's pods, so that the log contains changes and not every tick.
 type logged struct {
 	states  map[string]string // of evictions, by UID and rule
-	would   map[string]bool   // who would be evicted, by UID and rule
+	would   map[string]bool   // pods that would be evicted, by UID and rule
 	limited map[pick.Limited]bool
 }
 
@@ -38,7 +38,7 @@ func (w *Work) LogChanges(r *Record, now []tick.PodEviction) {
 	}
 }
 
-// Forget drops what was logged of pods that are not reported any more.
+// Forget drops the entries of pods that are no longer reported.
 func (r *Record) Forget(now []tick.PodEviction) {
 	reported := make(map[string]bool, len(now))
 	for _, x := range now {
@@ -50,7 +50,7 @@ func (r *Record) Forget(now []tick.PodEviction) {
 	maps.DeleteFunc(r.logged.states, func(key, _ string) bool { return !reported[key] })
 }
 
-// logWould logs and counts who would be evicted when that begins, not at every tick for as long as it holds.
+// logWould logs and counts pods that would be evicted when that begins, not at every tick while it continues.
 func (w *Work) logWould(r *Record, now []tick.PodEviction) {
 	before := r.logged.would
 	r.logged.would = map[string]bool{}
@@ -65,8 +65,8 @@ func (w *Work) logWould(r *Record, now []tick.PodEviction) {
 	}
 }
 
-// LogLimits counts the limits that were reached, and logs when one begins to hold pods back. A rule's own limit is
-// nothing to tell: the rest is evicted at the next ticks.
+// LogLimits counts the limits that were reached, and logs when one begins to exclude pods. A rule's own limit is
+// not logged: the remaining pods are evicted at the next ticks.
 func (w *Work) LogLimits(r *Record, now []pick.Limited) {
 	before := r.logged.limited
 	r.logged.limited = map[pick.Limited]bool{}
@@ -79,7 +79,7 @@ func (w *Work) LogLimits(r *Record, now []pick.Limited) {
 	}
 }
 
-// PodName is a pod's name with its namespace, if it has one.
+// PodName returns a pod's name with its namespace, if it has one.
 func PodName(namespace, name string) string {
 	if namespace == "" {
 		return name

@@ -11,46 +11,46 @@ import (
 	"polder/lib/tick"
 )
 
-// Record is what is remembered of one node's evictions. The exported fields are kept in the state file.
+// Record is the state of one node's evictions. The state file contains the exported fields.
 type Record struct {
 	pick.Memory
 
 	name   string
-	last   time.Time          // of the newest tick; zero before the first one of this run
+	last   time.Time          // time of the newest tick; zero before the first one of this run
 	news   []tick.PodEviction // to be reported in the next tick
 	logged logged
 }
 
-// evictionStates are those that the contract knows: an entry of a state file that has another one is no eviction.
+// evictionStates are the states that the contract defines: an entry of a state file with another one is invalid.
 var evictionStates = []string{tick.StateWouldEvict, tick.StateRequested, tick.StateCreated, tick.StateSucceeded, tick.StateFailed}
 
-// DropInvalid drops what is no eviction from a record that was read from a state file.
+// DropInvalid drops invalid entries from a record that was read from a state file.
 func (r *Record) DropInvalid() {
 	maps.DeleteFunc(r.InProgress, func(_ string, l *pick.Ongoing) bool {
 		return l == nil || !slices.Contains(evictionStates, l.Eviction.State)
 	})
 }
 
-// Init makes a record that is new, or was read from a file, fit for use.
+// Init prepares a record that is new, or was read from a file.
 func (r *Record) Init(node string) {
 	r.name = node
 	r.Memory.Init()
 }
 
-// Node is the node's name.
+// Node returns the node's name.
 func (r *Record) Node() string { return r.name }
 
-// New reports whether no tick of the node has come in this run.
+// New reports whether this run has seen no tick of the node yet.
 func (r *Record) New() bool { return r.last.IsZero() }
 
-// TakeNews returns what has changed since the tick before.
+// TakeNews returns what has changed since the previous tick.
 func (r *Record) TakeNews() []tick.PodEviction {
 	news := r.news
 	r.news = nil
 	return news
 }
 
-// result notes what came of an order.
+// result records the result of an order.
 func (r *Record) result(x act.Result, at time.Time, action string) {
 	l := r.InProgress[x.UID]
 	if l == nil {
@@ -73,7 +73,7 @@ func (r *Record) result(x act.Result, at time.Time, action string) {
 	default:
 		if l.Spared.IsZero() {
 			l.Eviction.State, l.Eviction.Error = x.State, ""
-			if x.Err != nil { // not yet, and why
+			if x.Err != nil { // not yet, and the reason
 				l.Eviction.Error = x.Err.Error()
 			}
 			switch {
@@ -86,8 +86,8 @@ func (r *Record) result(x act.Result, at time.Time, action string) {
 	}
 }
 
-// failed notes an order that came to nothing: before the pod was asked, which leaves everything as it was; without anybody
-// knowing whether it was; or after it, as it did not go.
+// failed records an order that failed: before the pod's end was requested, so that nothing has changed; with an unknown
+// answer to the request; or after it, because the pod did not end.
 func (r *Record) failed(x act.Result, l *pick.Ongoing, at time.Time) {
 	switch asked := l.Eviction.State != tick.StateRequested; {
 	case asked:
@@ -106,8 +106,8 @@ func unanswered(err error) bool {
 	return kube.IsUnreachable(err) || kube.IsTooManyRequests(err) && !kube.IsDisruptionBudget(err)
 }
 
-// Pods are the sample's pods by UID. They are complete, so that a pod that is missing has ended, unless collect reports that it
-// could not read them all.
+// Pods returns the sample's pods by UID. They are complete, so that a missing pod has ended, unless collect reports that it
+// could not read all of them.
 func Pods(s *tick.Sample) (map[string]*tick.Pod, bool) {
 	if s == nil {
 		return nil, false

@@ -14,7 +14,7 @@ import (
 	"polder/lib/tick"
 )
 
-// What failed orders leave behind: who counts, who rests, who is asked again.
+// Failed orders determine which pods count, which are spared, and which are asked again.
 func TestResults(t *testing.T) {
 	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	pod := &tick.Pod{UID: "u", Namespace: "default", Name: "p"}
@@ -45,7 +45,7 @@ func TestResults(t *testing.T) {
 	}
 }
 
-// A pod's own grace period, which comes while it ends, does not restart its wait.
+// A pod's own grace period, which becomes known while it ends, does not restart its wait.
 func TestResultGrace(t *testing.T) {
 	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	n := &Record{}

@@ -1,5 +1,5 @@
-// Package progress carries evictions out and remembers what becomes of them, whoever has decided on them: a node's own rules or the fleet
-// controller. It has the orders and their results, the log, the counters and the state file.
+// Package progress executes evictions and tracks their progress, whether a node's own rules or the fleet controller decided on them. It
+// has the orders and their results, the log, the counters and the state file.
 package progress
 
 import (
@@ -16,41 +16,41 @@ import (
 	"polder/lib/tick"
 )
 
-// saveEvery is how often the state is saved while nothing is evicted.
+// saveEvery is how often the state is saved while no pod is evicted.
 const saveEvery = 10 * time.Second
 
-// Work is one run's. All but the runner's orders and the saving of the state is done on the goroutine of the stream.
+// Work tracks the evictions of one run. Only the runner's orders and the saving of the state leave the goroutine of the stream.
 type Work struct {
 	// Quiet keeps would-be evictions out of the log.
 	Quiet bool
-	// Inode finds a cgroup's; nil where no cgroup is frozen or killed.
+	// Inode returns a cgroup's inode; nil if no cgroup is frozen or killed.
 	Inode func(cgroup string) uint64
 
 	session *stage.Session
 	saver   *stage.Saver
 	record  func(node string) *Record
 	counts  counts
-	runner  *act.Runner // nil where nothing is to be done: --action log, --dry-run, --explain
+	runner  *act.Runner // nil if nothing must be done: --action log, --dry-run, --explain
 	events  *act.Events // nil without a cluster
-	// orders ends what the runner does when the tool stops, cancel does so when the stream has failed.
+	// orders ends the runner's work when the tool stops; cancel does so when the stream has failed.
 	orders context.Context
 	cancel context.CancelFunc
 }
 
-// New makes a run's. Record finds or makes what is remembered of a node, snapshot encodes all that is remembered, on the goroutine of the
-// stream; rules are the names under which evictions are counted.
+// New returns a Work. Record finds or creates the record of a node, snapshot encodes the state, on the goroutine of the stream; rules are
+// the names under which evictions are counted.
 func New(s *stage.Session, version int, rules []string, record func(string) *Record, snapshot func() (tick.Raw, error)) *Work {
 	return &Work{session: s, saver: s.NewSaver(version, saveEvery, snapshot), record: record, counts: counts{rules: rules}}
 }
 
-// Begin has the metrics tell what is counted, and lets the runner, which may be nil, act until ctx ends.
+// Begin exposes the counters as metrics, and lets the runner, which may be nil, act until ctx ends.
 func (w *Work) Begin(ctx context.Context, r *act.Runner) {
 	w.counts.tell(w.session.Metrics)
 	w.runner = r
 	w.orders, w.cancel = context.WithCancel(ctx)
 }
 
-// Cluster is the runner that evicts or deletes pods through the API server; instance names this process in the pods' events.
+// Cluster returns the runner that evicts or deletes pods through the API server; instance names this process in the pods' events.
 func (w *Work) Cluster(action, kubeconfig, instance string, qps float32) (*act.Runner, error) {
 	if api := w.session.Metrics.API(); api != nil {
 		kube.Observe(api)
@@ -68,14 +68,14 @@ func (w *Work) Cluster(action, kubeconfig, instance string, qps float32) (*act.R
 	return r, nil
 }
 
-// Acts reports whether anything is done to pods.
+// Acts reports whether the runner acts on pods.
 func (w *Work) Acts() bool { return w.runner != nil }
 
-// Cancel ends what the runner does.
+// Cancel ends the runner's work.
 func (w *Work) Cancel() { w.cancel() }
 
-// order has the runner end pods; asked reports whether an earlier run has asked for it. What is remembered is written once, before the
-// first pod is asked.
+// order passes evictions to the runner; asked says whether an earlier run requested them. The state is saved once, before the first
+// request.
 func (w *Work) order(r *Record, asked act.Asked, leaving ...*pick.Ongoing) {
 	if len(leaving) == 0 {
 		return
@@ -83,7 +83,7 @@ func (w *Work) order(r *Record, asked act.Asked, leaving ...*pick.Ongoing) {
 	record := sync.OnceValue(w.saver.Prepare())
 	for _, l := range leaving {
 		l.Awaited = true
-		grace := max(0, pick.Grace(&l.Eviction)-r.last.Sub(l.Requested)) // what is left of it
+		grace := max(0, pick.Grace(&l.Eviction)-r.last.Sub(l.Requested)) // the remaining grace period
 		w.runner.Start(w.orders, act.Order{
 			Node: r.name, Eviction: l.Eviction, Cgroup: l.Cgroup, Inode: l.Inode,
 			Grace: grace, Patience: pick.Patience(&l.Eviction), Asked: asked, Koordinator: rule.Koordinator(l.Eviction.Rule), Record: record,
@@ -91,7 +91,7 @@ func (w *Work) order(r *Record, asked act.Asked, leaving ...*pick.Ongoing) {
 	}
 }
 
-// TakeResults notes what came of the orders since the tick before.
+// TakeResults records the results of orders since the previous tick.
 func (w *Work) TakeResults(now *tick.Tick) {
 	if w.runner == nil {
 		return
@@ -106,9 +106,9 @@ func (w *Work) TakeResults(now *tick.Tick) {
 	}
 }
 
-// Resume continues what an earlier run began, as long as that is still waited for; a later process in a cgroup of
-// the same name is not meant. What was to be frozen is looked at however long ago that is: a frozen pod that is forgotten
-// stays so for good.
+// Resume continues what an earlier run began, as long as its time is not over; a later process in a cgroup of the same
+// name is not a target. A freeze is checked however old it is, because a frozen pod that is forgotten stays frozen
+// forever.
 func (w *Work) Resume(r *Record, now time.Time) {
 	first := r.last.IsZero()
 	r.last = now
@@ -129,7 +129,7 @@ func (w *Work) Resume(r *Record, now time.Time) {
 	}
 }
 
-// Act has the victims ended, or reports who would be evicted. What is remembered is written once, before the first one is asked.
+// Act evicts the victims, or reports which would be evicted. The state is saved once, before the first request.
 func (w *Work) Act(r *Record, victims, tried []pick.Victim, now time.Time) []tick.PodEviction {
 	if w.runner == nil {
 		victims, tried = nil, slices.Concat(victims, tried)
@@ -153,11 +153,11 @@ func (w *Work) Act(r *Record, victims, tried []pick.Victim, now time.Time) []tic
 	return append(asked, would...)
 }
 
-// Save saves what is remembered when the last time is long ago.
+// Save saves the state if the last save was long ago.
 func (w *Work) Save() { w.saver.SaveIfDue() }
 
-// Finish ends the run. At the end of the input it waits for what was begun, at a signal it does not: with --state the
-// next run continues it.
+// Finish ends the run. At the end of the input it waits for orders in progress; at a signal it does not: with --state
+// the next run continues them.
 func (w *Work) Finish(err error) error {
 	defer w.cancel()
 	if w.runner != nil {

@@ -7,13 +7,13 @@ import (
 	"polder/lib/window"
 )
 
-// averaged is what a figure was over a window, whose length may change.
+// averaged is a value averaged over a window, whose length may change.
 type averaged struct{ window.Trail }
 
-// mostPoints bounds what is remembered of a window: what comes in quick succession shares a point.
+// mostPoints bounds the points of a window: samples in quick succession share a point.
 const mostPoints = 100
 
-// span is the time to average over: what is set, but a sample's own interval at least.
+// span returns the time to average over: the setting, but at least a sample's own interval.
 func span(seconds *int64, t *tick.Tick) time.Duration {
 	own := Interval(t.Sample)
 	if seconds == nil || *seconds <= 0 {
@@ -26,7 +26,7 @@ func (a *averaged) add(t *tick.Tick, v float64, over time.Duration) {
 	a.Add(t.Time, v, over/mostPoints, over)
 }
 
-// mean is the average over the window; false where less than a third of it was seen.
+// mean returns the average over the window; false if the samples cover less than a third of it.
 func (a *averaged) mean(t *tick.Tick, over time.Duration) (float64, bool) {
 	n := 0
 	for _, p := range a.Points {
@@ -35,7 +35,7 @@ func (a *averaged) mean(t *tick.Tick, over time.Duration) (float64, bool) {
 		}
 	}
 	v, ok := a.Average(t.Time, over)
-	if _, known := amount(&v); !ok || !known { // of a state file, it may be anything
+	if _, known := amount(&v); !ok || !known { // a state file may contain anything
 		*a = averaged{}
 		return 0, false
 	}

@@ -11,7 +11,7 @@ import (
 	"polder/lib/tick"
 )
 
-// beCPUEvict is Koordinator's eviction of batch pods by their satisfaction with CPU.
+// beCPUEvict is Koordinator's eviction of batch pods by CPU satisfaction.
 var beCPUEvict = &Rule{
 	Name: "BECPUEvict",
 	Doc: `BE pods get far less CPU than they request: some are evicted, for the rest to have enough
@@ -38,10 +38,10 @@ is taken for withdrawn: no pod is evicted for it.`,
 	New: func() Window { return &beCPUWindow{} },
 }
 
-// ScopeBESatisfaction is what BE pods may use of CPU over what they request, in percent.
+// ScopeBESatisfaction is the CPU that BE pods may use divided by their requests, in percent.
 const ScopeBESatisfaction = "be.cpu.satisfaction.percent"
 
-// satisfaction are the rule's settings: percentages.
+// satisfaction are the rule's settings, as percentages.
 type satisfaction struct {
 	lower, upper, usage float64
 	policy              string
@@ -82,12 +82,12 @@ func satisfactionOf(th *sloconfig.Threshold) (x satisfaction, err error) {
 	return x, nil
 }
 
-// enough reports whether so much of what may be used is in use that more would be.
+// enough reports whether the use of the limit is so high that pods would use more if they could.
 func (x satisfaction) enough(used, limit float64) bool {
 	return limit > 0 && (limit < 1000 || used*100 >= x.usage*limit)
 }
 
-// release is how much less has to be requested, in whole milli-CPU: the request times (upper - satisfaction).
+// release returns by how much requests must fall, in whole milli-CPU: the request times (upper - satisfaction).
 func (x satisfaction) release(request, limit float64) float64 {
 	if request <= 0 || limit*100 > x.lower*request {
 		return 0
@@ -101,7 +101,7 @@ type beCPU struct{ usage, request, limit float64 }
 type beCPUWindow struct {
 	Watched watched `json:"watched"`
 	Over    level   `json:"over"`
-	// Policy is the one that the limits are of.
+	// Policy is the one that sets the limit.
 	Policy  string   `json:"policy,omitempty"`
 	Usage   averaged `json:"usage"`
 	Request averaged `json:"request"`
@@ -157,7 +157,7 @@ func (w *beCPUWindow) Measure(s *Settings, t *tick.Tick) Measure {
 	return m
 }
 
-// batch takes the BE pods.
+// batch adds the BE pods: as candidates, or as others if they do not permit eviction by the rule.
 func (f *Finding) batch(t *tick.Tick) {
 	message := fmt.Sprintf("killAndEvictBEPodsRelease for node(%s), need realase CPU : %.0f", t.Node, f.Need)
 	for i := range t.Sample.Pods {
@@ -180,7 +180,7 @@ func (f *Finding) batch(t *tick.Tick) {
 	})
 }
 
-// beSample is what BE pods use, request and may use, or why that is not known.
+// beSample returns what BE pods use, request and may use, or why that is unknown.
 func beSample(t *tick.Tick, policy string) (x beCPU, why string) {
 	if Interval(t.Sample) == 0 {
 		return x, "the sample is the first of its collect, without rates"
@@ -224,7 +224,7 @@ func beSample(t *tick.Tick, policy string) (x beCPU, why string) {
 	}
 	x.limit = limit
 	switch {
-	case math.IsInf(limit, 1) && x.request == 0: // nobody there to be satisfied
+	case math.IsInf(limit, 1) && x.request == 0: // no BE pod requests anything
 		x.limit = 0
 	case math.IsInf(limit, 1):
 		return x, "the CPUs that BE pods may use are not known"
@@ -241,7 +241,7 @@ func besteffort(s *tick.Sample) *tick.Tier {
 	return nil
 }
 
-// coresOf is a CPU list's size in milli-CPU, or infinite where it tells nothing.
+// coresOf returns a CPU list's size in milli-CPU, or infinity if it limits nothing.
 func coresOf(list string) float64 {
 	if set, err := cpus.Parse(list); err == nil && !set.IsEmpty() {
 		return 1000 * float64(set.Size())

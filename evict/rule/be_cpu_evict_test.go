@@ -23,7 +23,7 @@ func guide(change ...func(*sloconfig.Threshold)) *Settings {
 	})
 }
 
-// tier changes the tier of BE pods: the milli-CPU that it uses, its CPUs, and its quota in milli-CPU.
+// tier sets the tier of BE pods: the milli-CPU that it uses, its CPUs, and its quota in milli-CPU.
 func tier(used float64, set string, quota int64) func(*tick.Sample) {
 	return func(s *tick.Sample) {
 		s.Tiers[0].UsageMilliCPU, s.Tiers[0].CPUSetCPUs, s.Tiers[0].CPUMaxMilliCPU = &used, set, &quota
@@ -73,10 +73,10 @@ func TestRelease(t *testing.T) {
 		{4000, 1200, 2000},
 		{4000, 2400, 800},  // equal triggers
 		{4000, 2401, 0},    // 60.025 %
-		{4000, 8000, 0},    // more than is asked for
+		{4000, 8000, 0},    // more than requested
 		{4000, 0, 3200},    // nothing may be used
 		{1, 0, 0},          // 0.8
-		{1000, 400, 400},   // no 399 of floating point
+		{1000, 400, 400},   // not 399 by floating point
 		{3333, 1000, 1666}, // whole milli-CPU
 		{1e18, 0, 8e17},
 	} {
@@ -89,7 +89,7 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// The decision, from samples that are all the same: of what is used, requested and may be used.
+// These decisions follow from equal samples: of what is used, requested and may be used.
 func TestSatisfaction(t *testing.T) {
 	for _, tt := range []struct {
 		name       string
@@ -139,7 +139,7 @@ func TestSatisfaction(t *testing.T) {
 				if f.Met && f.Need != tt.need || f.Met != (len(f.Candidates) > 0) {
 					t.Fatalf("at tick %d need %v, candidates %v; want %v", n, f.Need, f.Candidates, tt.need)
 				}
-				// Nobody goes within the first 20 seconds of watching.
+				// No pod is evicted within the first 20 seconds of observation.
 				if wait := "watched for less than 20s"; f.Met && (f.Waits == wait) != (5*(n-1) < 20) {
 					t.Errorf("at tick %d: waits %q", n, f.Waits)
 				}
@@ -151,7 +151,7 @@ func TestSatisfaction(t *testing.T) {
 	}
 }
 
-// The average and the last sample both have to call for it, and the smaller amount counts.
+// The average and the last sample both must require it, and the smaller amount counts.
 func TestSatisfactionAverageAndLast(t *testing.T) {
 	type sample struct {
 		used, asked float64
@@ -189,7 +189,7 @@ func TestSatisfactionAverageAndLast(t *testing.T) {
 	}
 }
 
-// A window that was seen in part, with a silence in it, twice the same tick, or a clock set back.
+// The window may be partly covered, with a silence in it, with a repeated tick, or with a clock that was set back.
 func TestSatisfactionWindow(t *testing.T) {
 	at := func(s int) *tick.Tick { return koordTick(s, 0, 0, bePod("be", asks(4000))) }
 	for _, tt := range []struct {
@@ -214,7 +214,7 @@ func TestSatisfactionWindow(t *testing.T) {
 			t.Errorf("%s: met %t", tt.name, f.Met)
 		}
 	}
-	// Watching starts over after a silence; another policy's limits are no average of these.
+	// The observation starts over after a silence; samples under another policy's limits are not averaged with these.
 	w := beCPUEvict.New()
 	for _, s := range []int{0, 5, 10, 15, 20} {
 		w.Measure(guide(), at(s))
@@ -227,7 +227,7 @@ func TestSatisfactionWindow(t *testing.T) {
 	if f := onlyFinding(t, w.Measure(guide(func(th *sloconfig.Threshold) { th.CPUEvictPolicy = tick.Ptr(sloconfig.EvictByAllocatable) }), offered)); f.Met {
 		t.Error("met with the averages of another policy")
 	}
-	// Turned off and on again it starts over.
+	// Disabled and enabled again, it starts over.
 	w.Measure(strategy(nil), at(35))
 	if f := onlyFinding(t, w.Measure(guide(), at(40))); f.Met {
 		t.Error("met with the averages of before it was off")
@@ -265,7 +265,7 @@ func TestSatisfactionMissing(t *testing.T) {
 	}
 }
 
-// What BE pods may use is the smallest of the CPU sets, and on a plain machine their own; what they use there is theirs.
+// BE pods may use the smallest of the CPU sets, and on a plain machine their own; the use there counts as theirs.
 func TestSatisfactionLimit(t *testing.T) {
 	on := func(sets ...string) func(*tick.Pod) {
 		return func(p *tick.Pod) {
@@ -323,12 +323,12 @@ func asksInContainers(milli ...float64) func(*tick.Pod) {
 	}
 }
 
-// An allocatable batch-cpu of 1 milli-CPU is taken at its word: it is what Koordinator takes a missing one for, and here a missing
-// one is nobody's end.
+// An allocatable batch-cpu of 1 milli-CPU is used as it is: Koordinator uses it for a missing value, and here a missing value
+// evicts no pod.
 func TestSatisfactionOfOneMilli(t *testing.T) {
 	settings := guide(func(th *sloconfig.Threshold) { th.CPUEvictPolicy = tick.Ptr(sloconfig.EvictByAllocatable) })
 	for _, tt := range []struct{ asked, value, need float64 }{
-		{4000, 0.025, 3199}, {100, 1, 79}, {2, 50, 0}, {1, 100, 0}, // 0.6 are less than a milli-CPU
+		{4000, 0.025, 3199}, {100, 1, 79}, {2, 50, 0}, {1, 100, 0}, // 0.6 is less than a milli-CPU
 	} {
 		m := steady(settings, 6, func(s int) *tick.Tick {
 			x := koordTick(s, 0, 0, bePod("be", asks(tt.asked), uses(0, 1)))
@@ -358,7 +358,7 @@ func TestSatisfactionCandidates(t *testing.T) {
 		)
 	})
 	f := onlyFinding(t, m)
-	// 5000 are asked for: 5000 x 0.8 - 2000 are too many.
+	// 5000 are requested: 5000 x 0.8 - 2000 are too many.
 	if f.Need != 2000 || f.Reason != "EvictPodByBECPUSatisfaction" || f.Cooldown.Seconds() != 20 || f.CooldownKey() != "koordinator cpu" || !f.UntilCovered {
 		t.Errorf("%+v", f)
 	}

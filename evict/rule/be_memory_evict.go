@@ -26,7 +26,7 @@ pods has no priority, none counts. Pods of which the use is not known are last, 
 	New: func() Window { return &beMemoryWindow{} },
 }
 
-// ScopeMemoryUsed is the node's used memory, in percent of its capacity.
+// ScopeMemoryUsed is the node's memory use in percent of its capacity.
 const ScopeMemoryUsed = "memory.used.percent"
 
 func memoryBounds(th *sloconfig.Threshold) (bounds, error) {
@@ -86,7 +86,7 @@ func memoryUsed(r *Rule, b bounds, t *tick.Tick, l *level, m *Measure) (Finding,
 	return f, true
 }
 
-// nodeMemory is what is used of the node's memory, as Koordinator's NodeMetric has it, and its capacity.
+// nodeMemory returns the node's memory use, as in Koordinator's NodeMetric, and its capacity.
 func nodeMemory(s *tick.Sample) (used, capacity float64, why string) {
 	if s.Memory == nil || s.Capacity == nil {
 		return 0, 0, "the sample has not the node's memory and capacity"
@@ -103,17 +103,16 @@ func nodeMemory(s *tick.Sample) (used, capacity float64, why string) {
 	return total - available, capacity, ""
 }
 
-// anonymous is the memory that ends with a pod: what is in the page cache can be had without.
+// anonymous returns the memory that a pod's end releases: the page cache can be reclaimed without it.
 func anonymous(p *tick.Pod) (float64, bool) { return podMemory(p, rssBytes) }
 
-// candidates divides the pods into those that may be evicted and those that may not and count as released when they are
-// ending. One of which the measure is not known is taken to release what is needed where that is over 0, and is left out
-// otherwise.
+// candidates divides the pods into those that may be evicted and those that may not but count as released when they
+// terminate. A pod with unknown measure counts as releasing what is needed if that is over 0, and is omitted otherwise.
 func (f *Finding) candidates(t *tick.Tick, may func(*tick.Pod) bool, measure func(*tick.Pod) (float64, bool), unknown float64) {
 	for i := range t.Sample.Pods {
 		p := &t.Sample.Pods[i]
 		if p.Ended() || p.Missing == tick.MissingCgroup {
-			continue // holds nothing
+			continue // uses nothing
 		}
 		v, ok := measure(p)
 		switch accepted := may(p); {

@@ -12,7 +12,7 @@ import (
 	"polder/lib/tick"
 )
 
-// Value, threshold, whether it is met and what is needed, by the node's use in GiB of 100.
+// These are value, threshold, whether it is met and the need, for the node's use in GiB of 100.
 func TestBEMemoryUse(t *testing.T) {
 	lower := func(n int64) func(*sloconfig.Threshold) {
 		return func(th *sloconfig.Threshold) { th.MemoryEvictLowerPercent = &n }
@@ -51,7 +51,7 @@ func TestBEMemoryUse(t *testing.T) {
 	}
 }
 
-// The capacity is the Node object's, which need not be the kernel's total.
+// The capacity is the Node object's, which may differ from the kernel's total.
 func TestBEMemoryOfCapacity(t *testing.T) {
 	x := koordTick(0, 0, 75, bePod("be", uses(0, 1)))
 	x.Sample.Capacity.MemoryBytes = new(50.0 * gib)
@@ -86,14 +86,14 @@ func TestBEMemoryMissing(t *testing.T) {
 		if want := "BEMemoryEvict: " + tt.want + ": not measured"; len(m.Findings) > 0 || errorsOf(m) != want {
 			t.Errorf("%s: findings %+v, errors %q; want %q", tt.name, m.Findings, errorsOf(m), want)
 		}
-		// What was met before a gap starts over after it.
+		// A condition that was met before a gap starts over after it.
 		if f := onlyFinding(t, w.Measure(strategy(nil), koordTick(10, 0, 90))); f.Since != at(10).Format("2006-01-02T15:04:05Z") {
 			t.Errorf("%s: met since %s; want since after the gap", tt.name, f.Since)
 		}
 	}
 }
 
-// Who may go, and what counts as released beside.
+// These pods are candidates, and these count as released.
 func TestBEMemoryCandidates(t *testing.T) {
 	unknown := func(p *tick.Pod) { p.Memory = nil }
 	x := koordTick(0, 0, 75,
@@ -128,7 +128,7 @@ func TestBEMemoryCandidates(t *testing.T) {
 	}
 }
 
-// A pod's use is its anonymous memory, and the containers' sum where the pod has none.
+// A pod's use is its anonymous memory, or the containers' sum if the pod has none.
 func TestAnonymous(t *testing.T) {
 	p := bePod("be", func(p *tick.Pod) {
 		p.Memory = &tick.Memory{UsageBytes: new(9.0), WorkingSetBytes: new(8.0), CacheBytes: new(7.0)}
@@ -143,7 +143,7 @@ func TestAnonymous(t *testing.T) {
 	}
 }
 
-// MemoryEvict takes any pods that let themselves be, with the same thresholds.
+// MemoryEvict evicts any pods that permit it, with the same thresholds.
 func TestMemoryEvict(t *testing.T) {
 	unknown := func(p *tick.Pod) { p.Memory = nil }
 	service := func(p *tick.Pod) { p.QoS, p.Labels[qos.KoordinatorClass] = tick.QoSShared, qos.LS }

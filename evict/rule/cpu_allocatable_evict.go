@@ -5,7 +5,7 @@ import (
 	"polder/lib/tick"
 )
 
-// cpuAllocatableEvict is Koordinator's eviction by what pods request of CPU.
+// cpuAllocatableEvict is Koordinator's eviction by the pods' CPU requests.
 var cpuAllocatableEvict = &Rule{
 	Name: "CPUAllocatableEvict",
 	Doc: `pods request far more CPU than the node offers: pods that allow it are evicted

@@ -7,7 +7,7 @@ import (
 	"polder/lib/tick"
 )
 
-// cpuEvict is Koordinator's eviction by the node's CPU use of any pods that let themselves be evicted.
+// cpuEvict is Koordinator's eviction, by the node's CPU use, of any pods that permit it.
 var cpuEvict = &Rule{
 	Name: "CPUEvict",
 	Doc: `the node's CPU is used beyond Koordinator's threshold: pods that allow it are evicted
@@ -28,7 +28,7 @@ third of the window must have been seen. Then none for 20 seconds, nor in the fi
 	New: func() Window { return &cpuEvictWindow{} },
 }
 
-// ScopeCPUUsed is the node's CPU use, in percent of its capacity.
+// ScopeCPUUsed is the node's CPU use in percent of its capacity.
 const ScopeCPUUsed = "cpu.used.percent"
 
 func cpuEvictBounds(th *sloconfig.Threshold) (bounds, error) {
@@ -88,7 +88,7 @@ func (w *cpuEvictWindow) Measure(s *Settings, t *tick.Tick) Measure {
 	return m
 }
 
-// nodeCPU is what is used of the node's CPU, and its capacity, in milli-CPU.
+// nodeCPU returns the node's CPU use, and its capacity, in milli-CPU.
 func nodeCPU(s *tick.Sample) (used, capacity float64, why string) {
 	if s.CPU == nil || s.Capacity == nil || Interval(s) == 0 {
 		return 0, 0, "the sample has not the node's CPU use and capacity"

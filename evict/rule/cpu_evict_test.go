@@ -20,7 +20,7 @@ func cpuStrategy(change ...func(*sloconfig.Threshold)) *Settings {
 	})
 }
 
-// Value and need by the use of a node of 10 cores, tick by tick.
+// These are value and need for the use of a node of 10 cores, tick by tick.
 func TestCPUUse(t *testing.T) {
 	lower := func(n int64) func(*sloconfig.Threshold) {
 		return func(th *sloconfig.Threshold) { th.CPUEvictLowerPercent = &n }

@@ -5,7 +5,7 @@ import (
 	"polder/lib/tick"
 )
 
-// cpuPressure is the guide's "Load Eviction", and beside it what the reclaimed pods lack.
+// cpuPressure is "Load Eviction" of Katalyst's guide, together with the CPU shortage of reclaimed pods.
 var cpuPressure = &Rule{
 	Name: "cpu-pressure-eviction-plugin",
 	Doc: `a shared pool has more runnable threads than CPUs; reclaimed pods get too little
@@ -32,7 +32,7 @@ priority. Each eviction makes the rate smaller for the remaining pods, which may
 const (
 	// ScopeLoad1 is the containers' load, averaged over a minute: runnable threads.
 	ScopeLoad1 = "cpu.load.1min.container"
-	// ScopeSuppression is the reclaimed pods' requests over their pool's CPUs: a ratio.
+	// ScopeSuppression is the reclaimed pods' requests divided by their pool's CPUs: a ratio.
 	ScopeSuppression = "cpu.suppression"
 )
 
@@ -41,7 +41,7 @@ var taintCPUPressure = tick.Taint{Key: "node.katalyst.kubewharf.io/CPUPressure",
 
 type cpuWindow struct {
 	Pools map[string]*poolLoad `json:"pools,omitempty"`
-	// Suppressed are the reclaimed pods that have to bear more than they tolerate, by UID.
+	// Suppressed are the reclaimed pods that are suppressed more than they tolerate, by UID.
 	Suppressed map[string]*level `json:"suppressed,omitempty"`
 }
 

@@ -8,8 +8,8 @@ import (
 	"polder/lib/tick"
 )
 
-// FuzzMeasure has every rule look at arbitrary samples, beside arbitrary advice and after an arbitrary state file: every number
-// that comes out is one, nobody is named who is not there, and what is remembered can be written again.
+// FuzzMeasure lets every rule measure arbitrary samples, with arbitrary advice and after an arbitrary state file: every
+// resulting number is valid, only existing pods are named, and the state can be encoded again.
 func FuzzMeasure(f *testing.F) {
 	for _, seed := range [][3]string{
 		{`{}`, `{}`, `{}`},

@@ -14,36 +14,36 @@ import (
 	"polder/lib/tick"
 )
 
-// Koordinator reports whether a rule is one of Koordinator's, which is on where the node's strategy turns it on, and whose events
-// are in that dialect's words.
+// Koordinator reports whether a rule is one of Koordinator's, which the node's strategy enables, and whose events use
+// Koordinator's wording.
 func Koordinator(name string) bool {
 	return slices.ContainsFunc(All, func(r *Rule) bool { return r.Name == name && r.Strategy != nil })
 }
 
-// How long Koordinator's rules rest after an eviction. Those of one resource rest together.
+// These are the cooldowns of Koordinator's rules. The rules of one resource share a cooldown.
 const (
 	restMemory     = "koordinator memory"
 	restCPU        = "koordinator cpu"
 	cooldownMemory = 4 * time.Second
 	cooldownCPU    = 20 * time.Second
-	// observeCPU is how long a node must have been watched before a pod is evicted because of CPU.
+	// observeCPU is how long a node must be observed before a pod is evicted because of CPU.
 	observeCPU = 20 * time.Second
 )
 
-// belowThreshold is how far under its threshold use has to come where no lower one is set, in percent.
+// belowThreshold is how far use must fall below its threshold if no lower one is set, in percent.
 const belowThreshold = 2
 
-// maxWindow bounds the time that is averaged over.
+// maxWindow bounds the averaging window.
 const maxWindow = 24 * time.Hour
 
-// offError is why a rule is off that nobody has turned on: nothing to complain about.
+// offError is why a rule is off that nobody has enabled: this is not reported as an error.
 type offError string
 
 func (e offError) Error() string { return string(e) }
 
 const errNoStrategies offError = "the tick has no strategies of Koordinator"
 
-// Off is why a rule of Koordinator's is off, and whether that is a fault of the strategy; empty where it is on.
+// Off returns why a rule of Koordinator's is off, and whether that is an error in the strategy; empty if it is on.
 func (r *Rule) Off(s *sloconfig.Strategies) (why string, fault bool) {
 	if s == nil {
 		return string(errNoStrategies), false
@@ -56,7 +56,7 @@ func (r *Rule) Off(s *sloconfig.Strategies) (why string, fault bool) {
 	return err.Error(), !errors.As(err, &off)
 }
 
-// off is the measure of a rule that is: with a word where it was turned on and cannot be.
+// off returns the measure of a rule that is off: with an error if it was enabled but cannot run.
 func (r *Rule) off(s *sloconfig.Strategies) (Measure, bool) {
 	why, fault := r.Off(s)
 	var m Measure
@@ -68,7 +68,7 @@ func (r *Rule) off(s *sloconfig.Strategies) (Measure, bool) {
 
 func missingInput(name, why string) string { return name + ": " + why + ": not measured" }
 
-// enabled reports that the strategy as a whole is not.
+// enabled returns an error if the strategy as a whole is disabled.
 func enabled(th *sloconfig.Threshold) error {
 	if th.Enable == nil || !*th.Enable {
 		return offError("enable is not true")
@@ -76,17 +76,17 @@ func enabled(th *sloconfig.Threshold) error {
 	return nil
 }
 
-// bounds are percentages of which the upper one calls for pods, until the lower one is reached.
+// bounds are percentages: above the upper one pods are evicted until the lower one is reached.
 type bounds struct{ upper, lower float64 }
 
-// usageBounds are those of a node's use: the lower one may be left out.
+// usageBounds returns those of a node's use: the lower one is optional.
 func usageBounds(upperKey string, upper *int64, lowerKey string, lower *int64) (bounds, error) {
 	switch {
 	case upper == nil && lower != nil:
 		return bounds{}, fmt.Errorf("%s is set, and %s is not", lowerKey, upperKey)
 	case upper == nil:
 		return bounds{}, offError(upperKey + " is not set")
-	case *upper < 1 || *upper > 100: // 0 would call for every pod, whatever is used
+	case *upper < 1 || *upper > 100: // 0 would always require every pod
 		return bounds{}, fmt.Errorf("%s: %d: want 1 to 100", upperKey, *upper)
 	case lower == nil:
 		return bounds{float64(*upper), float64(*upper - belowThreshold)}, nil
@@ -94,7 +94,7 @@ func usageBounds(upperKey string, upper *int64, lowerKey string, lower *int64) (
 	return below(upperKey, *upper, lowerKey, *lower)
 }
 
-// requestBounds are those of requests, over 100 where more may be requested than there is.
+// requestBounds returns those of requests, over 100 if requests may exceed the capacity.
 func requestBounds(upperKey string, upper *int64, lowerKey string, lower *int64) (bounds, error) {
 	switch {
 	case upper == nil && lower == nil:
@@ -116,15 +116,15 @@ func below(upperKey string, upper int64, lowerKey string, lower int64) (bounds, 
 	return bounds{float64(upper), float64(lower)}, nil
 }
 
-// need is how much has to end of a whole for its use to come down to the lower bound.
+// need returns how much of a whole must be released so that its use falls to the lower bound.
 func (b bounds) need(percent, whole float64) float64 {
 	return math.Floor(whole * (percent - b.lower) / 100)
 }
 
-// wholePercent is how much of a whole a part is, as Koordinator counts: 70.9 is 70.
+// wholePercent returns a part as a percentage of a whole, rounded down as in Koordinator: 70.9 is 70.
 func wholePercent(part, whole float64) float64 { return min(math.Floor(part*100/whole), maxAmount) }
 
-// priorityAtMost is the highest priority that may be evicted; a rule of use has one set, or is off.
+// priorityAtMost is the highest priority that may be evicted; a rule about use needs one, or is off.
 func priorityAtMost(key string, v *int64) error {
 	switch {
 	case v == nil:
@@ -135,7 +135,7 @@ func priorityAtMost(key string, v *int64) error {
 	return nil
 }
 
-// batchPriority bounds the priorities that are evicted because of requests: those of koord-prod never do.
+// batchPriority bounds the priorities that are evicted because of requests: koord-prod never is.
 func batchPriority(th *sloconfig.Threshold, thresholdKey string) error {
 	const most, key = 7999, "allocatableEvictPriorityThreshold"
 	switch v := th.AllocatableEvictPriorityThreshold; {
@@ -147,16 +147,16 @@ func batchPriority(th *sloconfig.Threshold, thresholdKey string) error {
 	return nil
 }
 
-// active pods hold what they request: they have neither ended nor begun to end.
+// active reports whether a pod's requests count: it has not ended and does not terminate.
 func activePod(p *tick.Pod) bool { return !p.Ended() && !p.Terminating }
 
-// mayGo reports whether a pod lets itself be evicted by one of the rules that must be named for it.
+// mayGo reports whether a pod permits eviction by one of the rules that a pod must name.
 func mayGo(p *tick.Pod, rule string, atMost int64) bool {
 	return activePod(p) && p.Labels[qos.EvictionEnabled] == "true" && qos.PriorityNumber(p) <= atMost && qos.MayEvict(p, rule)
 }
 
-// batchRanks ranks BE pods: the lower spec.priority first, then the greater measure, and last those of which it is not known, by
-// name from the end. Where one of them has no priority, none counts.
+// batchRanks ranks BE pods: the lower spec.priority first, then the greater measure, and at the end pods with unknown measure,
+// by name in reverse order. If one of them has no priority, no priority counts.
 func batchRanks(candidates []Candidate, measure func(*tick.Pod) (float64, bool)) {
 	every := !slices.ContainsFunc(candidates, func(c Candidate) bool { return c.Pod.Priority == nil })
 	var unknown []*Candidate
@@ -191,19 +191,19 @@ func annotatedRank(p *tick.Pod, measure float64) []float64 {
 	return []float64{-float64(qos.EvictionPriorityOf(p)), -float64(qos.PriorityNumber(p)), -within, measure}
 }
 
-// Koordinator's words.
+// These are Koordinator's texts.
 const (
 	reasonSatisfaction = "EvictPodByBECPUSatisfaction"
 	reasonMemory       = "EvictPodByNodeMemoryUsage"
 	reasonEvicted      = "evicted"
 )
 
-// triggered is the message about a pod that is evicted for one of the newer rules.
+// triggered returns the message about a pod that one of the newer rules evicts.
 func triggered(rule string, p *tick.Pod) string {
 	return fmt.Sprintf("trigger by koordlet feature %s, kill pod: %s", rule, p.Name)
 }
 
-// finding begins one of Koordinator's.
+// finding creates a finding of a Koordinator rule.
 func (r *Rule) finding(scope string, value, threshold float64) Finding {
 	f := Finding{PressureFinding: tick.PressureFinding{Rule: r.Name, Scope: scope, Value: value, Threshold: threshold, Hard: true}}
 	f.UntilCovered = true
@@ -214,10 +214,10 @@ func (r *Rule) finding(scope string, value, threshold float64) Finding {
 	return f
 }
 
-// watched is for how long a node has been looked at without a break.
+// watched is for how long a node has been observed without a break.
 type watched struct{ level }
 
-// look notes a tick, and returns why nobody is evicted yet.
+// look records a tick, and returns why no pod is evicted yet.
 func (w *watched) look(t *tick.Tick) (waits string) {
 	w.observe(t, true)
 	if left := observeCPU - w.lasted(t.Time); left > 0 {

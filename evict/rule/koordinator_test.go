@@ -13,7 +13,7 @@ import (
 	"polder/lib/tick"
 )
 
-// strategy is the shipped one with changes: everything enabled, and the thresholds that have defaults set.
+// strategy is the shipped one with changes: everything enabled, and the thresholds with defaults set.
 func strategy(change func(*sloconfig.Threshold)) *Settings {
 	s := Defaults()
 	x := sloconfig.Shipped()
@@ -24,7 +24,7 @@ func strategy(change func(*sloconfig.Threshold)) *Settings {
 	return &s
 }
 
-// every turns all of Koordinator's rules on.
+// every enables all of Koordinator's rules.
 func every(th *sloconfig.Threshold) {
 	th.CPUEvictBESatisfactionLowerPercent, th.CPUEvictBESatisfactionUpperPercent = new(int64(60)), new(int64(80))
 	th.CPUEvictThresholdPercent, th.EvictEnabledPriorityThreshold = new(int64(70)), new(int64(9999))
@@ -33,7 +33,7 @@ func every(th *sloconfig.Threshold) {
 	th.AllocatableEvictPriorityThreshold = new(int64(7999))
 }
 
-// koordTick is a node of 10 cores and 100 GiB with so many used, and kubelet's tier of BE pods of so many CPUs.
+// koordTick is a node of 10 cores and 100 GiB with the given use, and kubelet's tier of BE pods with so many CPUs.
 func koordTick(seconds int, usedMilli, usedGiB float64, pods ...tick.Pod) *tick.Tick {
 	return &tick.Tick{
 		V: 1, Node: "node-1", Time: at(seconds),
@@ -51,7 +51,7 @@ func koordTick(seconds int, usedMilli, usedGiB float64, pods ...tick.Pod) *tick.
 	}
 }
 
-// bePod is a batch pod as the cluster has it.
+// bePod is a batch pod as the cluster describes it.
 func bePod(name string, change ...func(*tick.Pod)) tick.Pod {
 	p := tick.Pod{
 		UID: "uid-" + name, Namespace: "default", Name: name, QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromKoordinator, Phase: "Running", KubernetesQOS: qos.BestEffort,
@@ -79,7 +79,7 @@ func enabledPod(p *tick.Pod)                  { p.Labels[qos.EvictionEnabled] = 
 func terminating(p *tick.Pod)                 { p.Terminating = true }
 func phase(v string) func(*tick.Pod)          { return func(p *tick.Pod) { p.Phase = v } }
 
-// released are the pods of a list with what they release.
+// released returns the names of a list's pods with the amounts that they release.
 func released(list []Candidate) map[string]float64 {
 	out := map[string]float64{}
 	for _, c := range list {
@@ -88,7 +88,7 @@ func released(list []Candidate) map[string]float64 {
 	return out
 }
 
-// When is a rule on, when off without a word, and when is it a fault that is named?
+// A rule is on, off without an error, or off with an error.
 func TestStrategies(t *testing.T) {
 	n := func(v int64) *int64 { return &v }
 	satisfied := func(lower, upper *int64) func(*sloconfig.Threshold) {
@@ -178,7 +178,7 @@ func TestStrategies(t *testing.T) {
 			if why, fault := tt.rule.Off(s.Strategies); why != tt.why || fault != tt.fault {
 				t.Errorf("Off = %q, %t; want %q, %t", why, fault, tt.why, tt.fault)
 			}
-			// What is off measures nothing, and reports it where it is a fault.
+			// A rule that is off measures nothing, and reports why if that is an error.
 			m := tt.rule.New().Measure(s, koordTick(0, 9900, 99, bePod("be", uses(2000, 50), asks(9000), enabledPod)))
 			if tt.why == on {
 				return
@@ -194,7 +194,7 @@ func TestStrategies(t *testing.T) {
 	}
 }
 
-// Without strategies none of Koordinator's rules measures anything, and all others are none of theirs.
+// Without strategies none of Koordinator's rules measures anything, and the other rules do not depend on them.
 func TestNoStrategies(t *testing.T) {
 	s := Defaults()
 	names := ""
@@ -224,7 +224,7 @@ func TestNoStrategies(t *testing.T) {
 	}
 }
 
-// Who goes first among BE pods, in any order of the input.
+// This is the order of BE pods, for any order of the input.
 func TestBatchRanks(t *testing.T) {
 	none := func(p *tick.Pod) { p.Priority = nil }
 	unknown := func(p *tick.Pod) { p.Memory.RSSBytes = nil }
@@ -258,7 +258,7 @@ func TestBatchRanks(t *testing.T) {
 	}
 }
 
-// Who goes first among the pods of the newer rules.
+// This is the order of the pods of the newer rules.
 func TestAnnotatedRank(t *testing.T) {
 	within := func(n int64) func(*tick.Pod) { return func(p *tick.Pod) { p.KoordinatorPriority = &n } }
 	class := func(p *tick.Pod) { p.Priority = nil; p.Labels[qos.KoordinatorPriorityClass] = qos.Free }
@@ -287,7 +287,7 @@ func TestAnnotatedRank(t *testing.T) {
 	}
 }
 
-// Which pods let themselves be evicted by the newer rules.
+// These pods permit eviction by the newer rules.
 func TestMayGo(t *testing.T) {
 	const atMost = 5999
 	for _, tt := range []struct {
@@ -330,10 +330,10 @@ func TestWholePercent(t *testing.T) {
 	}
 }
 
-// errorsOf are a measure's errors as one text.
+// errorsOf returns a measure's errors as one text.
 func errorsOf(m Measure) string { return strings.Join(m.Errors, "\n") }
 
-// onlyFinding is a measure's one finding.
+// onlyFinding returns a measure's only finding.
 func onlyFinding(t *testing.T, m Measure) Finding {
 	t.Helper()
 	if len(m.Findings) != 1 {
@@ -344,7 +344,7 @@ func onlyFinding(t *testing.T, m Measure) Finding {
 
 func text(f Finding) string { return fmt.Sprintf("%v %v %t %v", f.Value, f.Threshold, f.Met, f.Need) }
 
-// pressedTick calls for pods by every rule of Koordinator's.
+// pressedTick requires evictions by every rule of Koordinator's.
 func pressedTick(seconds int) *tick.Tick {
 	return koordTick(seconds, 9500, 95,
 		bePod("batch", enabledPod, asksBatch(9000, 90), uses(900, 9)),

@@ -12,7 +12,7 @@ import (
 	"polder/lib/window"
 )
 
-// A load that could not be measured breaks what has lasted; a pool that a state file has empty does no harm.
+// A load that could not be measured interrupts the duration; an empty pool in a state file does no harm.
 func TestALoadThatIsMissedDoesNotLast(t *testing.T) {
 	was := level{Since: Since{Start: at(0)}, Last: at(0)}
 	l := &poolLoad{Soft: was, Hard: was}
@@ -23,7 +23,7 @@ func TestALoadThatIsMissedDoesNotLast(t *testing.T) {
 	(*poolLoad)(nil).miss(tickAt(5))
 }
 
-// The message of a load has in how many of the samples it was over the bound.
+// The message of a load contains the number of samples in which it exceeded the bound.
 func TestTheLoadsMessageHasHowOften(t *testing.T) {
 	s := onlyLoad()
 	s.LoadSyncPeriod = 10 * time.Second
@@ -34,7 +34,7 @@ func TestTheLoadsMessageHasHowOften(t *testing.T) {
 	}
 }
 
-// No pod goes for the satisfaction where one of the three averages was not seen for long enough.
+// No pod is evicted because of satisfaction if one of the three averages does not cover enough time.
 func TestSatisfactionNeedsAllThreeAverages(t *testing.T) {
 	for name, forget := range map[string]func(*beCPUWindow){
 		"all are known": func(*beCPUWindow) {},
@@ -56,7 +56,7 @@ func TestSatisfactionNeedsAllThreeAverages(t *testing.T) {
 	}
 }
 
-// Who uses the larger part of the request goes first, not who uses more.
+// The pod that uses the larger part of its request comes first, not the one that uses more.
 func TestSatisfactionRanksByThePartOfTheRequest(t *testing.T) {
 	m := steady(guide(), 6, func(s int) *tick.Tick {
 		return koordTick(s, 0, 0, bePod("large", asks(4000), uses(1000, 0)), bePod("small", asks(1000), uses(900, 0)))
@@ -66,7 +66,7 @@ func TestSatisfactionRanksByThePartOfTheRequest(t *testing.T) {
 	}
 }
 
-// Where less than a whole milli-CPU would have to end nobody goes, however much is used.
+// If less than a whole milli-CPU must be released, no pod is evicted, however much is used.
 func TestCPUUseThatNeedsNothingToEndIsNotMet(t *testing.T) {
 	w := cpuEvict.New()
 	for i := range 12 {
@@ -78,7 +78,7 @@ func TestCPUUseThatNeedsNothingToEndIsNotMet(t *testing.T) {
 	}
 }
 
-// A capacity and a request of 1 byte are known, and those of 0 are not.
+// A capacity and a request of 1 byte are known, those of 0 are not.
 func TestTheSmallestAmountIsKnown(t *testing.T) {
 	for bytes, want := range map[float64]bool{0: false, 1: true} {
 		asked := []tick.Container{{Requests: &tick.Resources{MemoryBytes: &bytes}}}
@@ -93,7 +93,7 @@ func TestTheSmallestAmountIsKnown(t *testing.T) {
 	}
 }
 
-// The ends of what may be set and of what is known are valid.
+// The bounds of settings and of known values are valid.
 func TestTheEndsOfTheRangesAreValid(t *testing.T) {
 	for _, tt := range []struct{ lower, upper, usage int64 }{{1, 1, 0}, {60, 99, 100}} {
 		s := guide(func(th *sloconfig.Threshold) {
@@ -133,7 +133,7 @@ func TestTheEndsOfTheRangesAreValid(t *testing.T) {
 	}
 }
 
-// Figures leave a window one by one as they grow old: after a while it has the last ones alone, and always enough of them.
+// Values leave a window one by one as they become too old: after a while it contains only the last ones, and always enough of them.
 func TestAWindowForgetsLittleByLittle(t *testing.T) {
 	var a averaged
 	const over = 100 * time.Second
@@ -148,7 +148,7 @@ func TestAWindowForgetsLittleByLittle(t *testing.T) {
 	}
 }
 
-// A figure that is just as old as the window is long counts.
+// A value exactly as old as the window is long counts.
 func TestAWindowHasItsEnds(t *testing.T) {
 	var a averaged
 	for i, want := range []bool{false, true} {
@@ -161,7 +161,7 @@ func TestAWindowHasItsEnds(t *testing.T) {
 	}
 }
 
-// Of a window that was made shorter what is in it counts alone.
+// If a window becomes shorter, only values within it count.
 func TestAShorterWindowHasToBeSeenItself(t *testing.T) {
 	var a averaged
 	x := tickAt(0)
@@ -175,7 +175,7 @@ func TestAShorterWindowHasToBeSeenItself(t *testing.T) {
 	}
 }
 
-// A sum that is none, of a state file, is forgotten, and not known.
+// An invalid sum in a state file is dropped, and unknown.
 func TestAWindowWithABrokenSumIsNotKnown(t *testing.T) {
 	for _, sum := range []float64{-1, 1e300} {
 		a := averaged{window.Trail{Points: []window.Point{{At: at(0), Sum: sum, N: 100}}}}
@@ -187,7 +187,7 @@ func TestAWindowWithABrokenSumIsNotKnown(t *testing.T) {
 	}
 }
 
-// With a period of 0 each sample counts, and a silence of just twice a full ring does not empty it.
+// With a period of 0 each sample counts, and a silence of exactly twice a full ring does not empty it.
 func TestARingIsNotEmptiedTooEarly(t *testing.T) {
 	for _, tt := range []struct {
 		period  time.Duration
@@ -206,7 +206,7 @@ func TestARingIsNotEmptiedTooEarly(t *testing.T) {
 	}
 }
 
-// A tick that is early by just a tenth of the period is due.
+// A tick that is early by exactly a tenth of the period is due.
 func TestATenthEarlyIsDue(t *testing.T) {
 	var p pace
 	p.due(tickAt(0), 10*time.Second)
@@ -215,7 +215,7 @@ func TestATenthEarlyIsDue(t *testing.T) {
 	}
 }
 
-// The taint of stalls comes when they have lasted for just the tolerance.
+// The taint of memory stalls is set when they have lasted for exactly the tolerance.
 func TestStallsTaintAfterTheTolerance(t *testing.T) {
 	s := Defaults()
 	s.MemoryTolerance, s.MemoryPSIDurationReclaimed = 0, 10*time.Second
@@ -235,7 +235,7 @@ func TestStallsTaintAfterTheTolerance(t *testing.T) {
 	}
 }
 
-// A field of an annotation is a text under its own name, in an annotation that is not too long.
+// A field of an annotation is a text under its own name, in an annotation of limited length.
 func TestAnEnhancementIsATextUnderItsName(t *testing.T) {
 	long := func(bytes int) string {
 		const frame = `{"a": "b", "c": ""}`
@@ -255,7 +255,7 @@ func TestAnEnhancementIsATextUnderItsName(t *testing.T) {
 	}
 }
 
-// How counts and names are written, and that a count stays within its bound.
+// These are the formats of counts and names, and a count stays within its bound.
 func TestHowCountsAndNamesAreWritten(t *testing.T) {
 	s := streak{Times: evictconfig.MaxTimes}
 	s.count(true, true)

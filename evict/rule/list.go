@@ -7,8 +7,8 @@ import (
 	"polder/lib/choice"
 )
 
-// All are the rules, in the order in which they are measured and served. Koordinator's are in its own order: what the rules
-// of batch pods evict counts for those of requests, and what these evict for those of use.
+// All contains the rules, in the order in which they are measured and their victims chosen. Koordinator's rules are in Koordinator's order:
+// victims of the batch pod rules count for the rules about requests, and their victims for the rules about use.
 var All = []*Rule{
 	reclaimedPressure,
 	memoryPressure,
@@ -24,7 +24,7 @@ var All = []*Rule{
 	cpuEvict,
 }
 
-// Select returns the named rules in the order of All, all of them where names is empty.
+// Select returns the named rules in the order of All, or all of them if names is empty.
 func Select(names []string) ([]*Rule, error) {
 	if len(names) == 0 {
 		return All, nil
@@ -48,7 +48,7 @@ func Select(names []string) ([]*Rule, error) {
 	return rules, nil
 }
 
-// Names are the names of all rules.
+// Names returns the names of all rules.
 func Names() []string {
 	names := make([]string, len(All))
 	for i, r := range All {

@@ -9,14 +9,14 @@ import (
 	"polder/lib/tick"
 )
 
-// poolLoad is what is remembered of one shared pool.
+// poolLoad is the state of one shared pool.
 type poolLoad struct {
 	Ring Ring[loadSample] `json:"ring"`
 	Soft level            `json:"soft"`
 	Hard level            `json:"hard"`
 }
 
-// loadSample is a pool's load with the bounds that held when it was taken: the pool may have another size now.
+// loadSample is a pool's load with the bounds at the time of the sample: the pool may have another size now.
 type loadSample struct {
 	Load  float64            `json:"load"`
 	Lower float64            `json:"lower"`
@@ -28,7 +28,7 @@ type loadSample struct {
 type pool struct {
 	name string
 	size float64 // in CPUs
-	err  error   // why that is not known
+	err  error   // why the size is unknown
 	pods []*tick.Pod
 }
 
@@ -56,7 +56,7 @@ func (w *cpuWindow) load(m *Measure, s *Settings, t *tick.Tick) {
 }
 
 func (l *poolLoad) miss(t *tick.Tick) {
-	if l == nil { // a state file's
+	if l == nil { // from a state file
 		return
 	}
 	l.Soft.observe(t, false)
@@ -86,7 +86,7 @@ func (l *poolLoad) measure(m *Measure, s *Settings, t *tick.Tick, p *pool, exclu
 }
 
 func (l *poolLoad) finding(s *Settings, t *tick.Tick, p *pool, met *level, load, bound float64, of func(*loadSample) float64) Finding {
-	counts := 1.0 // the part of a bound that must be exceeded
+	counts := 1.0 // the factor of a bound that must be exceeded
 	if met.held(t) {
 		counts -= s.LoadHysteresis
 	}
@@ -105,8 +105,8 @@ func (l *poolLoad) finding(s *Settings, t *tick.Tick, p *pool, met *level, load,
 	return f
 }
 
-// sample is the pool's present load; a pod whose load is not known is named in m and left out, which makes the sum a
-// lower bound. Where no pod's load is known there is no sample.
+// sample returns the pool's present load. It names a pod with unknown load in m and omits it, so that the sum is a
+// lower bound. If no pod's load is known there is no sample.
 func (p *pool) sample(s *Settings, m *Measure, exclusive cpus.Set) (loadSample, error) {
 	if p.err != nil {
 		return loadSample{}, p.err
@@ -133,7 +133,7 @@ func (p *pool) sample(s *Settings, m *Measure, exclusive cpus.Set) (loadSample, 
 	return x, nil
 }
 
-// podLoad is the sum over the pod's containers, or the pod's own where no container has one.
+// podLoad returns the sum over the pod's containers, or the pod's own if no container has one.
 func podLoad(p *tick.Pod, exclusive cpus.Set) (float64, bool) {
 	var sum float64
 	found := false
@@ -152,7 +152,7 @@ func podLoad(p *tick.Pod, exclusive cpus.Set) (float64, bool) {
 	return amount(p.Load1)
 }
 
-// exclusiveCPUs are those that kubelet gave to containers for themselves.
+// exclusiveCPUs returns those that kubelet assigned exclusively to containers.
 func exclusiveCPUs(t *tick.Tick) cpus.Set {
 	if t.Sample.Kubelet == nil {
 		return cpus.New()
@@ -164,7 +164,7 @@ func exclusiveCPUs(t *tick.Tick) cpus.Set {
 	return set
 }
 
-// hasOwnCPUs reports whether kubelet gave the container CPUs for itself: it runs on such CPUs, as many as it requests.
+// hasOwnCPUs reports whether kubelet assigned the container exclusive CPUs: it runs on such CPUs, as many as it requests.
 func hasOwnCPUs(c *tick.Container, exclusive cpus.Set) bool {
 	if exclusive.IsEmpty() || c.CPUSetCPUs == "" || c.Requests == nil || c.Requests.MilliCPU == nil {
 		return false
@@ -173,7 +173,7 @@ func hasOwnCPUs(c *tick.Container, exclusive cpus.Set) bool {
 	return err == nil && !set.IsEmpty() && set.IsSubsetOf(exclusive) && *c.Requests.MilliCPU == float64(set.Size())*1000
 }
 
-// sharedPools are the pools that shared pods run in, each with its pods. A pod that names a pool which is not there runs in
+// sharedPools returns the pools in which shared pods run, each with its pods. A pod that names a missing pool runs in
 // "share".
 func sharedPools(t *tick.Tick) ([]pool, error) {
 	if t.Advice == nil {
@@ -201,7 +201,7 @@ func sharedPools(t *tick.Tick) ([]pool, error) {
 	}
 	for _, p := range active(t, tick.QoSShared) {
 		if t.Sample.HasOwnPartition(p) {
-			continue // its load is on other CPUs than the pools'
+			continue // its load is not on the pools' CPUs
 		}
 		i, ok := at[enhancement(p, annotationCPU, "cpuset_pool")]
 		if !ok {
@@ -217,7 +217,7 @@ func sharedPools(t *tick.Tick) ([]pool, error) {
 	return pools, nil
 }
 
-// poolSize is a pool's number of CPUs.
+// poolSize returns a pool's number of CPUs.
 func poolSize(p tick.Pool) (float64, error) {
 	set, err := cpus.Parse(p.CPUs)
 	if err != nil {
@@ -229,7 +229,7 @@ func poolSize(p tick.Pool) (float64, error) {
 	return float64(set.Size()), nil
 }
 
-// quotaSize is what the shared pods have on a machine without pools.
+// quotaSize returns the CPUs of shared pods on a machine without pools.
 func quotaSize(t *tick.Tick) (float64, error) {
 	if t.Sample.Topology == nil {
 		return 0, errors.New("the advice has no pool share, and the sample no topology")
@@ -249,13 +249,13 @@ func quotaSize(t *tick.Tick) (float64, error) {
 	return left, nil
 }
 
-// candidates ranks the pods by the load that they had over the window, not by this instant's alone.
+// candidates ranks the pods by their load over the window, not only by the present one.
 func (l *poolLoad) candidates(pods []*tick.Pod, present map[string]float64, capacity int) []Candidate {
 	history := map[string]float64{}
 	samples := l.Ring.Samples
 	for _, s := range samples[max(0, len(samples)-capacity):] {
 		for uid, load := range s.Value.Pods {
-			if v, ok := amount(&load); ok { // of a state file, it may be anything
+			if v, ok := amount(&load); ok { // a state file may contain anything
 				history[uid] += v
 			}
 		}

@@ -12,7 +12,7 @@ import (
 	"polder/lib/tick"
 )
 
-// measure runs the load rule over one tick every 10 seconds, with the load of each.
+// measure runs the load rule over one tick every 10 seconds, with the given loads.
 func measureLoad(s Settings, loads ...float64) (m Measure) {
 	w := cpuPressure.New()
 	for i, l := range loads {
@@ -21,7 +21,7 @@ func measureLoad(s Settings, loads ...float64) (m Measure) {
 	return m
 }
 
-// samples counts those of all pools.
+// samples counts the samples of all pools.
 func samples(w *cpuWindow) (n int) {
 	for _, l := range w.Pools {
 		n += len(l.Ring.Samples)
@@ -29,7 +29,7 @@ func samples(w *cpuWindow) (n int) {
 	return n
 }
 
-// onlyLoad are the settings with the load alone measured.
+// onlyLoad are the settings with which only the load is measured.
 func onlyLoad() Settings {
 	s := Defaults()
 	s.SuppressionEnabled = false
@@ -97,7 +97,7 @@ func TestLoadVictimByHistory(t *testing.T) {
 	if d := cmp.Diff([]string{"steady", "twin-a", "twin-b", "burst"}, ranked(m.Findings[1])); d != "" {
 		t.Errorf("who is evicted first (-want +got):\n%s", d)
 	}
-	// A pod that vanishes is no candidate, whatever it did.
+	// A pod that disappears is no candidate, whatever its load was.
 	m = w.Measure(&s, tickAt(10, sharedPod("twin-b", 150)))
 	if d := cmp.Diff([]string{"twin-b"}, ranked(m.Findings[1])); d != "" {
 		t.Errorf("after the others vanished (-want +got):\n%s", d)
@@ -168,7 +168,7 @@ func TestLoadQuotaMode(t *testing.T) {
 	}
 }
 
-// Each pool is measured by itself, with its own pods, samples and bounds; a dedicated pod's CPUs and the system's are nobody else's.
+// Each pool is measured separately, with its own pods, samples and bounds; a dedicated pod's CPUs and the system's belong to no pool.
 func TestLoadNamedPools(t *testing.T) {
 	s := onlyLoad()
 	s.LoadSyncPeriod = time.Second
@@ -209,7 +209,7 @@ func TestLoadNamedPools(t *testing.T) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("findings (-want +got):\n%s", d)
 	}
-	// A pool that has gone is forgotten with its samples.
+	// A pool that is gone is dropped with its samples.
 	x := tickAt(10, named("b", "batch", 8))
 	m = w.Measure(&s, x)
 	if len(m.Findings) != 2 || m.Findings[0].Part != tick.PoolShare || m.Findings[0].Value != 8 || w.(*cpuWindow).Pools["batch"] != nil {
@@ -217,7 +217,7 @@ func TestLoadNamedPools(t *testing.T) {
 	}
 }
 
-// One pool that cannot be read leaves the others measured.
+// A pool that cannot be read does not affect the others.
 func TestLoadOneBadPool(t *testing.T) {
 	s := onlyLoad()
 	x := tickAt(0, sharedPod("a", 1))
@@ -232,7 +232,7 @@ func TestLoadOneBadPool(t *testing.T) {
 	}
 }
 
-// What runs on CPUs that kubelet gave it alone loads no pool.
+// A container on CPUs that kubelet assigned to it exclusively adds no load to a pool.
 func TestLoadExclusiveCPUs(t *testing.T) {
 	s := onlyLoad()
 	for _, tt := range []struct {
@@ -257,7 +257,7 @@ func TestLoadExclusiveCPUs(t *testing.T) {
 	}
 }
 
-// What runs in a CPU partition of its own loads no pool; in a partition that all pods are in it does.
+// A pod in a CPU partition of its own adds no load to a pool; in a partition that contains all pods it does.
 func TestLoadInAPartition(t *testing.T) {
 	s := onlyLoad()
 	for _, tt := range []struct {

@@ -5,7 +5,7 @@ import (
 	"polder/lib/tick"
 )
 
-// memoryAllocatableEvict is Koordinator's eviction by what pods request of memory.
+// memoryAllocatableEvict is Koordinator's eviction by the pods' memory requests.
 var memoryAllocatableEvict = &Rule{
 	Name: "MemoryAllocatableEvict",
 	Doc: `pods request far more memory than the node offers: pods that allow it are evicted

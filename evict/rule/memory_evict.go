@@ -5,7 +5,7 @@ import (
 	"polder/lib/tick"
 )
 
-// memoryEvict is Koordinator's eviction by the node's memory of any pods that let themselves be evicted.
+// memoryEvict is Koordinator's eviction, by the node's memory, of any pods that permit it.
 var memoryEvict = &Rule{
 	Name: "MemoryEvict",
 	Doc: `the node's memory is used beyond Koordinator's threshold: pods that allow it are evicted
@@ -53,7 +53,7 @@ func (w *memoryEvictWindow) Measure(s *Settings, t *tick.Tick) Measure {
 	return m
 }
 
-// allowed takes the pods that let themselves be evicted, up to a priority, and whose use is known.
+// allowed returns the pods that permit eviction, up to a priority, and whose use is known.
 func (f *Finding) allowed(t *tick.Tick, atMost int64, measure func(*tick.Pod) (float64, bool)) {
 	f.Reason = reasonEvicted
 	f.candidates(t, func(p *tick.Pod) bool { return mayGo(p, f.Rule, atMost) }, measure, 0)

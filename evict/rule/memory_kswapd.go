@@ -7,20 +7,20 @@ import (
 	"polder/lib/tick"
 )
 
-// kswapd is what is remembered of the kernel's reclaiming.
+// kswapd is the state of the kernel's background reclaim.
 type kswapd struct {
 	level
 	streak
-	// Pages is the kernel's counter at the time At, the beginning of the present period; At is zero where it is not known.
+	// Pages is the kernel's counter at the time At, the beginning of the present period; At is zero if unknown.
 	Pages float64   `json:"pages"`
 	At    time.Time `json:"at,omitzero"`
-	// Rate is the last period's, in pages a second; Known means that there is one.
+	// Rate is the last period's, in pages per second; Known means that there is one.
 	Rate  float64 `json:"rate"`
 	Known bool    `json:"known,omitempty"`
 }
 
-// measure takes the mean rate of each period, from the counter: a rate that the sample has covers one interval of collect,
-// and a period has many.
+// measure computes the mean rate of each period from the counter: a rate in the sample covers one interval of collect, and
+// a period contains many.
 func (k *kswapd) measure(x *shortage, due, continued bool) {
 	memory := x.t.Sample.Memory
 	now := x.t.Time
@@ -31,7 +31,7 @@ func (k *kswapd) measure(x *shortage, due, continued bool) {
 		x.missing(partKswapd, "the sample has neither kswapd's pages nor their rate")
 		return
 	}
-	if _, ok := amount(&k.Rate); !ok { // of a state file, it may be anything
+	if _, ok := amount(&k.Rate); !ok { // a state file may contain anything
 		k.Known = false
 	}
 	if now.Before(k.At) { // the clock was set back: the period starts over
@@ -45,7 +45,7 @@ func (k *kswapd) measure(x *shortage, due, continued bool) {
 		case okOwn:
 			k.Rate, k.Known = own, true
 		default:
-			k.Known = false // the first sample, or a counter that was set back: it shows what happened before, not when
+			k.Known = false // the first sample, or a counter that was reset: it does not show when the pages were reclaimed
 		}
 	}
 	if okPages && (due || k.At.IsZero()) {
@@ -74,7 +74,7 @@ func (k *kswapd) measure(x *shortage, due, continued bool) {
 		taint := taintMemoryPressure
 		f.Taint = &taint
 		f.Candidates, f.Others = x.relieving(k.Rate, only(tick.QoSReclaimed, tick.QoSShared))
-		if !due { // a pod may have ended since it was measured
+		if !due { // a pod may have ended since the measurement
 			f.Waits = "waits for the next period's rate"
 		}
 		f.Message = fmt.Sprintf("kswapd reclaimed %.0f pages a second, over the threshold of %.0f, %s", k.Rate, threshold, held)
@@ -82,8 +82,8 @@ func (k *kswapd) measure(x *shortage, due, continued bool) {
 	x.m.Findings = append(x.m.Findings, f)
 }
 
-// relieving are the candidates for a sign of which nobody can tell how much of it ends with which pod: the first one is
-// taken to end it, and it is measured again when that pod has ended.
+// relieving returns the candidates for a sign of pressure whose relief cannot be attributed to single pods: the end of
+// the first one counts as sufficient, and the sign is measured again when that pod has ended.
 func (x *shortage) relieving(value float64, accept func(*tick.Pod) bool) (candidates, others []Candidate) {
 	candidates, others = x.candidates(x.s.MemorySystemRanking, value, -1, accept)
 	for _, list := range [][]Candidate{candidates, others} {

@@ -9,7 +9,7 @@ import (
 	"polder/lib/tick"
 )
 
-// Memory that is short comes back with pods of any class and size, also with those that are not for choice.
+// Pods of any class and size reduce the memory shortage when they end, even if they are no candidates.
 func TestMemoryLeaving(t *testing.T) {
 	unknown := holder("u", tick.QoSShared, 1)
 	unknown.Memory, unknown.Containers = nil, nil

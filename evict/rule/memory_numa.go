@@ -6,7 +6,7 @@ import (
 	"polder/lib/tick"
 )
 
-// numaMemory is what is remembered of one NUMA node's free memory.
+// numaMemory is the state of one NUMA node's free memory.
 type numaMemory struct {
 	level
 	streak
@@ -40,10 +40,10 @@ func (w *memoryWindow) numa(x *shortage, due, continued bool) {
 		total, okTotal := amount(memory.TotalBytes)
 		if !okFree || !okTotal {
 			x.missing(name, fmt.Sprintf("the sample has not the free and total memory of NUMA node %d", n.ID))
-			continue // what was counted is not in a row any more
+			continue // the counted times are no longer consecutive
 		}
 		if total == 0 {
-			continue // a node of CPUs alone
+			continue // a node with only CPUs
 		}
 		l := before[n.ID]
 		if l == nil {
@@ -58,7 +58,7 @@ func (w *memoryWindow) numa(x *shortage, due, continued bool) {
 	}
 }
 
-// finding is met where the node is below the watermark now and was so for enough times in a row.
+// finding is met if the node is below the watermark now and was so at enough consecutive times.
 func (l *numaMemory) finding(x *shortage, name string, node int, free, total, part float64, due, continued bool) Finding {
 	threshold, below := l.under(x.t, free, total*part, x.s.MemoryHysteresis)
 	if due {

@@ -9,7 +9,7 @@ import (
 	"polder/lib/tick"
 )
 
-// memoryPressure is the guide's "Memory".
+// memoryPressure is "Memory" of Katalyst's guide.
 var memoryPressure = &Rule{
 	Name: "memory-pressure-eviction-plugin",
 	Doc: `memory is short: on the node, on a NUMA node, by kswapd's work, or by the pods' stalls
@@ -40,10 +40,10 @@ running container releases nothing and stays.`,
 	New:    func() Window { return &memoryWindow{} },
 }
 
-// ScopeMemory is the node's memory, whichever sign shows that it is short.
+// ScopeMemory is the node's memory, whichever sign shows the shortage.
 const ScopeMemory = "memory"
 
-// Parts of memory pressure; that of a NUMA node is numa<id>.
+// These are the parts of memory pressure; that of a NUMA node is numa<id>.
 const (
 	partFree   = "free"
 	partKswapd = "kswapd"
@@ -61,13 +61,13 @@ type memoryWindow struct {
 	Pace   pace                `json:"pace"`
 }
 
-// shortage is the memory that is short, as its finding needs it.
+// shortage is the amount of memory that is missing, as its finding needs it.
 type shortage struct {
 	s       *Settings
 	t       *tick.Tick
 	m       *Measure
 	pods    []victim
-	unknown []string // pods whose use is not known
+	unknown []string // pods with unknown use
 }
 
 func (w *memoryWindow) Measure(s *Settings, t *tick.Tick) Measure {
@@ -104,11 +104,11 @@ func (w *memoryWindow) Measure(s *Settings, t *tick.Tick) Measure {
 	return m
 }
 
-// watermark is the kernel's share of memory below which it reclaims more, as Katalyst takes it.
+// watermark returns the share of memory below which the kernel reclaims more, as in Katalyst.
 func watermark(t *tick.Tick) (part float64, ok bool) {
 	scale, ok := amount(t.Sample.Memory.WatermarkScaleFactor)
 	if !ok || scale == 0 || scale >= 10_000 {
-		return 0, false // the kernel has 1 to 3000
+		return 0, false // the kernel accepts 1 to 3000
 	}
 	return scale / 10_000, true
 }
@@ -159,14 +159,14 @@ func (x *shortage) finding(part string, value, threshold float64, met bool, l *l
 	return f
 }
 
-// victim is a pod that holds memory.
+// victim is a pod that uses memory.
 type victim struct {
 	pod   *tick.Pod
 	bytes float64
 	known bool
 }
 
-// victims are the active pods of the classes that may be evicted, but for those that have not begun to run: they hold nothing.
+// victims returns the active pods of the classes that may be evicted, except those that have not started: they use nothing.
 func victims(t *tick.Tick) []victim {
 	var list []victim
 	for i := range t.Sample.Pods {
@@ -183,7 +183,7 @@ func victims(t *tick.Tick) []victim {
 	return list
 }
 
-// only accepts the classes.
+// only accepts pods of these classes.
 func only(classes ...string) func(*tick.Pod) bool {
 	return func(p *tick.Pod) bool {
 		return slices.Contains(classes, p.QoS)
@@ -192,8 +192,8 @@ func only(classes ...string) func(*tick.Pod) bool {
 
 func anyone(*tick.Pod) bool { return true }
 
-// candidates ranks the pods that are accepted, and returns the others beside them. What they use is that on a NUMA node, or
-// all of it where node is negative; need is what stands for the use of a pod of which it is not known.
+// candidates ranks the accepted pods, and returns the others separately. Their use is that on a NUMA node, or the total if
+// node is negative; need replaces the use of a pod if it is unknown.
 func (x *shortage) candidates(ranking []string, need float64, node int, accept func(*tick.Pod) bool) (out, others []Candidate) {
 	x.unknown = nil
 	for _, v := range x.pods {
@@ -223,10 +223,10 @@ func (x *shortage) candidates(ranking []string, need float64, node int, accept f
 	return out, others
 }
 
-// rankUnknown is over every measure.
+// rankUnknown exceeds every measure.
 const rankUnknown = 10 * maxAmount
 
-// rank is one measure of a pod: the greater is first.
+// rank returns one measure of a pod: the greater comes first.
 func rank(name string, v victim, onNode float64, known bool) float64 {
 	measure, ok := 0.0, true
 	switch name {
@@ -249,7 +249,7 @@ func rank(name string, v victim, onNode float64, known bool) float64 {
 	return measure
 }
 
-// memoryOn is a pod's memory on one NUMA node; not known where a container does not tell.
+// memoryOn returns a pod's memory on one NUMA node; unknown if a container does not report it.
 func memoryOn(p *tick.Pod, id int) (float64, bool) {
 	sum := 0.0
 	for i := range p.Containers {

@@ -6,7 +6,7 @@ import (
 	"polder/lib/tick"
 )
 
-// measurePSI looks at the time that is lost waiting for memory.
+// measurePSI measures memory pressure (PSI).
 func measurePSI(x *shortage, l *level) {
 	const v2 = 2
 	sample, now := x.t.Sample, x.t.Time
@@ -16,7 +16,7 @@ func measurePSI(x *shortage, l *level) {
 		if sample.CgroupVersion == v2 && sample.Memory.Pressure != nil {
 			x.missing(partPSI, "the node's memory pressure has no some avg10 of 0 to 100")
 		}
-		return // a machine that does not have it
+		return // a machine without PSI
 	}
 	pressed, sum, without, all := 0, 0.0, []string(nil), 0
 	for _, v := range x.pods {
@@ -64,7 +64,7 @@ func measurePSI(x *shortage, l *level) {
 	x.m.Findings = append(x.m.Findings, f)
 }
 
-// some10 is the part of the last 10 seconds in which some task waited, in percent.
+// some10 returns the percentage of the last 10 seconds in which some task waited.
 func some10(p *tick.Pressure) (float64, bool) {
 	if p == nil || p.Some == nil || !(p.Some.Avg10 >= 0 && p.Some.Avg10 <= 100) {
 		return 0, false

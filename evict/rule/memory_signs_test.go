@@ -17,7 +17,7 @@ func TestKswapd(t *testing.T) {
 	steady := func(rate float64) []float64 {
 		pages := make([]float64, 12)
 		for i := range pages {
-			pages[i] = 1e9 + float64(i)*5*rate // what happened before the first sample is not counted
+			pages[i] = 1e9 + float64(i)*5*rate // pages from before the first sample do not count
 		}
 		return pages
 	}
@@ -74,7 +74,7 @@ func TestKswapd(t *testing.T) {
 	}
 }
 
-// Between two periods the rate is that of before: it calls for nobody.
+// Between two periods the earlier rate stays: it requires no eviction.
 func TestKswapdBetweenPeriods(t *testing.T) {
 	s := Defaults()
 	s.MemoryKswapdTimes = 1
@@ -108,7 +108,7 @@ func TestKswapdInputs(t *testing.T) {
 	if f := part(w.Measure(&s, x), partKswapd); f == nil || !f.Met || f.Value != 3000 {
 		t.Errorf("with the rate alone: %+v", f)
 	}
-	// A counter that goes back, as at a restart of the machine, gives no rate.
+	// A counter that decreases, as after a reboot, results in no rate.
 	for i, pages := range []float64{1e6, 10} {
 		x = shortTick(10+5*i, 50)
 		x.Sample.Memory.KswapdStealPages = &pages
@@ -120,7 +120,7 @@ func TestKswapdInputs(t *testing.T) {
 	if m := w.Measure(&s, x); part(m, partKswapd) != nil {
 		t.Errorf("switched off: %+v", m)
 	}
-	// The counter's mean over the period counts, not the rate of the last moment.
+	// The counter's mean over the period counts, not the rate of the last interval.
 	s, w = Defaults(), memoryPressure.New()
 	s.MemoryKswapdTimes = 1
 	for i, pages := range []float64{0, 40_000, 40_000, 40_000, 40_000, 40_000} {

@@ -26,7 +26,7 @@ func shortTick(seconds int, freeGiB float64, pods ...tick.Pod) *tick.Tick {
 	return x
 }
 
-// holder is a pod that holds memory, all of it on NUMA node 0, and requests half of that.
+// holder is a pod that uses memory, all of it on NUMA node 0, and requests half of that.
 func holder(name, class string, mebi float64) tick.Pod {
 	bytes := mebi * (1 << 20)
 	memory := &tick.Memory{UsageBytes: new(bytes), RSSBytes: new(bytes)}
@@ -40,7 +40,7 @@ func stall(avg10 float64) *tick.Pressure {
 	return &tick.Pressure{Some: &tick.PressureLine{Avg10: avg10}}
 }
 
-// part finds a finding.
+// part returns a finding by its part.
 func part(m Measure, name string) *Finding {
 	for i := range m.Findings {
 		if m.Findings[i].Part == name {
@@ -155,7 +155,7 @@ func TestFreeMemoryMissing(t *testing.T) {
 	}
 }
 
-// measureEvery measures a tick every 5 seconds; each changes the tick that is short of memory on NUMA node 0.
+// measureEvery measures a tick every 5 seconds; each call changes the tick, which is short of memory on NUMA node 0.
 func measureEvery(s Settings, n int, change func(i int, x *tick.Tick), pods ...tick.Pod) (m Measure) {
 	w := memoryPressure.New()
 	for i := range n {
@@ -273,7 +273,7 @@ func TestNUMAMemoryMissing(t *testing.T) {
 			t.Errorf("%s: %+v; want NUMA node 0 not measured, and %q", name, m, tt.err)
 		}
 	}
-	// A node of CPUs alone has no memory to be short of; on a machine of one node all of a pod's memory is there.
+	// A node with only CPUs cannot be short of memory; on a machine of one node all of a pod's memory is there.
 	m = measureEvery(Defaults(), 1, func(_ int, x *tick.Tick) { x.Sample.NUMANodes[0].Memory.TotalBytes = new(0.0) })
 	if part(m, "numa0") != nil || len(m.Errors) != 0 {
 		t.Errorf("a node without memory: %+v", m)

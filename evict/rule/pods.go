@@ -11,10 +11,10 @@ import (
 	"polder/lib/tick"
 )
 
-// shownBytes is how much of a text from elsewhere stands in a message.
+// shownBytes is the maximum length of foreign text in a message.
 const shownBytes = 40
 
-// Annotations that the rules read. The enhancements are JSON objects in a string, with strings in them.
+// These are the annotations that the rules read. The enhancements are JSON objects in a string, with strings as values.
 const (
 	annotationCPU        = "katalyst.kubewharf.io/cpu_enhancement"
 	annotationMemory     = "katalyst.kubewharf.io/memory_enhancement"
@@ -25,7 +25,7 @@ const (
 // maxEnhancement bounds an annotation, in bytes.
 const maxEnhancement = 16 << 10
 
-// enhancement is a field of an annotation; empty where there is none, also in an annotation that is broken.
+// enhancement returns a field of an annotation; empty if there is none, or if the annotation is invalid.
 func enhancement(p *tick.Pod, annotation, field string) string {
 	text := p.Annotations[annotation]
 	if !strings.Contains(text, field) || len(text) > maxEnhancement {
@@ -42,7 +42,7 @@ func enhancement(p *tick.Pod, annotation, field string) string {
 	return value
 }
 
-// rate is the number over 0 in an annotation's field; nil where there is none.
+// rate returns the positive number in an annotation's field; nil if there is none.
 func rate(p *tick.Pod, annotation, field string) (*float64, error) {
 	text := enhancement(p, annotation, field)
 	if text == "" {
@@ -55,7 +55,7 @@ func rate(p *tick.Pod, annotation, field string) (*float64, error) {
 	return &v, nil
 }
 
-// podRequest is the pod's request, or where the pod itself has none its containers' sum.
+// podRequest returns the pod's request, or its containers' sum if the pod itself has none.
 func podRequest(p *tick.Pod, of func(*tick.Resources) *float64) (float64, bool) {
 	if p.Requests != nil {
 		if v, ok := amount(of(p.Requests)); ok {
@@ -78,7 +78,7 @@ func podRequest(p *tick.Pod, of func(*tick.Resources) *float64) (float64, bool) 
 func reclaimedMilliCPU(r *tick.Resources) *float64    { return r.ReclaimedMilliCPU }
 func reclaimedMemoryBytes(r *tick.Resources) *float64 { return r.ReclaimedMemoryBytes }
 
-// podMemory is a pod's memory, or where the pod itself has none its containers' sum.
+// podMemory returns a pod's memory, or its containers' sum if the pod itself has none.
 func podMemory(p *tick.Pod, of func(*tick.Memory) *float64) (float64, bool) {
 	if p.Memory != nil {
 		if v, ok := amount(of(p.Memory)); ok {
@@ -101,7 +101,7 @@ func podMemory(p *tick.Pod, of func(*tick.Memory) *float64) (float64, bool) {
 func usageBytes(m *tick.Memory) *float64 { return m.UsageBytes }
 func rssBytes(m *tick.Memory) *float64   { return m.RSSBytes }
 
-// noPriority stands for a priority under all others: Katalyst evicts a pod without one before all that have one.
+// noPriority stands for a priority below all others: Katalyst evicts a pod without one before all that have one.
 const noPriority = 2 * math.MinInt64
 
 func priority(p *tick.Pod) float64 {
@@ -115,7 +115,7 @@ func milliCPU(v float64) string { return fmt.Sprintf("%.0fm", v) }
 
 func mebibytes(v float64) string { return fmt.Sprintf("%.0fMi", v/(1<<20)) }
 
-// some names the first few.
+// some returns the first few names.
 func some(names []string) string {
 	const most = 3
 	if len(names) <= most {

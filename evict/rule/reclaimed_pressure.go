@@ -11,7 +11,7 @@ import (
 	"polder/lib/tick"
 )
 
-// reclaimedPressure is the guide's "Resource Overcommit".
+// reclaimedPressure is "Resource Overcommit" of Katalyst's guide.
 var reclaimedPressure = &Rule{
 	Name: "reclaimed-resource-pressure-eviction-plugin",
 	Doc: `reclaimed pods request far more than there is to reclaim
@@ -44,13 +44,13 @@ type reclaimedWindow struct {
 	Zones      map[string]*level `json:"zones,omitempty"` // by scope
 }
 
-// resource is one of the two that are reclaimed.
+// resource is one of the two reclaimed resources.
 type resource struct {
 	scope      string
 	name       string
 	text       func(float64) string
 	request    func(*tick.Resources) *float64
-	hard, soft float64 // multiples of what is offered; soft is 0 where it is off
+	hard, soft float64 // multiples of the offer; soft is 0 if it is off
 }
 
 func (w *reclaimedWindow) Measure(s *Settings, t *tick.Tick) Measure {
@@ -76,7 +76,7 @@ func or(v, otherwise float64) float64 {
 	return otherwise
 }
 
-// evictScores are the pods' annotations, by UID; one that is no number counts as none.
+// evictScores returns the pods' annotations, by UID; an invalid number counts as none.
 func evictScores(m *Measure, pods []*tick.Pod) map[string]float64 {
 	var scores map[string]float64
 	for _, p := range pods {
@@ -121,8 +121,8 @@ func (w *reclaimedWindow) measure(
 	}
 }
 
-// offer is what is offered, or why the requests are not compared with it. A 0 is not taken at its word where anything is requested:
-// a switch that is off, a reserve and a reading that falls for a moment leave it, and everybody would be evicted for it.
+// offer returns the offer, or why the requests are not compared with it. An offer of 0 is not used if anything is requested: a
+// disabled switch, a reserve or a brief wrong reading cause it, and every pod would be evicted.
 func (r resource) offer(s *Settings, offer *int64, requested float64) (offered float64, why string) {
 	offered, ok := whole(offer)
 	switch {
@@ -136,12 +136,12 @@ func (r resource) offer(s *Settings, offer *int64, requested float64) (offered f
 	return offered, ""
 }
 
-// requests adds up what the pods request; without are the names of those that request nothing.
+// requests adds up the pods' requests; without are the names of pods that request nothing.
 func requests(pods []*tick.Pod, r resource, scores map[string]float64) (sum float64, candidates []Candidate, without []string) {
 	for _, p := range pods {
 		request, ok := podRequest(p, r.request)
 		if !ok {
-			if p.Namespace != "" { // a cgroup of a plain machine has no way to request anything: that is no fault
+			if p.Namespace != "" { // a cgroup of a plain host cannot request anything: that is no error
 				without = append(without, p.Name)
 			}
 			continue
@@ -169,7 +169,7 @@ func (r resource) finding(s *Settings, t *tick.Tick, l *level, times, offered, s
 	return f
 }
 
-// zones compares on each NUMA node that has pods bound to it.
+// zones compares on each NUMA node to which pods are bound.
 func (w *reclaimedWindow) zones(
 	m *Measure, s *Settings, t *tick.Tick, resources []resource, offered []tick.ReclaimedNUMA, pods []*tick.Pod, scores map[string]float64,
 ) {
@@ -193,7 +193,7 @@ func (w *reclaimedWindow) zones(
 		for j, r := range resources {
 			r.scope = fmt.Sprintf("zone%d|%s", id, r.scope)
 			r.name += fmt.Sprintf(" on NUMA node %d", id)
-			sum, candidates, _ := requests(bound[id], r, scores) // who requests nothing was named above
+			sum, candidates, _ := requests(bound[id], r, scores) // pods that request nothing were named above
 			offer, why := r.offer(s, offerOf(offered, id, j), sum)
 			if why != "" {
 				m.Errors = append(m.Errors, why)
@@ -212,7 +212,7 @@ func (w *reclaimedWindow) zones(
 	}
 }
 
-// offerOf is a NUMA node's part of the offer, of CPU (0) or memory (1).
+// offerOf returns a NUMA node's part of the offer, of CPU (0) or memory (1).
 func offerOf(offered []tick.ReclaimedNUMA, id, which int) *int64 {
 	for i := range offered {
 		if offered[i].ID == id {
@@ -222,13 +222,13 @@ func offerOf(offered []tick.ReclaimedNUMA, id, which int) *int64 {
 	return nil
 }
 
-// numaNode is a NUMA node's CPUs.
+// numaNode is a NUMA node with its CPUs.
 type numaNode struct {
 	id   int
 	cpus cpus.Set
 }
 
-// numaNodes leaves out a node whose CPUs cannot be read: nothing is bound to it.
+// numaNodes omits a node whose CPUs cannot be read: no pod counts as bound to it.
 func numaNodes(t *tick.Topology) []numaNode {
 	var nodes []numaNode
 	for i := range t.NUMANodes {
@@ -239,7 +239,7 @@ func numaNodes(t *tick.Topology) []numaNode {
 	return nodes
 }
 
-// boundTo is the NUMA node that a pod is bound to, as far as a tick tells.
+// boundTo returns the NUMA node to which a pod is bound, as far as a tick shows.
 func boundTo(p *tick.Pod, nodes []numaNode) (int, bool) {
 	if text, ok := p.Annotations[annotationNUMABound]; ok {
 		id, err := strconv.Atoi(text)
@@ -261,7 +261,7 @@ func boundTo(p *tick.Pod, nodes []numaNode) (int, bool) {
 	return 0, false
 }
 
-// confined reports whether all of a pod's containers run on these CPUs alone.
+// confined reports whether all of a pod's containers run only on these CPUs.
 func confined(p *tick.Pod, to cpus.Set) bool {
 	for i := range p.Containers {
 		set, err := cpus.Parse(p.Containers[i].CPUSetCPUs)

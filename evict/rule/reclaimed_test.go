@@ -127,7 +127,7 @@ func TestReclaimedThresholds(t *testing.T) {
 		{ScopeReclaimedMilliCPU, 40_000, false, true, time.Minute, nil},
 		{ScopeReclaimedMilliCPU, 6000, true, false, time.Minute, []string{"a"}},
 		{ScopeReclaimedMemory, 5 << 30, false, true, time.Minute, nil},
-		{ScopeReclaimedMemory, 1.2 * (1 << 30), false, false, time.Minute, nil}, // at it
+		{ScopeReclaimedMemory, 1.2 * (1 << 30), false, false, time.Minute, nil}, // exactly at it
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("findings (-want +got):\n%s", d)
@@ -198,7 +198,7 @@ func TestReclaimedZones(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		change func(*Settings, *tick.Tick)
-		zone0  float64 // -1 where it is not measured
+		zone0  float64 // -1 if it is not measured
 		met    bool
 		errors int
 	}{
@@ -247,8 +247,8 @@ func TestReclaimedZones(t *testing.T) {
 	}
 }
 
-// A pod that was promised capacity is not evicted because the offer was switched off: nothing is decided on an offer of 0 or
-// less without the explicit setting, for the machine, for a NUMA node, hard or soft.
+// A pod with promised capacity is not evicted because the offer was switched off: an offer of 0 or less causes no decision
+// without the explicit setting, for the machine, for a NUMA node, hard or soft.
 func TestNothingIsDecidedOnAnOfferOfZero(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -291,7 +291,7 @@ func TestNothingIsDecidedOnAnOfferOfZero(t *testing.T) {
 	}
 }
 
-// offer is what the advice has, all of it on NUMA node 0.
+// offer is the advice's offer, all of it on NUMA node 0.
 func offer(x *tick.Tick, milli, bytes int64) {
 	x.Advice.Reclaimed = &tick.Reclaimed{MilliCPU: &milli, MemoryBytes: &bytes, NUMANodes: []tick.ReclaimedNUMA{{ID: 0, MilliCPU: &milli, MemoryBytes: &bytes}}}
 }

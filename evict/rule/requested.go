@@ -11,12 +11,12 @@ import (
 // requested is a resource that pods of some priority classes request.
 type requested struct {
 	name  string
-	class string // of the pods; empty for all that are neither batch nor mid
+	class string // of the pods; empty for all except batch and mid
 	text  func(float64) string
 	of    func(*tick.Resources) *float64
 }
 
-// Resources by their names in Kubernetes.
+// These are the resources by their names in Kubernetes.
 var (
 	resourceBatchCPU    = requested{"kubernetes.io/batch-cpu", qos.Batch, milliCPU, reclaimedMilliCPU}
 	resourceMidCPU      = requested{"kubernetes.io/mid-cpu", qos.Mid, milliCPU, func(r *tick.Resources) *float64 { return r.MidMilliCPU }}
@@ -26,7 +26,7 @@ var (
 	resourceMemory      = requested{"memory", "", mebibytes, func(r *tick.Resources) *float64 { return r.MemoryBytes }}
 )
 
-// ofPod is what a pod requests of it; false where its class requests another.
+// ofPod returns what a pod requests of it; false if its class requests another resource.
 func (r requested) ofPod(p *tick.Pod) (float64, bool) {
 	class := qos.PriorityClassOrDefault(p)
 	if class != qos.Batch && class != qos.Mid {
@@ -39,8 +39,8 @@ func (r requested) ofPod(p *tick.Pod) (float64, bool) {
 	return v, ok && v > 0
 }
 
-// allocatable is what the node offers of a resource, or why that is not known. A 0 is not taken at its word: an offer that is
-// withdrawn, and a kubelet that has just started, leave it, and everybody would be evicted for it.
+// allocatable returns what the node offers of a resource, or why that is unknown. A 0 is not used: a withdrawn offer, or a
+// kubelet that has just started, causes it, and every pod would be evicted.
 func allocatable(t *tick.Tick, r requested) (float64, string) {
 	if r.class != "" && t.Advice != nil && t.Advice.Withdrawn != "" {
 		return 0, fmt.Sprintf("the offer of %s is withdrawn", r.name)
@@ -59,7 +59,7 @@ func allocatable(t *tick.Tick, r requested) (float64, string) {
 // levels are those of a rule's resources, by name.
 type levels map[string]*level
 
-// measure compares what pods of a priority, or a lower one, request of the resources with what the node offers.
+// measure compares the requests of pods up to a priority with what the node offers.
 func (l *levels) measure(m *Measure, r *Rule, b bounds, atMost int64, t *tick.Tick, waits string, resources []requested) {
 	before := *l
 	*l = nil
@@ -83,7 +83,7 @@ func (l *levels) measure(m *Measure, r *Rule, b bounds, atMost int64, t *tick.Ti
 			}
 		}
 		if sum == 0 {
-			continue // nobody requests it: whether it is offered does not matter
+			continue // no pod requests it: its offer does not matter
 		}
 		offered, why := allocatable(t, x)
 		if why != "" {

@@ -20,7 +20,7 @@ func allocatableStrategy(upper, lower, priority int64) *Settings {
 	})
 }
 
-// asksMid and asksOwn make a pod of another class with its requests.
+// asksMid and asksOwn create a pod of another class with its requests.
 func asksMid(milli, gibs float64) func(*tick.Pod) {
 	return func(p *tick.Pod) {
 		p.Priority = new(int64(7000))
@@ -42,7 +42,7 @@ func asksBatch(milli, gibs float64) func(*tick.Pod) {
 	}
 }
 
-// What pods request of each resource against what the node offers: 4 cores and 40 GiB of batch, 2 and 20 of mid, 10 and 100 of its own.
+// The node offers 4 cores and 40 GiB of batch, 2 and 20 of mid, 10 and 100 of its own; requests are compared with that.
 func TestRequested(t *testing.T) {
 	for _, tt := range []struct {
 		name        string
@@ -97,7 +97,7 @@ func TestRequested(t *testing.T) {
 	}
 }
 
-// What is not offered, or withdrawn, is not 0 to be held against pods.
+// A resource that is not offered, or withdrawn, does not count as an offer of 0.
 func TestRequestedOfNothing(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -118,7 +118,7 @@ func TestRequestedOfNothing(t *testing.T) {
 			t.Errorf("%s: findings %+v, errors %q; want %q", tt.name, m.Findings, errorsOf(m), want)
 		}
 	}
-	// The node's own is not withdrawn with the offer.
+	// The node's own resources are not withdrawn with the offer.
 	x := koordTick(0, 0, 0, bePod("a", enabledPod, asksOwn(3000, 11_000, 1)))
 	x.Advice = &tick.Advice{Withdrawn: "degraded"}
 	if f := onlyFinding(t, cpuAllocatableEvict.New().Measure(allocatableStrategy(100, 90, 7999), x)); !f.Met || f.Scope != "cpu" {
@@ -126,7 +126,7 @@ func TestRequestedOfNothing(t *testing.T) {
 	}
 }
 
-// What is missing of one resource takes nothing from what is known of another, in the same tick.
+// A missing value of one resource does not affect another one in the same tick.
 func TestRequestedOneMissing(t *testing.T) {
 	pods := []tick.Pod{
 		bePod("batch", enabledPod, asksBatch(4400, 44)), bePod("mid", enabledPod, asksMid(2200, 22)), bePod("own", enabledPod, asksOwn(3000, 11_000, 110)),
@@ -164,7 +164,7 @@ func TestRequestedOneMissing(t *testing.T) {
 			if name, ok := strings.CutPrefix(f.Scope, "kubernetes.io/"); ok {
 				pod, _, _ = strings.Cut(name, "-")
 			}
-			// Each its own pods: who asks for what is missing stays.
+			// Each resource has its own pods: a pod that requests an unknown resource stays.
 			if len(f.Candidates) != 1 || f.Candidates[0].Pod.Name != pod {
 				t.Errorf("%s: candidates of %s: %v", tt.name, f.Scope, released(f.Candidates))
 			}
@@ -210,7 +210,7 @@ func TestRequestedCandidates(t *testing.T) {
 			t.Errorf("message %q; want %q", f.Message, want)
 		}
 	}
-	// For memory nobody is waited for.
+	// Memory has no observation time.
 	m := memoryAllocatableEvict.New().Measure(allocatableStrategy(100, 90, 7999), koordTick(0, 0, 0, pods...))
 	if f := m.Findings[0]; !f.Met || f.Waits != "" || f.CooldownKey() != "koordinator memory" || f.Cooldown.Seconds() != 4 {
 		t.Errorf("%+v", f)

@@ -2,24 +2,24 @@ package rule
 
 import "time"
 
-// Sample is one value of a [Ring] with the time that it is of.
+// Sample is one value of a [Ring] with its time.
 type Sample[T any] struct {
 	At    time.Time `json:"at"`
 	Value T         `json:"value"`
 }
 
-// Ring is the last few samples of something that is looked at once a period. Its zero value is empty; it can be
-// encoded as JSON and decoded again.
+// Ring contains the last few samples of something that is measured once per period. Its zero value is empty; it
+// can be encoded as JSON and decoded again.
 type Ring[T any] struct {
 	Samples []Sample[T] `json:"samples,omitempty"`
-	// Last is when the ring was last offered a sample that it took, or the time that it was set back to.
+	// Last is the time of the last sample that the ring accepted, or the time to which the clock was set back.
 	Last time.Time `json:"last,omitzero"`
 }
 
 // Due reports whether a sample should be taken at now. Samples have distinct times, and the clock may be set:
-//   - backwards, the period starts over, so that the same stretch of time is neither counted twice nor waited for;
-//   - forwards, or the stream was away for more than twice the time that a full ring covers, what was seen
-//     before shows nothing about the present any more, and the ring is emptied.
+//   - backwards: the period starts over, so that the same span of time is neither counted twice nor waited for;
+//   - forwards, or the stream was away for more than twice the time of a full ring: the earlier samples
+//     say nothing about the present, and the ring is emptied.
 func (r *Ring[T]) Due(now time.Time, period time.Duration, capacity int) bool {
 	switch gap := now.Sub(r.Last); {
 	case r.Last.IsZero():
@@ -37,7 +37,7 @@ func (r *Ring[T]) Due(now time.Time, period time.Duration, capacity int) bool {
 	}
 }
 
-// Push adds a sample and forgets the oldest ones over capacity, which may be smaller than it was before.
+// Push adds a sample and drops the oldest ones above capacity, which may be smaller than before.
 func (r *Ring[T]) Push(now time.Time, v T, capacity int) {
 	r.Samples = append(r.Samples, Sample[T]{At: now, Value: v})
 	if over := len(r.Samples) - capacity; over > 0 {
@@ -46,8 +46,8 @@ func (r *Ring[T]) Push(now time.Time, v T, capacity int) {
 	r.Last = now
 }
 
-// Share is the part of the capacity, not of the samples present, for which is holds: a ring that is not yet full counts
-// as one whose missing samples do not hold.
+// Share returns for which part of the capacity, not of the present samples, is returns true: missing samples of a ring
+// that is not yet full count as false.
 func (r *Ring[T]) Share(capacity int, is func(T) bool) float64 {
 	if capacity <= 0 {
 		return 0

@@ -11,7 +11,7 @@ func TestRingDue(t *testing.T) {
 	tests := []struct {
 		name  string
 		ticks []int // seconds of the ticks offered
-		want  []int // seconds of the samples taken
+		want  []int // seconds of the samples that the ring accepts
 	}{
 		{"first at once, then each period", []int{0, 1, 29, 30, 31, 60}, []int{0, 30, 60}},
 		{"the same time counts once", []int{0, 0, 30, 30}, []int{0, 30}},

@@ -8,7 +8,7 @@ import (
 	"polder/lib/tick"
 )
 
-// rssOveruse is for pods that hold more memory than they asked for.
+// rssOveruse evicts pods that use more memory than they requested.
 var rssOveruse = &Rule{
 	Name: "rss-overuse-eviction-plugin",
 	Doc: `pods hold more resident memory than they requested
@@ -26,14 +26,14 @@ time: the one that is over its threshold by the largest factor first.`,
 const ScopeRSS = "memory.rss"
 
 type rssWindow struct {
-	// Over are the pods that hold too much, by UID.
+	// Over are the pods that use too much, by UID.
 	Over map[string]*level `json:"over,omitempty"`
 }
 
 func (w *rssWindow) Measure(s *Settings, t *tick.Tick) Measure {
 	var m Measure
 	before := w.Over
-	w.Over = nil // pods that have ended are forgotten
+	w.Over = nil // drop pods that have ended
 	if !s.RSSOveruseEnabled {
 		return m
 	}
@@ -82,8 +82,8 @@ func (w *rssWindow) Measure(s *Settings, t *tick.Tick) Measure {
 	return m
 }
 
-// memoryRequest is the memory that a shared or reclaimed pod requests, in bytes; false where it is of another class, or one of
-// its containers requests none.
+// memoryRequest returns the memory that a shared or reclaimed pod requests, in bytes; false if it is of another class, or one
+// of its containers requests none.
 func memoryRequest(p *tick.Pod) (float64, bool) {
 	of := func(r *tick.Resources) *float64 { return r.MemoryBytes }
 	switch p.QoS {

@@ -92,7 +92,7 @@ func TestRSSOveruseTolerance(t *testing.T) {
 			t.Errorf("at %d s, %v MiB: %+v; want met %t", 10*i, tt.mebi, f, tt.met)
 		}
 	}
-	// A pod that vanishes is forgotten, and starts over.
+	// A pod that disappears is dropped, and starts over.
 	w.Measure(&s, tickAt(80))
 	if f := w.Measure(&s, tickAt(90, resident("a", tick.QoSShared, 1051))).Findings[0]; f.Met {
 		t.Errorf("back after it had gone: %+v", f)

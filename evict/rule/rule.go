@@ -1,5 +1,5 @@
-// Package rule measures the kinds of pressure that end in a taint or an eviction. It is pure: a rule sees ticks, its
-// own settings and its own window, and it names candidates; who is evicted, and how many, is for package pick.
+// Package rule measures the kinds of pressure that lead to a taint or an eviction. It is pure: a rule's inputs are ticks, its own settings
+// and its own window, and it names candidates; package pick chooses the victims and their number.
 package rule
 
 import (
@@ -12,72 +12,72 @@ import (
 	"polder/lib/tick"
 )
 
-// Rule is one kind of pressure. Every rule is measured at every tick, also when another one has fired already, so that
-// the windows stay true.
+// Rule is one kind of pressure. Every rule is measured at every tick, even if another one has already found victims,
+// so that the windows stay complete.
 type Rule struct {
-	// Name is the dialects' own, so that events, metrics and habits carry over.
+	// Name is the one in Katalyst or Koordinator, so that users find the same events and metrics.
 	Name string
-	// Doc is the manual: its first line is the title.
+	// Doc is the rule's text in the manual: its first line is the title.
 	Doc string
-	// Scopes are what the findings are about.
+	// Scopes are the scopes of its findings.
 	Scopes []string
-	// Rows are the settings that the rule reads, nil where there are none.
+	// Rows are the settings that the rule reads, nil if there are none.
 	Rows func(*evictconfig.Settings) []evictconfig.Row
-	// Thresholds name the keys of the node's strategy (resource-threshold-config) that it reads, and Strategy returns why the rule
-	// is off with one; nil for rules that are no concern of the strategy.
+	// Thresholds names the keys of the node's strategy (resource-threshold-config) that it reads, and Strategy returns why a
+	// strategy disables the rule; nil for rules that do not depend on the strategy.
 	Thresholds []string
 	Strategy   func(*sloconfig.Threshold) error
-	// New returns the empty window of one node.
+	// New returns an empty window for one node.
 	New func() Window
 }
 
-// Window is what a rule remembers of one node. It is encoded as JSON into the state file.
+// Window is the state of a rule on one node. The state file contains it as JSON.
 type Window interface {
-	// Measure looks at a tick whose Sample is set.
+	// Measure measures a tick whose Sample is set.
 	Measure(s *Settings, t *tick.Tick) Measure
 }
 
-// Measure is what a rule finds in one tick.
+// Measure is the result of a rule for one tick.
 type Measure struct {
 	Findings []Finding
-	// Errors names the inputs that were missing. A missing input is never a default that acts.
+	// Errors names the missing inputs. A missing input is never replaced by a default that leads to an eviction.
 	Errors []string
 }
 
-// Finding is one measured pressure, with what it calls for while it is met.
+// Finding is one measured pressure, with the required taint and evictions while it is met.
 type Finding struct {
 	tick.PressureFinding
 
-	// Taint is what the node should have.
+	// Taint is the one that the node should have.
 	Taint *tick.Taint
-	// Candidates are the pods whose end would relieve the pressure, in no order; set where it is Met. Those of a finding that
-	// is not Hard wait in a queue, from which one is evicted a round; a finding with a taint alone has none.
+	// Candidates are the pods whose end would reduce the pressure, in no order; set if the finding is Met. Those of a finding
+	// that is not Hard wait in a queue, from which one per round is evicted; a finding with only a taint has none.
 	Candidates []Candidate
-	// Others are pods that the finding does not choose from, and whose end would relieve the pressure as well: they count when
+	// Others are pods among which the finding does not choose, but whose end would also reduce the pressure: they count when
 	// their eviction is in progress.
 	Others []Candidate
-	// Tolerance is how long the finding must have been met without a break before a pod is evicted.
+	// Tolerance is how long the finding must be met without a break before a pod is evicted.
 	Tolerance time.Duration
-	// GracePeriodSeconds is the victim's, nil for the pod's own; a candidate's takes precedence.
+	// GracePeriodSeconds is the victim's, nil for the pod's own; a candidate's value takes precedence.
 	GracePeriodSeconds *int64
-	// Cooldown is the rest between two evictions of the rule in the scope.
+	// Cooldown is the minimum time between two evictions of the rule in the scope.
 	Cooldown time.Duration
-	// SharedCooldown names the cooldown that an eviction begins, where rules share it.
+	// SharedCooldown names the cooldown that an eviction begins, if several rules share it.
 	SharedCooldown string
-	// Need is how much has to end, in the unit of [Candidate.Releases], where that is another than the value's, or not all of the
-	// way to the threshold; 0 otherwise.
+	// Need is how much must be released, in the unit of [Candidate.Releases], if that unit differs from the value's or the need
+	// does not reach to the threshold; 0 otherwise.
 	Need float64
-	// UntilCovered means that the pods that are needed are evicted at one tick, however many, unless a limit of a rule's pods is set.
+	// UntilCovered means that all pods that are needed are evicted at one tick, unless a limit per rule is set.
 	UntilCovered bool
-	// Reason is the eviction's, where it is not in Katalyst's words.
+	// Reason is the eviction's, if it differs from Katalyst's wording.
 	Reason string
-	// Waits is, in a few words, why nobody is evicted for it at this tick although it is met; empty otherwise.
+	// Waits says briefly why no pod is evicted at this tick although the finding is met; empty otherwise.
 	Waits string
-	// Message is one sentence for people.
+	// Message is one sentence for users.
 	Message string
 }
 
-// About is the scope, and the part of it where there are several.
+// About returns the scope, and the part of it if there are several.
 func (f *Finding) About() string {
 	if f.Part == "" {
 		return f.Scope
@@ -85,23 +85,23 @@ func (f *Finding) About() string {
 	return f.Scope + " (" + f.Part + ")"
 }
 
-// CooldownKey names the cooldown that an eviction begins: the rule in the scope, for one scope's evictions show nothing about
-// another's need, or what several rules share.
+// CooldownKey names the cooldown that an eviction begins: that of the rule in the scope, because an eviction in one scope
+// says nothing about another's need, or one that several rules share.
 func (f *Finding) CooldownKey() string { return cmp.Or(f.SharedCooldown, f.Rule+" "+f.Scope) }
 
 // Candidate is a pod with its rank for one finding.
 type Candidate struct {
 	Pod *tick.Pod
-	// Rank is compared from left to right, and the greater is first.
+	// Rank is compared from left to right, and the greater one comes first.
 	Rank []float64
 	// Releases is how much of the finding's value ends with the pod.
 	Releases float64
-	// GracePeriodSeconds is the pod's where it is another than the finding's, and Message is about it alone.
+	// GracePeriodSeconds is the pod's if it differs from the finding's, and Message is about the pod alone.
 	GracePeriodSeconds *int64
 	Message            string
 }
 
-// Compare orders candidates: who is evicted first stands first; equal ones by namespace and name, so that the same tick has
+// Compare orders candidates: the first one is evicted first; equal ones by namespace and name, so that the same tick has
 // the same victims.
 func Compare(a, b Candidate) int {
 	for i := range min(len(a.Rank), len(b.Rank)) {
@@ -126,7 +126,7 @@ func active(t *tick.Tick, class string) []*tick.Pod {
 	return pods
 }
 
-// since is the contract's form of a time that may be missing.
+// since returns the contract's form of a time that may be missing.
 func since(at time.Time) string {
 	if at.IsZero() {
 		return ""

@@ -8,14 +8,14 @@ import (
 	"polder/lib/tick"
 )
 
-// Scopes of the rules below, in thousandths of the time: how long services wait for a CPU, and for disks.
+// These are scopes of the rules below, in thousandths of the time: how long services wait for a CPU, and for disks.
 const (
 	ScopeServiceWaiting = "cpu.wait.services"
 	ScopeServiceIO      = "io.pressure.services"
 )
 
-// Two rules of Polder's own measure what colocation must not cause: services that wait for what batch pods use. They are one rule
-// with a source each.
+// Two rules of Polder's own measure what colocation must not cause: services that wait for resources that batch pods use. They
+// are one rule with one source each.
 var (
 	serviceWaiting = waitingSource{
 		name: "service-waiting",
@@ -62,15 +62,15 @@ Where no service's waiting is known nothing is measured.`,
 	}.rule()
 )
 
-// waitingSource is something that services wait for while batch pods use it.
+// waitingSource is a resource for which services wait while batch pods use it.
 type waitingSource struct {
 	name, doc, scope string
 	rows             func(*evictconfig.Settings) []evictconfig.Row
 	settings         func(*Settings) waitingSettings
-	resource         string // as messages have it
-	// waiting is how long a service waits, in thousandths of the time; false where that is unknown.
+	resource         string // the name in messages
+	// waiting returns how long a service waits, in thousandths of the time; false if unknown.
 	waiting func(*tick.Pod) (permille float64, known bool)
-	// use is how much a batch pod uses, by which batch pods are compared; 0 where that is unknown.
+	// use returns how much a batch pod uses, by which batch pods are ranked; 0 if unknown.
 	use func(*tick.Pod) float64
 }
 
@@ -119,7 +119,7 @@ func (w *waitingWindow) Measure(all *Settings, t *tick.Tick) Measure {
 	return m
 }
 
-// longest is the service that waits most; nil where the waiting of none is known.
+// longest returns the service that waits most; nil if no service's waiting is known.
 func (src *waitingSource) longest(m *Measure, t *tick.Tick) (worst *tick.Pod, permille float64) {
 	services := 0
 	for i := range t.Sample.Pods {
@@ -138,7 +138,7 @@ func (src *waitingSource) longest(m *Measure, t *tick.Tick) (worst *tick.Pod, pe
 	return worst, permille
 }
 
-// candidates are the reclaimed pods that use some. The end of one is taken to end the waiting, until the cooldown is over.
+// candidates returns the reclaimed pods that use the resource. One pod's end counts as ending the waiting, until the cooldown is over.
 func (src *waitingSource) candidates(t *tick.Tick, waiting float64) []Candidate {
 	var list []Candidate
 	for _, p := range active(t, tick.QoSReclaimed) {
@@ -149,7 +149,7 @@ func (src *waitingSource) candidates(t *tick.Tick, waiting float64) []Candidate 
 	return list
 }
 
-// ioWaiting is a pod's io.pressure, some avg10, which is in percent. More than all of the time is a mistake, and unknown.
+// ioWaiting returns a pod's io.pressure, some avg10, which is a percentage. More than 100 % is an error, and unknown.
 func ioWaiting(p *tick.Pod) (permille float64, known bool) {
 	if p.IOPressure == nil || p.IOPressure.Some == nil {
 		return 0, false
@@ -158,8 +158,8 @@ func ioWaiting(p *tick.Pod) (permille float64, known bool) {
 	return percent * 10, ok && percent <= 100
 }
 
-// ioUse is what a pod reads and writes, in bytes a second. An operation counts as 4 KiB at least: on a rotating disk the operations
-// are what costs.
+// ioUse returns what a pod reads and writes, in bytes per second. An operation counts as at least 4 KiB: on a rotating disk the
+// number of operations determines the cost.
 func ioUse(p *tick.Pod) float64 {
 	const leastBytes = 4096
 	if p.IO == nil {

@@ -10,7 +10,7 @@ import (
 	"polder/lib/tick"
 )
 
-// waits is a pod that waits for a CPU for so many thousandths of the time, -1 where that is not known, and uses so many milli-CPU.
+// waits is a pod that waits for a CPU for so many thousandths of the time, -1 if unknown, and uses so many milli-CPU.
 func waits(name, class string, permille, milliCPU float64) tick.Pod {
 	p := tick.Pod{UID: "uid-" + name, Name: name, QoS: class}
 	if permille >= 0 {
@@ -22,8 +22,8 @@ func waits(name, class string, permille, milliCPU float64) tick.Pod {
 	return p
 }
 
-// stalls is a pod that waits for disks in so many hundredths of the time, and reads so many bytes in so many operations a second; -1 is what
-// is not known.
+// stalls is a pod that waits for disks for so many hundredths of the time, and reads so many bytes in so many operations per second; -1
+// means unknown.
 func stalls(name, class string, avg10, bytes, operations float64) tick.Pod {
 	p := tick.Pod{UID: "uid-" + name, Name: name, QoS: class}
 	if avg10 >= 0 {
@@ -41,7 +41,7 @@ func stalls(name, class string, avg10, bytes, operations float64) tick.Pod {
 	return p
 }
 
-// waitingRules are the rules of this file, with what switches each on, as tests need them.
+// waitingRules are the rules of this file, with the setting that enables each, as tests need them.
 var waitingRules = []struct {
 	rule   *Rule
 	enable func(s *Settings, hysteresis float64)
@@ -77,7 +77,7 @@ func TestServiceWaiting(t *testing.T) {
 		name  string
 		rule  *Rule
 		pods  []tick.Pod
-		value float64 // -1 where there is no finding
+		value float64 // -1 if there is no finding
 		want  []string
 		err   string
 	}{
@@ -135,7 +135,7 @@ func TestServiceWaiting(t *testing.T) {
 	}
 }
 
-// Each is off by default, and what it has seen before it was switched off is forgotten. The settings of one are not the other's.
+// Each is disabled by default, and its state from before it was disabled is dropped. The rules' settings are independent.
 func TestServiceWaitingOffAndHysteresis(t *testing.T) {
 	for i, tt := range waitingRules {
 		t.Run(tt.rule.Name, func(t *testing.T) {

@@ -5,12 +5,12 @@ import (
 	"polder/lib/sloconfig"
 )
 
-// Settings are evict's, with what is in force on the node beside them.
+// Settings are evict's settings together with the strategies in force on the node.
 type Settings struct {
 	evictconfig.Settings
-	// Strategies are Koordinator's for the node, nil where there are none: its rules have no other settings.
+	// Strategies are Koordinator's for the node, nil if there are none: its rules have no other settings.
 	Strategies *sloconfig.Strategies
 }
 
-// Defaults are the settings that nobody has set.
+// Defaults returns the default settings.
 func Defaults() Settings { return Settings{Settings: evictconfig.Defaults()} }

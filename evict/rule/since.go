@@ -2,13 +2,13 @@ package rule
 
 import "time"
 
-// Since remembers when something began to hold.
+// Since remembers when a condition began.
 type Since struct {
 	Start time.Time `json:"start,omitzero"`
 }
 
-// Observe notes whether it holds at now and returns since when it has held without a break; zero where it does not. If
-// the clock was set back behind the beginning, it begins now: a duration is never negative.
+// Observe records whether the condition is true at now and returns since when it has been true without a break; zero
+// if it is false. If the clock was set back behind the beginning, it begins now: a duration is never negative.
 func (s *Since) Observe(now time.Time, holds bool) time.Time {
 	switch {
 	case !holds:

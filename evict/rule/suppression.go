@@ -10,7 +10,7 @@ import (
 	"polder/lib/tick"
 )
 
-// suppression finds the reclaimed pods that get far less than they asked for.
+// suppression finds the reclaimed pods that get far less CPU than they requested.
 func (w *cpuWindow) suppression(m *Measure, s *Settings, t *tick.Tick) {
 	pods := active(t, tick.QoSReclaimed)
 	sum, all, without := requests(pods, resource{request: reclaimedMilliCPU}, nil)
@@ -18,16 +18,16 @@ func (w *cpuWindow) suppression(m *Measure, s *Settings, t *tick.Tick) {
 		m.Errors = append(m.Errors, fmt.Sprintf("%s: %d of %d reclaimed pods request no reclaimed CPU and count as 0: %s", ScopeSuppression, len(without), len(pods), some(without)))
 	}
 	before := w.Suppressed
-	w.Suppressed = nil // pods that have ended are forgotten
+	w.Suppressed = nil // drop pods that have ended
 	size, err := reclaimSize(t)
 	if err != nil {
 		if len(all) > 0 {
 			m.Errors = append(m.Errors, fmt.Sprintf("%s: %v: not measured", ScopeSuppression, err))
 			return
 		}
-		size = 1 // nobody asks for any of it
+		size = 1 // no pod requests any of it
 	}
-	// The largest request first, and then the lowest priority.
+	// The largest request comes first, and then the lowest priority.
 	for i := range all {
 		x := &all[i]
 		x.Rank = []float64{x.Releases, -priority(x.Pod)}
@@ -68,10 +68,10 @@ func (w *cpuWindow) suppression(m *Measure, s *Settings, t *tick.Tick) {
 	m.Findings = append(m.Findings, f)
 }
 
-// cores are whole ones, rounded up; less than a thousandth of a milli-CPU is rounding noise.
+// cores returns whole cores, rounded up; less than a thousandth of a milli-CPU is rounding noise.
 func cores(milli float64) float64 { return max(0, math.Ceil((milli-0.001)/1000)) }
 
-// tolerates is how many times the pool's CPUs the requests may be before the pod is to be evicted.
+// tolerates returns the ratio of requests to the pool's CPUs above which the pod is evicted.
 func tolerates(p *tick.Pod, s *Settings) (float64, error) {
 	own, err := rate(p, annotationCPU, "suppression_tolerance_rate")
 	if err != nil || own == nil {
@@ -80,7 +80,7 @@ func tolerates(p *tick.Pod, s *Settings) (float64, error) {
 	return min(*own, s.SuppressionMaxToleranceRate), nil
 }
 
-// reclaimSize is the number of CPUs that the reclaimed pods have.
+// reclaimSize returns the number of CPUs of the reclaimed pods.
 func reclaimSize(t *tick.Tick) (float64, error) {
 	if t.Advice == nil {
 		return 0, errors.New("the tick has no advice")

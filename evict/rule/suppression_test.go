@@ -106,7 +106,7 @@ func TestSuppressionMissing(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		change func(*tick.Tick)
-		rate   float64 // -1 where it is not measured
+		rate   float64 // -1 if it is not measured
 		err    string
 	}{
 		{"no advice", func(x *tick.Tick) { x.Advice = nil }, -1, "no advice"},
@@ -146,7 +146,7 @@ func TestSuppressionSettings(t *testing.T) {
 	if m := suppressed(s, 30, always(tolerant("a", 8001, ""))); len(m.Findings) != 0 {
 		t.Errorf("switched off: %+v", m)
 	}
-	// Hysteresis: once over, 1.9 x is still too much, 1.8 x is not.
+	// Hysteresis: after it was met, 1.9 x is still too much, 1.8 x is not.
 	s = Defaults()
 	s.SuppressionMaxToleranceRate, s.SuppressionMinDuration, s.SuppressionHysteresis = 2, 20*time.Second, 0.1
 	for milli, want := range map[float64]bool{7500: true, 7000: false} {

@@ -9,7 +9,7 @@ import (
 	"polder/lib/tick"
 )
 
-// The bounds of a pool's load are its CPUs times the ratios, whatever these are.
+// The bounds of a pool's load are its CPUs times the ratios, for any ratios.
 func TestBoundsOfAPoolsLoad(t *testing.T) {
 	s := Defaults()
 	s.LoadLowerBoundRatio, s.LoadUpperBoundRatio = 1.5, 2.5
@@ -19,12 +19,12 @@ func TestBoundsOfAPoolsLoad(t *testing.T) {
 	}
 }
 
-// What was met once stays met down to the threshold less the hysteresis, of the node's waiting and of the pods' mean; what was not met
-// has to pass the threshold itself. The message has the pods' mean.
+// A threshold that was met stays met down to the threshold less the hysteresis, for the node's waiting and for the pods' mean;
+// otherwise the value must exceed the threshold itself. The message contains the pods' mean.
 func TestPSIHysteresis(t *testing.T) {
 	for _, tt := range []struct {
 		name       string
-		node, pods float64 // of the second tick; the first one is far over both
+		node, pods float64 // of the second tick; the first one is far above both
 		met        bool
 	}{
 		{"both over nine tenths", 13.6, 3.7, true},

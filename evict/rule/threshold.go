@@ -9,26 +9,26 @@ import (
 	"polder/lib/tick"
 )
 
-// level is a threshold with what it remembers: since when it has been met. With a hysteresis, a threshold that is met
-// stays so until the value has come back past it by that part of it.
+// level is a threshold with its state: since when it has been met. With a hysteresis, a threshold that is met stays
+// met until the value has passed back by that part of the threshold.
 type level struct {
 	Since
-	// Last is when it was looked at last, Interval that sample's.
+	// Last is the time of the last measurement, Interval that sample's.
 	Last     time.Time     `json:"last,omitzero"`
 	Interval time.Duration `json:"interval,omitzero"`
 }
 
-// leastBreak is the shortest silence that counts as a break: runs of one tick each, as cron has them, are a minute apart, and
-// a little more.
+// leastBreak is the shortest silence that counts as a break: runs of one tick each, as cron starts them, are a minute apart
+// or slightly more.
 const leastBreak = 90 * time.Second
 
-// LongestGap is the longest silence after a sample over which something is taken to have lasted: three times the interval
-// that it was taken in, where that is longer. The next sample's own interval does not count: it covers the silence.
+// LongestGap returns the longest silence after a sample over which a condition counts as continuous: three times that
+// sample's interval, but at least leastBreak. The next sample's interval does not count: it covers the silence.
 func LongestGap(interval time.Duration) time.Duration {
 	return max(leastBreak, 3*min(interval, time.Hour))
 }
 
-// Interval is the time that a sample's rates cover, 0 where that is not known.
+// Interval returns the time that a sample's rates cover, 0 if unknown.
 func Interval(sample *tick.Sample) time.Duration {
 	if sample == nil {
 		return 0
@@ -39,7 +39,7 @@ func Interval(sample *tick.Sample) time.Duration {
 	return 0
 }
 
-// over compares with a threshold that is met where the value is over it, and returns the one that counts now.
+// over compares with a threshold that is met if the value exceeds it, and returns the threshold that applies now.
 func (l *level) over(t *tick.Tick, value, threshold, hysteresis float64) (counts float64, met bool) {
 	if l.held(t) {
 		threshold *= 1 - hysteresis
@@ -47,8 +47,8 @@ func (l *level) over(t *tick.Tick, value, threshold, hysteresis float64) (counts
 	return threshold, l.observe(t, value > threshold)
 }
 
-// podOver compares a pod's value, by what was known of the pod before. Where it is over, now has the pod's level, which is returned; else
-// it is nil. The threshold is the one that counts now.
+// podOver compares a pod's value, given the pod's earlier level. If the value exceeds the threshold, now gets the pod's level, which is
+// returned; else it returns nil. The threshold is the one that applies now.
 func podOver(now *map[string]*level, before map[string]*level, uid string, t *tick.Tick, value, threshold, hysteresis float64,
 ) (*level, float64) {
 	l := before[uid]
@@ -66,7 +66,7 @@ func podOver(now *map[string]*level, before map[string]*level, uid string, t *ti
 	return l, counts
 }
 
-// under is over for a threshold that is met where the value is under it.
+// under is like over for a threshold that is met if the value is below it.
 func (l *level) under(t *tick.Tick, value, threshold, hysteresis float64) (counts float64, met bool) {
 	if l.held(t) {
 		threshold *= 1 + hysteresis
@@ -74,12 +74,12 @@ func (l *level) under(t *tick.Tick, value, threshold, hysteresis float64) (count
 	return threshold, l.observe(t, value < threshold)
 }
 
-// held reports whether it was met when it was looked at last, and that is not long ago.
+// held reports whether it was met at the last measurement, not long ago.
 func (l *level) held(t *tick.Tick) bool {
 	return !l.Start.IsZero() && t.Time.Sub(l.Last) <= LongestGap(l.Interval)
 }
 
-// observe notes whether it is met, or false where that cannot be told.
+// observe records whether it is met, or false if that is unknown.
 func (l *level) observe(t *tick.Tick, met bool) bool {
 	if !l.held(t) {
 		l.Start = time.Time{}
@@ -89,7 +89,7 @@ func (l *level) observe(t *tick.Tick, met bool) bool {
 	return met
 }
 
-// lasted is how long it has been met.
+// lasted returns how long it has been met.
 func (l *level) lasted(now time.Time) time.Duration {
 	if l.Start.IsZero() {
 		return 0
@@ -97,14 +97,14 @@ func (l *level) lasted(now time.Time) time.Duration {
 	return now.Sub(l.Start)
 }
 
-// pace decides when it is time to look at something again that is counted in times.
+// pace decides when something that is counted in times is due again.
 type pace struct {
 	Last     time.Time     `json:"last,omitzero"`
 	Interval time.Duration `json:"interval,omitzero"` // the last sample's
 }
 
-// due reports whether a time is to be counted now, and whether the ones before still count: after a long silence they do
-// not. A tick that comes a little early is taken rather than the next one. When the clock is set back the period starts over.
+// due reports whether a time must be counted now, and whether the earlier ones still count: after a long silence they do not.
+// A tick that is slightly early is used rather than the next one. If the clock is set back the period starts over.
 func (p *pace) due(t *tick.Tick, period time.Duration) (due, continued bool) {
 	now, interval := t.Time, p.Interval
 	p.Interval = Interval(t.Sample)
@@ -123,7 +123,7 @@ func (p *pace) due(t *tick.Tick, period time.Duration) (due, continued bool) {
 	return true, gap <= max(LongestGap(interval), 3*period)
 }
 
-// streak counts the times in a row in which something was so.
+// streak counts the consecutive times at which a condition was true.
 type streak struct {
 	Times int `json:"times,omitempty"`
 }
@@ -135,7 +135,7 @@ func (s streak) String() string {
 	return fmt.Sprintf("%d times in a row", s.Times)
 }
 
-// count notes one time.
+// count records one time.
 func (s *streak) count(continued, is bool) {
 	if !continued || s.Times < 0 {
 		s.Times = 0
@@ -148,12 +148,12 @@ func (s *streak) count(continued, is bool) {
 	}
 }
 
-// maxAmount is the most that a tick's amount can be: a hundred times what memory a machine can address, in bytes. What is
-// more is a mistake and not known; so no sum or product of amounts overflows.
+// maxAmount is the largest valid amount in a tick: a hundred times the memory that a machine can address, in bytes. A
+// larger one is an error and counts as unknown, so that no sum or product of amounts overflows.
 const maxAmount = 1e18
 
-// amount is a number that can be added up. JSON has no NaN; a negative amount is another stage's mistake and counts as
-// not known.
+// amount returns a number that can be added up. JSON has no NaN; a negative amount is another stage's error and counts
+// as unknown.
 func amount(v *float64) (float64, bool) {
 	if v == nil || !(*v >= 0 && *v <= maxAmount) {
 		return 0, false
@@ -161,7 +161,7 @@ func amount(v *float64) (float64, bool) {
 	return *v, true
 }
 
-// whole is an amount of whole units.
+// whole returns an amount in whole units.
 func whole(v *int64) (float64, bool) {
 	if v == nil {
 		return 0, false
@@ -170,7 +170,7 @@ func whole(v *int64) (float64, bool) {
 	return amount(&f)
 }
 
-// grace is a grace period in whole seconds, rounded up; nil, the pod's own, where it is 0.
+// grace returns a grace period in whole seconds, rounded up; nil, the pod's own, if it is 0.
 func grace(d time.Duration) *int64 {
 	if d <= 0 {
 		return nil

@@ -15,7 +15,7 @@ func TestLevel(t *testing.T) {
 		looks  []int // seconds
 		values []float64
 		h      float64
-		lasted int // seconds, -1 where it is not met
+		lasted int // seconds, -1 if it is not met
 	}{
 		{"at", []int{0}, []float64{10}, 0, -1},
 		{"over", []int{0, 5}, []float64{11, 11}, 0, 5},
@@ -76,12 +76,12 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// Samples that are further apart hold for three of their intervals; the one that ends a silence covers it, and does not count.
+// Samples that are further apart are valid for three of their intervals; the one that ends a silence covers it, and does not count.
 func TestLongestGap(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
 		intervals []float64 // seconds that each sample covers
-		second    int       // of the last one; those before are 120 s apart
+		second    int       // of the last one; the earlier ones are 120 s apart
 		lasted    int
 	}{
 		{"every two minutes", []float64{120, 120, 120}, 240, 240},

@@ -11,7 +11,7 @@ import (
 	"polder/lib/tick"
 )
 
-// What a pod holds on a NUMA node is known where each of its containers tells an amount; 0 is one, less than 0 is none.
+// A pod's memory on a NUMA node is known if each of its containers reports an amount; 0 is an amount, a negative number is not.
 func TestMemoryOnANUMANodeIsKnownWhereEachContainerTells(t *testing.T) {
 	on := func(list ...tick.NUMABytes) tick.Container { return tick.Container{NUMAMemory: list} }
 	for _, tt := range []struct {
@@ -42,7 +42,7 @@ func TestMemoryOnANUMANodeIsKnownWhereEachContainerTells(t *testing.T) {
 	}
 }
 
-// A NUMA node of which the free or the total memory is not known is not short of it.
+// A NUMA node with unknown free or total memory is not short of memory.
 func TestANUMANodeThatIsNotKnownIsNotShort(t *testing.T) {
 	for name, change := range map[string]func(*tick.NUMAMemory){
 		"no free":     func(m *tick.NUMAMemory) { m.FreeBytes = nil },
@@ -58,7 +58,7 @@ func TestANUMANodeThatIsNotKnownIsNotShort(t *testing.T) {
 	}
 }
 
-// On a NUMA node a pod goes that holds the least part of it, and none that holds less, or nothing where the part is 0.
+// On a NUMA node a pod may be evicted that uses at least the minimum part of it; none that uses less, or nothing if the minimum is 0.
 func TestWhoHoldsTooLittleOfANUMANodeStays(t *testing.T) {
 	for _, tt := range []struct {
 		part float64
@@ -77,7 +77,7 @@ func TestWhoHoldsTooLittleOfANUMANodeStays(t *testing.T) {
 	}
 }
 
-// A watermark of 0 is none: nothing is compared with it.
+// A watermark of 0 counts as none: nothing is compared with it.
 func TestAWatermarkOfZeroIsNotKnown(t *testing.T) {
 	for scale, want := range map[float64]bool{0: false, 1: true, 9999: true, 10_000: false, -1: false} {
 		x := shortTick(0, 50)
@@ -88,7 +88,7 @@ func TestAWatermarkOfZeroIsNotKnown(t *testing.T) {
 	}
 }
 
-// A rule of memory that is off reports nothing where the node's memory is missing, and a rate of 0 pages is off.
+// A disabled memory rule reports nothing if the node's memory is missing, and a rate of 0 pages disables it.
 func TestMemoryThatIsMissingIsReportedWhereARuleIsOn(t *testing.T) {
 	for _, tt := range []struct {
 		name         string
@@ -116,7 +116,7 @@ func TestMemoryThatIsMissingIsReportedWhereARuleIsOn(t *testing.T) {
 	}
 }
 
-// The counter's rate counts once it has a beginning; until then the sample's own does. A counter that stands still is a rate of 0.
+// The counter's rate counts once the counter has a first reading; until then the sample's own does. A constant counter is a rate of 0.
 func TestKswapdsCounterNeedsABeginning(t *testing.T) {
 	s := Defaults()
 	s.MemoryKswapdTimes = 1
@@ -133,7 +133,7 @@ func TestKswapdsCounterNeedsABeginning(t *testing.T) {
 	}
 }
 
-// A period of no time has no rate of the counter's.
+// A period of length 0 has no rate from the counter.
 func TestKswapdsRateNeedsTime(t *testing.T) {
 	s := Defaults()
 	s.MemoryKswapdTimes = 1
@@ -147,7 +147,7 @@ func TestKswapdsRateNeedsTime(t *testing.T) {
 	}
 }
 
-// All of the time is a share of it, whether for memory or for the disk; more is a mistake.
+// 100 % of the time is valid, both for memory and for the disk; more is an error.
 func TestAllOfTheTimeIsKnown(t *testing.T) {
 	for _, tt := range []struct {
 		avg10 float64
@@ -162,7 +162,7 @@ func TestAllOfTheTimeIsKnown(t *testing.T) {
 	}
 }
 
-// Of services that wait equally long the first is named.
+// Of services that wait equally long the first one is named.
 func TestTheFirstOfServicesThatWaitEquallyIsNamed(t *testing.T) {
 	s := Defaults()
 	s.ServiceWaitingEnabled = true
@@ -172,7 +172,7 @@ func TestTheFirstOfServicesThatWaitEquallyIsNamed(t *testing.T) {
 	}
 }
 
-// A pod that requests nothing of a resource is nobody to be evicted for it, and of those that request some one at the priority may go.
+// A pod that requests nothing of a resource is not evicted for it; of those that request some, one at exactly the priority may be.
 func TestWhoRequestsNothingIsNoCandidate(t *testing.T) {
 	m := cpuAllocatableEvict.New().Measure(allocatableStrategy(100, 90, 5000), koordTick(0, 0, 0,
 		bePod("at", enabledPod, asksBatch(9000, 1)), bePod("zero", enabledPod, asksBatch(0, 1)),
@@ -182,7 +182,7 @@ func TestWhoRequestsNothingIsNoCandidate(t *testing.T) {
 	}
 }
 
-// A pod without containers has no request of memory, and does not exceed it.
+// A pod without containers has no memory request, and does not exceed it.
 func TestAPodWithoutContainersExceedsNoRequest(t *testing.T) {
 	s := Defaults()
 	s.RSSOveruseEnabled, s.RSSOveruseTolerance = true, 0
@@ -203,7 +203,7 @@ func TestAPodWithoutContainersExceedsNoRequest(t *testing.T) {
 	}
 }
 
-// Where nothing is requested an offer of 0 is enough, and no error.
+// If nothing is requested an offer of 0 suffices, and is no error.
 func TestAnOfferOfZeroIsEnoughForNobody(t *testing.T) {
 	s := Defaults()
 	x := tickAt(0)
@@ -214,7 +214,7 @@ func TestAnOfferOfZeroIsEnoughForNobody(t *testing.T) {
 	}
 }
 
-// A pod is bound to the NUMA node that its annotation names, and to none where that is no number or no node's.
+// A pod is bound to the NUMA node in its annotation, and to none if that is not the number of a node.
 func TestBoundToTheNUMANodeThatIsNamed(t *testing.T) {
 	nodes := []numaNode{{id: 0, cpus: cpus.New(0, 1)}, {id: 1, cpus: cpus.New(2, 3)}}
 	for text, want := range map[string]int{"0": 0, "1": 1, "7": -1, "x": -1, "": -1, "-1": -1} {
@@ -225,7 +225,7 @@ func TestBoundToTheNUMANodeThatIsNamed(t *testing.T) {
 	}
 }
 
-// A container has CPUs of its own where all that it runs on are exclusive, and as many as it requests. Else its load counts.
+// A container has exclusive CPUs if all CPUs on which it runs are exclusive, and as many as it requests. Otherwise its load counts.
 func TestACPUSetOfSharedCPUsIsNotItsOwn(t *testing.T) {
 	asks := func(milli float64) *tick.Resources { return &tick.Resources{MilliCPU: &milli} }
 	for _, tt := range []struct {
@@ -251,7 +251,7 @@ func TestACPUSetOfSharedCPUsIsNotItsOwn(t *testing.T) {
 	}
 }
 
-// Where there are no NUMA nodes that is what is reported, whatever else is missing.
+// If there are no NUMA nodes, that is reported, whatever else is missing.
 func TestNoNUMANodesAreReported(t *testing.T) {
 	s := Defaults()
 	x := shortTick(0, 50)

@@ -23,7 +23,7 @@ func (o *Options) AddFlags(f *stage.Flags) {
 	AddRows(f, o.given.Rows())
 }
 
-// Resolve puts the defaults, the file and the command line together.
+// Resolve merges the defaults, the file and the command line.
 func (o *Options) Resolve(s *stage.Session) (*Settings, error) {
 	merged := Default()
 	rows, given := merged.Rows(), o.given.Rows()
@@ -38,14 +38,14 @@ func (o *Options) Resolve(s *stage.Session) (*Settings, error) {
 	return &merged, nil
 }
 
-// readFile reads --config, in one of its forms, and returns the lines of the settings that it names.
+// readFile reads --config, in one of its forms, and returns the line of each setting in it.
 func (s *Settings) readFile(path string, rows []evictconfig.Row) (map[string]int, error) {
 	lines, objects, err := config.ReadFile(path, Pointers(rows))
 	s.objects, s.SLO = objects.Custom, objects.SLO
 	return lines, err
 }
 
-// checkAll names the source of each setting that cannot be used.
+// checkAll names the source of each invalid setting.
 func (s *Settings) checkAll() error {
 	errs := CheckRows(s.From, s.check)
 	if errs == nil {
@@ -54,10 +54,10 @@ func (s *Settings) checkAll() error {
 	return errors.Join(errs...)
 }
 
-// Live are the settings of flags and file in force: read by every tick, replaced when the file changes.
+// Live are the settings in force from flags and file: read by every tick, replaced when the file changes.
 type Live struct{ atomic.Pointer[Settings] }
 
-// Watch reads the file again whenever it changes. A bad one is refused and the settings in force stay.
+// Watch reads the file again whenever it changes. An invalid file is rejected and the settings in force stay.
 func (o *Options) Watch(ctx context.Context, s *stage.Session, into *Live) error {
 	return config.Reload(ctx, o.Config, s.Log, func() (*Settings, error) { return o.Resolve(s) }, into.Store)
 }

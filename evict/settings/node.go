@@ -14,24 +14,23 @@ import (
 	"polder/lib/tick"
 )
 
-// Node is what is remembered of the settings of one node. The exported fields are kept in the state file.
+// Node is the state of one node's settings. The state file contains the exported fields.
 type Node struct {
-	// Config are the configuration objects that were good last.
+	// Config contains the last valid configuration objects.
 	Config dynamic.Memory `json:"config,omitempty"`
-	// Awaits is the time since which it is not known what the cluster's objects are; zero where it is.
+	// Awaits is the time since which the cluster's objects are unknown; zero if they are known.
 	Awaits time.Time `json:"awaitsConfig,omitzero"`
 
 	fromObjects fromObjects
 	Strategies  Strategies `json:"-"`
 }
 
-// fromObjects are the settings of a node with what its configuration objects contain, kept until one of the things changes that they are
-// made of.
+// fromObjects are the settings of a node with its configuration objects applied, kept until one of their sources changes.
 type fromObjects struct {
-	base  *Settings // flags and file
+	base  *Settings // from flags and file
 	raw   tick.Raw  // the tick's objects
 	local customconfig.Local
-	of    uint64 // the file's, as local counts them
+	of    uint64 // the version of the file, as local counts it
 
 	settings *Settings
 	errs     []string
@@ -39,11 +38,11 @@ type fromObjects struct {
 	logged   []string // the fields that evict does not use
 
 	read  bool // by collect, at least once in this run
-	tries bool // every rule is in dry run until it is
+	tries bool // every rule is in dry run until then
 }
 
-// SettingsAt are the settings for a node at a tick: flags, else --config, else the tick's configuration objects, else the defaults.
-// While it is not known yet which objects the cluster has, every rule is in dry run. base are the settings of flags and file.
+// SettingsAt returns the settings for a node at a tick: flags, else --config, else the tick's configuration objects, else the
+// defaults. While the cluster's objects are unknown, every rule is in dry run. base are the settings of flags and file.
 func (n *Node) SettingsAt(base *Settings, t *tick.Tick, log *slog.Logger) (*Settings, []string) {
 	s, errs := n.objectsOver(base, t, log)
 	c := &n.fromObjects
@@ -64,12 +63,12 @@ func (n *Node) SettingsAt(base *Settings, t *tick.Tick, log *slog.Logger) (*Sett
 	return &tried, append(slices.Clip(errs), why)
 }
 
-// awaitConfig is how long a first reading of the cluster's configuration is waited for. Where a kind is missing, or the
-// permission to read it, there is none to come.
+// awaitConfig is how long evict waits for a first reading of the cluster's configuration. If a kind is missing, or the
+// permission to read it, there will be no reading.
 const awaitConfig = time.Minute
 
-// awaitsConfig reports whether collect has not read yet what configures the node, nor an earlier run of evict. What the
-// cluster has then may be that a rule is not to act.
+// awaitsConfig reports whether neither collect nor an earlier run of evict has read the node's configuration yet. The
+// cluster's configuration may disable a rule.
 func (n *Node) awaitsConfig(t *tick.Tick) bool {
 	c := &n.fromObjects
 	switch {
@@ -87,18 +86,18 @@ func (n *Node) awaitsConfig(t *tick.Tick) bool {
 	return t.Time.Sub(n.Awaits) < awaitConfig
 }
 
-// objectsOver are the settings without that. An object that cannot be used is named in the errors, and the last good one
-// of the node stays.
+// objectsOver returns the settings without the dry run. It names an invalid object in the errors, and uses the last
+// valid one of the node instead.
 func (n *Node) objectsOver(base *Settings, t *tick.Tick, log *slog.Logger) (*Settings, []string) {
 	c := &n.fromObjects
-	if t.Sample == nil { // nothing is measured, and nothing is known of the objects
+	if t.Sample == nil { // nothing is measured, and the objects are unknown
 		if c.settings == nil {
 			return base, nil
 		}
 		return c.settings, nil
 	}
 	raw, labels := t.Sample.Config, t.Sample.Labels
-	if t.Sample.Unread("config") && !hasObjects(raw) { // not known is not none
+	if t.Sample.Unread("config") && !hasObjects(raw) { // unknown is not the same as none
 		raw = c.raw
 		if c.settings == nil {
 			raw = n.Config.Raw()
@@ -133,14 +132,13 @@ func (n *Node) objectsOver(base *Settings, t *tick.Tick, log *slog.Logger) (*Set
 	return c.settings, c.errs
 }
 
-// hasObjects reports whether a tick's configuration has what there is of Katalyst's objects: of Koordinator's ConfigMap it may have
-// something all the same.
+// hasObjects reports whether a tick's configuration contains Katalyst's part: it may contain Koordinator's ConfigMap alone.
 func hasObjects(raw tick.Raw) bool {
 	var top map[string]tick.Raw
 	return len(raw) > 0 && (tick.Unmarshal(raw, &top) != nil || top["katalyst"] != nil)
 }
 
-// log logs what has changed, once.
+// log logs changes, once.
 func (c *fromObjects) log(log *slog.Logger, before *Settings, objects []dynamic.Object) {
 	c.reported.Problems(log, "configuration refused", c.errs)
 	var logged []string

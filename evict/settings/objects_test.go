@@ -13,7 +13,7 @@ import (
 	"polder/lib/tick"
 )
 
-// Every field of both kinds gets to a setting that there is, with a value of its type, and changes it.
+// Every field of both kinds sets an existing setting, with a value of its type, and changes it.
 func TestEveryFieldHasItsSetting(t *testing.T) {
 	every, err := os.ReadFile("testdata/every.json")
 	if err != nil {
@@ -47,7 +47,7 @@ func TestEveryFieldHasItsSetting(t *testing.T) {
 				if show(merged) == show(&base) || merged.From[setting] != objects[0].From() {
 					t.Errorf("%s: %s is %s, from %s; want another value", f.Path, setting, show(merged), merged.From[setting])
 				}
-				// A flag goes before it.
+				// A flag takes precedence.
 				given := base
 				given.From = map[string]string{setting: "flag"}
 				for _, k := range base.Rows() {
@@ -55,7 +55,7 @@ func TestEveryFieldHasItsSetting(t *testing.T) {
 						given.From[k.Name] = FromDefault
 					}
 				}
-				// With the flag's value the rest may not fit together: load-upper-bound-ratio under the object's lower one.
+				// With the flag's value the others may become inconsistent: load-upper-bound-ratio below the object's lower one.
 				if merged, err := given.with(objects); err == nil && show(merged) != show(&base) {
 					t.Errorf("%s: %s is %s though it is given as a flag", f.Path, setting, show(merged))
 				}

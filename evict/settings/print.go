@@ -14,7 +14,7 @@ import (
 	"polder/lib/tick"
 )
 
-// List prints every rule with the settings that it would run with.
+// List prints every rule with its settings in force.
 func (o *Options) List(s *stage.Session) error {
 	merged, err := o.Resolve(s)
 	if err != nil {
@@ -60,7 +60,7 @@ func (o *Options) List(s *stage.Session) error {
 	return err
 }
 
-// Check prints what would be in force with a configuration file, and the flags that are given beside it.
+// Check prints the settings that would be in force with a configuration file, and with the flags given beside it.
 func (o Options) Check(s *stage.Session, path string) error {
 	o.Config = path
 	merged, err := o.Resolve(s)
@@ -89,10 +89,10 @@ func (o Options) Check(s *stage.Session, path string) error {
 	return err
 }
 
-// write writes settings with their values and where they come from.
+// write writes settings with their values and sources.
 func (s *Settings) write(b *strings.Builder, rows []evictconfig.Row) { WriteRows(b, rows, s.From) }
 
-// WriteChanged writes the settings that are no defaults, with their sources.
+// WriteChanged writes the settings that differ from the defaults, with their sources.
 func (s *Settings) WriteChanged(b *strings.Builder) {
 	rows := slices.DeleteFunc(s.Rows(), func(row evictconfig.Row) bool { return s.From[row.Name] == FromDefault })
 	if len(rows) > 0 {
@@ -101,7 +101,7 @@ func (s *Settings) WriteChanged(b *strings.Builder) {
 	}
 }
 
-// writeStrategy writes where a rule of Koordinator's has its thresholds from, and whether it is on with them.
+// writeStrategy writes the source of the thresholds of a rule of Koordinator, and whether they enable the rule.
 func writeStrategy(b *strings.Builder, r *rule.Rule, s *sloconfig.Strategies) {
 	if s == nil {
 		fmt.Fprintf(b, "  thresholds: %s of each node, from sample.config; off where there is none\n", sloconfig.KeyThreshold)
@@ -113,7 +113,7 @@ func writeStrategy(b *strings.Builder, r *rule.Rule, s *sloconfig.Strategies) {
 	}
 }
 
-// WriteThresholds writes what a node's strategy contains for some of Koordinator's rules.
+// WriteThresholds writes the values of a node's strategy for some of Koordinator's rules.
 func WriteThresholds(b *strings.Builder, s *sloconfig.Strategies, keys []string) {
 	values := map[string]tick.Raw{}
 	if raw, err := tick.Marshal(s.Threshold); err == nil {
@@ -128,7 +128,7 @@ func WriteThresholds(b *strings.Builder, s *sloconfig.Strategies, keys []string)
 	}
 }
 
-// StrategySource returns where the strategies are from.
+// StrategySource returns the source of the strategies.
 func StrategySource(s *sloconfig.Strategies) string {
 	from := sloconfig.KeyThreshold + " of " + s.From
 	if entry := s.Entries[sloconfig.KeyThreshold]; entry != "" {
@@ -137,8 +137,8 @@ func StrategySource(s *sloconfig.Strategies) string {
 	return Clean(from)
 }
 
-// Clean makes text from a tick fit for a terminal: an escape sequence in a pod's name would otherwise draw on the reader's
-// screen.
+// Clean makes text from a tick safe for a terminal: an escape sequence in a pod's name would otherwise control the
+// terminal.
 func Clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r == unicode.ReplacementChar || !unicode.IsPrint(r) {

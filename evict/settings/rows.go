@@ -33,7 +33,7 @@ func AddRows(f *stage.Flags, rows []evictconfig.Row) {
 	}
 }
 
-// Pointers are the rows' values by their names, for a configuration file to be read into.
+// Pointers returns the rows' values by name, into which a configuration file is read.
 func Pointers(rows []evictconfig.Row) map[string]any {
 	into := map[string]any{}
 	for _, row := range rows {
@@ -42,7 +42,7 @@ func Pointers(rows []evictconfig.Row) map[string]any {
 	return into
 }
 
-// MergeRows puts what the command line has given over rows, of which a file has set those with a line, and returns where each is from.
+// MergeRows writes the command line's values over rows in which a file has set those with a line, and returns the source of each.
 func MergeRows(s *stage.Session, rows, given []evictconfig.Row, path string, lines map[string]int) map[string]string {
 	from := map[string]string{}
 	for i, row := range rows {
@@ -57,7 +57,7 @@ func MergeRows(s *stage.Session, rows, given []evictconfig.Row, path string, lin
 	return from
 }
 
-// CheckRows names the source of each setting that check finds fault with.
+// CheckRows names the source of each setting that check rejects.
 func CheckRows(from map[string]string, check func(bad func(name string, why error))) (errs []error) {
 	check(func(name string, why error) {
 		if source := from[name]; source == fromFlag || source == FromDefault {
@@ -69,7 +69,7 @@ func CheckRows(from map[string]string, check func(bad func(name string, why erro
 	return errs
 }
 
-// WriteRows writes settings with their values and where they come from, in columns.
+// WriteRows writes settings with their values and sources, in columns.
 func WriteRows(b *strings.Builder, rows []evictconfig.Row, from map[string]string) {
 	nameWidth, valueWidth := 31, 6
 	for _, row := range rows {

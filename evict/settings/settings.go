@@ -1,5 +1,5 @@
-// Package settings resolves which of evict's settings are in force on a node, and where each is from: the command line, --config, the
-// configuration objects of the cluster, or the default. What settings there are is in lib/evictconfig.
+// Package settings resolves which of evict's settings are in force on a node, and their sources: the command line, --config, the
+// configuration objects of the cluster, or the default. lib/evictconfig defines the settings.
 package settings
 
 import (
@@ -24,24 +24,24 @@ type Settings struct {
 
 	// From has the source of each setting, by its name.
 	From map[string]string
-	// SLO is a --config that is Koordinator's ConfigMap, objects are those of a --config in Katalyst's form.
+	// SLO is a --config in the form of Koordinator's ConfigMap, objects are those of a --config in Katalyst's form.
 	SLO     *sloconfig.File
 	objects *customconfig.File
 }
 
-// FromDefault is the source of a setting that nobody has set.
+// FromDefault is the source of a setting with its default value.
 const FromDefault = "default"
 
-// fromFlag is that of a setting of the command line.
+// fromFlag is the source of a setting of the command line.
 const fromFlag = "flag"
 
-// EveryRule as a name in dry-run-rules means all.
+// EveryRule in dry-run-rules means all rules.
 const EveryRule = "*"
 
-// Default are settings that nobody has set.
+// Default returns the default settings.
 func Default() Settings { return Settings{Settings: evictconfig.Defaults()} }
 
-// Limits are those of the choice.
+// Limits returns the limits of the choice.
 func (s *Settings) Limits() pick.Limits {
 	l := pick.Limits{
 		PerRule: s.PerRule, Burst: s.Burst, PerCovered: pick.Unlimited, PerHour: s.PerHour, PerNamespace: s.PerNamespace, OptOut: s.OptOut,
@@ -52,15 +52,15 @@ func (s *Settings) Limits() pick.Limits {
 	return l
 }
 
-// DryRunOf reports whether a rule is in dry run: measured and named, and nothing comes of it.
+// DryRunOf reports whether a rule is in dry run: measured and reported, but without effect.
 func (s *Settings) DryRunOf(rule string) bool {
 	return slices.Contains(s.DryRunRules, rule) || slices.Contains(s.DryRunRules, EveryRule)
 }
 
-// Selected are the rules that are measured.
+// Selected returns the rules that are measured.
 func (s *Settings) Selected() ([]*rule.Rule, error) { return rule.Select(s.Rules) }
 
-// check calls bad for every setting that cannot be used.
+// check calls bad for every invalid setting.
 func (s *Settings) check(bad func(name string, err error)) {
 	s.Settings.Check(bad)
 	if _, err := rule.Select(s.Rules); err != nil {
@@ -71,7 +71,7 @@ func (s *Settings) check(bad func(name string, err error)) {
 	}
 }
 
-// with are the settings with what objects contain over the defaults.
+// with returns the settings with values of objects in the place of defaults.
 func (s *Settings) with(objects []dynamic.Object) (*Settings, error) {
 	list := dynamic.Settings(objects, func(setting string) bool { return s.From[setting] != FromDefault })
 	if len(list) == 0 {
@@ -118,7 +118,7 @@ func (s *Settings) checkObjects() (errs []error) {
 	return errs
 }
 
-// ofNode are the settings with what the file's objects contain for --node, whose labels are known to ticks alone.
+// ofNode returns the settings with the file's objects applied for --node, whose labels only ticks contain.
 func (s *Settings) ofNode(session *stage.Session) *Settings {
 	var local customconfig.Local
 	file, _ := local.InForce(s.objects, session.Node, nil, session.Now())
@@ -129,13 +129,13 @@ func (s *Settings) ofNode(session *stage.Session) *Settings {
 	return s
 }
 
-// strategies are those of --config for --node, whose labels are known to ticks alone; nil without such a file.
+// strategies returns those of --config for --node, whose labels only ticks contain; nil without such a file.
 func (s *Settings) strategies() *sloconfig.Strategies {
 	var local sloconfig.Local
 	file, _ := local.InForce(s.SLO, nil, nil)
 	if file == nil {
 		return nil
 	}
-	read, _ := sloconfig.Read(sloconfig.Over(nil, file)) // as the file's reader has written them
+	read, _ := sloconfig.Read(sloconfig.Over(nil, file)) // as the file's reader has encoded them
 	return read
 }

@@ -14,22 +14,22 @@ import (
 	"polder/lib/tick"
 )
 
-// Strategies are Koordinator's for one node, kept until the words change that they are made of.
+// Strategies are Koordinator's for one node, kept until their source text changes.
 type Strategies struct {
 	sloconfig.InForce
 
 	local  sloconfig.Local
-	of     uint64   // the file's, as local counts them
-	inFile tick.Raw // of these, as a tick has them
+	of     uint64   // the version of the file, as local counts it
+	inFile tick.Raw // that of the file, as a tick contains it
 	errs   []string
 
-	// What was logged last: what is wrong, the strategies, and which of Koordinator's rules are on with them.
+	// What was logged last: errors, the strategies, and which of Koordinator's rules they enable.
 	reported    config.Reported
 	logged      *sloconfig.Strategies
 	loggedRules string
 }
 
-// Read takes them from --config, else from a tick with a sample. Without either the rules are off.
+// Read reads them from --config, else from a tick with a sample. Without either the rules are off.
 func (k *Strategies) Read(s *Settings, t *tick.Tick) (*sloconfig.Strategies, []string) {
 	raw := t.Sample.Config
 	file, wrong := k.local.InForce(s.SLO, t.Sample.Labels, t.Sample.Annotations)
@@ -49,7 +49,7 @@ func (k *Strategies) Read(s *Settings, t *tick.Tick) (*sloconfig.Strategies, []s
 	return k.Last, k.errs
 }
 
-// Log logs what has changed, once.
+// Log logs changes, once.
 func (k *Strategies) Log(log *slog.Logger) {
 	k.reported.Problems(log, "configuration refused", k.errs)
 	s := k.Last

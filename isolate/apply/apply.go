@@ -1,5 +1,5 @@
-// Package apply brings cgroups to their desired state: it reads what there is, lets [plan] order what differs, writes
-// that, reads it back, and keeps the journal from which everything can be put back.
+// Package apply makes the observed state of cgroups equal the desired state. It reads the present values, lets [plan]
+// order the differences, writes them, reads them back, and keeps the journal from which every value can be restored.
 package apply
 
 import (
@@ -21,7 +21,7 @@ import (
 	"polder/lib/tick"
 )
 
-// Writer writes one value to one file of a cgroup; [cgroup.Hierarchy] is the kernel's.
+// Writer writes one value to one file of a cgroup; [cgroup.Hierarchy] writes to the kernel.
 type Writer interface {
 	WriteFile(controller, cgroup, name, value string) error
 }
@@ -29,41 +29,41 @@ type Writer interface {
 // Options set how an [Applier] acts.
 type Options struct {
 	Hierarchy *cgroup.Hierarchy
-	Root      string             // of the machine's /sys and /proc, for its disks; / where empty
-	Online    string             // the file that lists the online CPUs; it need not be there
-	Kubelet   *cpumanager.Reader // none where nil
-	Writer    Writer             // the hierarchy where nil
-	Journal   *Journal           // none where nil
-	// Contest is how many times a value that someone else changes is written again before it is left alone.
+	Root      string             // of the machine's /sys and /proc, to find its disks; / if empty
+	Online    string             // the file that lists the online CPUs; it may be missing
+	Kubelet   *cpumanager.Reader // nil if there is none
+	Writer    Writer             // the hierarchy if nil
+	Journal   *Journal           // nil if there is none
+	// Contest is how often a value that another program changes is written again before it is left to that program.
 	Contest int
 	DryRun  bool
 	Log     *slog.Logger
 }
 
-// Applier applies desired states, one after the other. It is not for use by several goroutines.
+// Applier applies desired states, one after the other. It is not safe for concurrent use.
 type Applier struct {
 	Options
 
-	now         time.Time // of the round
+	now         time.Time // time of the round
 	machine     plan.Machine
-	root        map[string]*file // the root's lists, by their name in a child
-	rootChanged bool             // or what kubelet gave away
+	root        map[string]*file // the root's lists, by the name that they have in a child
+	rootChanged bool             // or the CPUs that kubelet assigned
 	kubelet     kubeletSeen
 	partitions  *cgroup.Partitions
-	looked      int // how many times partitions were read
+	looked      int // how often partitions were read
 	disks       disksSeen
 	online      struct {
 		text string
 		set  cpus.Set
 	}
 
-	desired  []tick.Cgroup // what items were made of
+	desired  []tick.Cgroup // the state from which items were made
 	items    []item
 	problems []tick.IsolationError
-	failed   int // of the last Apply
+	failed   int // number of failures in the last Apply
 
 	files   map[plan.File]*file
-	age     uint64 // counts the programs; a file of an older one is let go
+	age     uint64 // counts the programs; a file that the current one does not use is closed
 	open    int
 	maxOpen int
 	buf     []byte
@@ -72,8 +72,8 @@ type Applier struct {
 	pruneAt     int
 	unavailable unavailable
 	restores    bool
-	awaitFor    time.Duration        // how long a narrowing waits for a cgroup that is being made
-	above       map[plan.File]string // what a restore wrote where the kernel takes no empty list
+	awaitFor    time.Duration        // the maximum time that a narrowing waits for a cgroup that is being created
+	above       map[plan.File]string // the lists that a restore wrote where the kernel accepts no empty list
 }
 
 // item is one setting with its files.
@@ -81,11 +81,11 @@ type item struct {
 	plan.Setting
 	file, period, quota, inForce *file
 
-	judged uint64 // the readings of the files that done was judged by
-	done   bool   // the file has what is desired
-	err    error  // why it could not be read
-	leave  bool   // another program keeps writing another value, or it may not be touched
-	spare  bool   // what it stands in the place of can be had (see [plan.Setting.Instead])
+	judged uint64 // the value of file.readings when done was determined
+	done   bool   // the file has the desired value
+	err    error  // the error of reading it
+	leave  bool   // another program keeps changing the value, or it must not be changed
+	spare  bool   // the file that it replaces is available (see [plan.Setting.Instead])
 }
 
 // New returns an Applier.
@@ -118,7 +118,7 @@ func New(o Options) *Applier {
 	return a
 }
 
-// maxOpen leaves half of the descriptors that the process may have to everything else.
+// maxOpen leaves half of the process's file descriptors to other uses.
 func maxOpen() int {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
@@ -127,7 +127,7 @@ func maxOpen() int {
 	return int(min(limit.Cur, 1<<20) / 2)
 }
 
-// Close lets the held files go.
+// Close closes the files that are kept open.
 func (a *Applier) Close() {
 	for _, f := range a.files {
 		a.shut(f)
@@ -137,10 +137,10 @@ func (a *Applier) Close() {
 	}
 }
 
-// At sets the time of the rounds to come: that of the tick.
+// At sets the time of the following rounds to the tick's time.
 func (a *Applier) At(now time.Time) { a.now = now }
 
-// Apply applies the desired state as far as it can and returns what it did.
+// Apply applies the desired state as far as possible and returns what it did.
 func (a *Applier) Apply(desired []tick.Cgroup) tick.Isolation {
 	r := &round{}
 	r.DryRun = a.DryRun
@@ -163,10 +163,10 @@ func (a *Applier) Apply(desired []tick.Cgroup) tick.Isolation {
 	return r.finish()
 }
 
-// Failed is how many values the last Apply could not write that another attempt may: advice that is refused is not among them.
+// Failed returns how many values the last Apply could not write but a retry may. It does not count advice that was refused.
 func (a *Applier) Failed() int { return a.failed }
 
-// readMachine reads which CPUs and memory nodes there are, and which of them are kubelet's to give.
+// readMachine reads the CPUs and memory nodes of the machine, and which of them kubelet assigns.
 func (a *Applier) readMachine() {
 	a.rootChanged = false
 	if online := a.readOnline(); !online.IsEmpty() {
@@ -180,12 +180,12 @@ func (a *Applier) readMachine() {
 	a.readPartitions()
 }
 
-// partitionsEvery is after how many readings all cgroups are looked through for partitions, in case that none of the lists in force
-// that are read each time has shown a new one.
+// partitionsEvery is the number of readings after which all cgroups are searched for partitions, even if the effective lists, which
+// are read each time, show no new one.
 const partitionsEvery = 30
 
-// readPartitions reads which CPUs are of partitions. The plan is made again where that has changed. Where they cannot be read
-// they are what they were.
+// readPartitions reads which CPUs belong to partitions. If they changed, the plan is made again. If they cannot be read, the
+// last known ones stay valid.
 func (a *Applier) readPartitions() {
 	list, err := a.partitions.Read(a.looked%partitionsEvery == 0)
 	a.looked++
@@ -206,8 +206,8 @@ func (a *Applier) readPartitions() {
 	}
 }
 
-// readOnline reads the online CPUs on version 2, where the root's own list leaves out those of partitions, though cgroups
-// within a partition may have them. It is empty where that is not to be had.
+// readOnline reads the online CPUs on version 2, because the root's own list omits the CPUs of partitions, which cgroups
+// within a partition may use. It returns an empty set if they cannot be read.
 func (a *Applier) readOnline() cpus.Set {
 	if a.Online == "" || a.machine.Versions["cpuset"] != 2 {
 		return cpus.Set{}
@@ -254,7 +254,7 @@ func (a *Applier) readRoot(list string, before cpus.Set, names ...string) cpus.S
 	return cpus.Set{}
 }
 
-// changing is the items that are to be written.
+// changing returns the items to be written.
 func (a *Applier) changing(r *round) []*item {
 	var out []*item
 	for i := range a.items {
@@ -279,7 +279,7 @@ func (a *Applier) changing(r *round) []*item {
 	return out
 }
 
-// partition reports whether the cgroup is the root of a CPU partition of version 2, which is another's arrangement.
+// partition reports whether the cgroup is the root of a CPU partition of version 2, which another program manages.
 func (a *Applier) partition(it *item, r *round) bool {
 	if it.Version != 2 || it.Name != "cpuset.cpus" {
 		return false
@@ -292,7 +292,7 @@ func (a *Applier) partition(it *item, r *round) bool {
 	return true
 }
 
-// change plans and carries out.
+// change makes the plan and executes it.
 func (a *Applier) change(r *round, changing []*item) {
 	settings := make([]plan.Setting, 0, len(a.items))
 	for i := range a.items {
@@ -331,7 +331,7 @@ func (a *Applier) change(r *round, changing []*item) {
 	a.prune()
 }
 
-// bursts reads the bursts that go with quotas: a kernel takes no quota under one. An older kernel has no such file.
+// bursts reads the bursts that belong to quotas: the kernel rejects a quota below its burst. Older kernels have no such file.
 func (a *Applier) bursts(settings []plan.Setting) {
 	for i := range settings {
 		if s := &settings[i]; s.BurstFile() != "" && (s.Version == 1 || !s.Done()) { // on version 1 a parent's may cut it
@@ -340,7 +340,7 @@ func (a *Applier) bursts(settings []plan.Setting) {
 	}
 }
 
-// burstOf is the burst beside a quota, and what it was before any plan changed it.
+// burstOf returns the burst that belongs to a quota, and its value before any plan changed it.
 func (a *Applier) burstOf(f plan.File) (present, own string) {
 	f.Name = f.BurstFile()
 	present, err := a.Hierarchy.ReadFile(f.Controller, f.Cgroup, f.Name)
@@ -353,8 +353,8 @@ func (a *Applier) burstOf(f plan.File) (present, own string) {
 	return present, own
 }
 
-// weights gives cgroups that are idle no more the weight back that the kernel took when we made them idle, unless the
-// advice has a weight for them.
+// weights restores the weight of cgroups that are no longer idle: the kernel changed it when isolate made them idle.
+// It does not do so if the advice contains a weight for them.
 func (a *Applier) weights(changing []*item) []plan.Setting {
 	var out []plan.Setting
 	for _, it := range changing {
@@ -378,7 +378,7 @@ func (a *Applier) weights(changing []*item) []plan.Setting {
 	return out
 }
 
-// checkInForce compares what was asked with what the kernel has in force: on version 2 a list is only a wish.
+// checkInForce compares the list that was written with the effective one: on version 2 the kernel treats a list only as a request.
 func (a *Applier) checkInForce(r *round) {
 	for i := range a.items {
 		it := &a.items[i]
@@ -394,13 +394,13 @@ func (a *Applier) checkInForce(r *round) {
 	}
 }
 
-// settled reports whether the item's file had what is desired when it was read or written last.
+// settled reports whether the item's file had the desired value when it was last read or written.
 func settled(it *item) bool {
 	want, err := it.Want()
 	return err == nil && plan.Same(it.Name, it.file.text, want)
 }
 
-// around reads what stands above and below the cgroups that change, where the kernel compares them.
+// around reads the files of ancestors and descendants of the changing cgroups, if the kernel checks the values against them.
 func (a *Applier) around(changing []*plan.Setting, settings []plan.Setting) []plan.Around {
 	if len(changing) == 0 {
 		return nil
@@ -412,12 +412,12 @@ func (a *Applier) around(changing []*plan.Setting, settings []plan.Setting) []pl
 	for _, s := range changing {
 		n.above(s.File, s.PeriodFile())
 		n.below(s.File, s.PeriodFile(), 0)
-		if s.Name == "cpuset.cpus" && s.Present == "" { // never set up
+		if s.Name == "cpuset.cpus" && s.Present == "" { // never initialized
 			n.mems(s)
 		}
 	}
 	return n.out
 }
 
-// gone reports whether the cgroup or its file is not there.
+// gone reports whether the cgroup or its file does not exist.
 func gone(err error) bool { return cgroup.Gone(err) || errors.Is(err, fs.ErrNotExist) }

@@ -10,7 +10,7 @@ import (
 	"polder/lib/tick"
 )
 
-// BenchmarkSqueeze is the time from an advice that moves 100 reclaimed pods to fewer CPUs to the last write.
+// BenchmarkSqueeze measures the time from an advice that moves 100 reclaimed pods to fewer CPUs until the last write.
 func BenchmarkSqueeze(b *testing.B) {
 	names := []string{"batch"}
 	for i := range 100 {
@@ -45,7 +45,7 @@ func BenchmarkSqueeze(b *testing.B) {
 	b.ReportMetric(float64(w.writes)/float64(b.N), "writes/op")
 }
 
-// BenchmarkSqueezeFloor is the same 201 writes with held descriptors and nothing else: the kernel's own part.
+// BenchmarkSqueezeFloor does only the same 201 writes with open descriptors: the kernel's part.
 func BenchmarkSqueezeFloor(b *testing.B) {
 	names := []string{"batch"}
 	for i := range 100 {
@@ -76,7 +76,7 @@ func BenchmarkSqueezeFloor(b *testing.B) {
 	b.ReportMetric(float64(len(files)), "writes/op")
 }
 
-// BenchmarkSteady is the cost of a round in which all is as desired, at 250 containers with three values each.
+// BenchmarkSteady measures a round without changes, for 250 containers with three values each.
 func BenchmarkSteady(b *testing.B) {
 	var names []string
 	for i := range 250 {

@@ -18,7 +18,7 @@ import (
 	"polder/tests/binaries"
 )
 
-// running is the tool at work.
+// running is a running tool.
 type running struct {
 	t    *testing.T
 	cmd  *exec.Cmd
@@ -98,7 +98,7 @@ func TestFallbackAfterSilence(t *testing.T) {
 	if out := r.next(); !out.Fallback || out.Applied != 2 {
 		t.Errorf("the tick after the fallback: %+v", out)
 	}
-	// On a busy machine more than a second may pass between two ticks, and then the fallback is right.
+	// On a busy machine more than a second may pass between two ticks, and then the fallback is correct.
 	normal := func(what string) {
 		t.Helper()
 		eventually(t, what, func() bool {
@@ -109,7 +109,7 @@ func TestFallbackAfterSilence(t *testing.T) {
 	}
 	normal("the ticks after that")
 
-	// Ticks that are too old to be acted on, and ticks without advice, are silence too.
+	// Ticks that are too old, and ticks without advice, count as silence too.
 	for _, c := range []struct {
 		name string
 		send func()
@@ -133,7 +133,7 @@ func TestDryRunHasNoFallback(t *testing.T) {
 	r := start(t, "--root", strings.TrimSuffix(base, "/sys/fs/cgroup"), "--stale-after", "20ms", "--dry-run")
 	r.send(time.Hour, fallback)
 	r.next()
-	// Another isolate that begins later and may write falls back meanwhile.
+	// Another isolate that starts later with write permission applies the fallback meanwhile.
 	_, other := newCopy(t, map[string]string{"batch/cpu.weight": "100"})
 	acts := start(t, "--root", strings.TrimSuffix(other, "/sys/fs/cgroup"), "--stale-after", "20ms", "--journal", filepath.Join(t.TempDir(), "journal"))
 	acts.send(0, fallback)
@@ -145,7 +145,7 @@ func TestDryRunHasNoFallback(t *testing.T) {
 	}
 }
 
-// TestRestoreAfterSIGKILL kills the tool at a random moment, again and again, with others' values in between.
+// TestRestoreAfterSIGKILL repeatedly kills the tool at a random moment, with external changes in between.
 func TestRestoreAfterSIGKILL(t *testing.T) {
 	names := []string{"batch", "batch/pod", "batch/pod/c", "serve"}
 	tree := newRealTree(t, names...)
@@ -177,7 +177,7 @@ func TestRestoreAfterSIGKILL(t *testing.T) {
 		_ = r.cmd.Process.Kill()
 		_ = r.cmd.Wait()
 		if round%2 == 0 {
-			continue // the next run goes on from the journal
+			continue // the next run continues from the journal
 		}
 		out, err := exec.Command(binaries.Path(t, "isolate"), "--restore", "--if-exists", "--journal", journal).CombinedOutput()
 		if err != nil {

@@ -14,7 +14,7 @@ import (
 	"polder/lib/tick"
 )
 
-// service is a pod with a container, under burst: milli-CPU of quota and of burst each.
+// service is a pod with a container, with bursts: milli-CPU of quota and of burst each.
 func (r *realTree) service(podQuota, podBurst, quota, burst int64) []tick.Cgroup {
 	return []tick.Cgroup{
 		{Cgroup: r.path("pod"), CPUMaxMilliCPU: new(podQuota), CPUBurstMilliCPU: new(podBurst)},
@@ -26,13 +26,13 @@ func (r *realTree) bandwidth(name string) string {
 	return r.get("cpu", name, "cpu.cfs_quota_us") + " " + r.get("cpu", name, "cpu.cfs_burst_us")
 }
 
-// The kernel takes no quota under the burst and no burst over the quota: every step up and down must be in order.
+// The kernel rejects a quota below the burst and a burst above the quota: every step up and down must be in order.
 func TestBurstOnTheKernel(t *testing.T) {
 	r := newRealTree(t, "pod", "pod/c", "pod/d")
-	for _, name := range []string{"pod", "pod/c", "pod/d"} { // as kubelet makes them
+	for _, name := range []string{"pod", "pod/c", "pod/d"} { // as kubelet creates them
 		r.set("cpu", name, "cpu.cfs_quota_us", "100000")
 	}
-	r.set("cpu", "pod/d", "cpu.cfs_burst_us", "70000") // somebody's own
+	r.set("cpu", "pod/d", "cpu.cfs_burst_us", "70000") // another program's value
 	first := r.snapshot("pod", "pod/c", "pod/d")
 	j := openJournal(t, filepath.Join(t.TempDir(), "journal"))
 	a, w := newApplier(t, r.h, func(o *Options) { o.Journal = j })
@@ -47,7 +47,7 @@ func TestBurstOnTheKernel(t *testing.T) {
 		{desired: r.service(1200, 10000, 1200, 10000), pod: "120000 120000", c: "120000 120000", d: "100000 70000", writes: 4},
 		{desired: r.service(3000, 3000, 3000, 3000), pod: "300000 300000", c: "300000 300000", d: "100000 70000", writes: 4},
 		{desired: r.service(500, 10000, 400, 300), pod: "50000 50000", c: "40000 30000", d: "50000 50000", writes: 6},
-		{desired: r.service(2000, 0, 2000, 500), pod: "200000 0", c: "200000 50000", d: "100000 70000", writes: 6}, // and d gets its own back
+		{desired: r.service(2000, 0, 2000, 500), pod: "200000 0", c: "200000 50000", d: "100000 70000", writes: 6}, // d is restored
 		{desired: r.service(-1, 0, -1, 0), pod: "-1 0", c: "-1 0", d: "100000 70000", writes: 3},
 		{desired: r.service(-1, 5000, 100, 5000), pod: "-1 500000", c: "10000 10000", d: "100000 70000", writes: 3},
 		{desired: r.service(200, 100, 100, 100), pod: "20000 10000", c: "10000 10000", d: "20000 20000", writes: 4},
@@ -72,7 +72,7 @@ func TestBurstOnTheKernel(t *testing.T) {
 	}
 }
 
-// TestBurstKilledAtEveryWrite stops a plan before each of its writes: a restore gives back the first state.
+// TestBurstKilledAtEveryWrite stops a plan before each of its writes: a restore restores the original state.
 func TestBurstKilledAtEveryWrite(t *testing.T) {
 	names := []string{"pod", "pod/c", "pod/d"}
 	r := newRealTree(t, names...)
@@ -105,8 +105,8 @@ func TestBurstKilledAtEveryWrite(t *testing.T) {
 	}
 }
 
-// What the kernel or the mount lacks is reported once and named from then on; everything else is done. Version 1 has no memory.high either, but a
-// soft limit in its place.
+// A missing file or mount is reported once and named from then on; everything else is applied. Version 1 has no memory.high either, but a
+// soft limit that replaces it.
 func TestUnavailableIsReportedOnce(t *testing.T) {
 	r := newRealTree(t, "a", "b")
 	a, w := newApplier(t, r.h, nil)
@@ -122,7 +122,7 @@ func TestUnavailableIsReportedOnce(t *testing.T) {
 	}
 	slices.Sort(keys)
 	for round := range 2*lookAgain + 5 {
-		if round == 7 { // another advice repeats nothing
+		if round == 7 { // another advice repeats no report
 			desired = append(desired, tick.Cgroup{Cgroup: r.path(""), MemoryLowBytes: new(int64(4096)), CPUWeight: new(int64(70))})
 		}
 		out := a.Apply(slices.Clone(desired))
@@ -147,7 +147,7 @@ func TestUnavailableIsReportedOnce(t *testing.T) {
 	}
 }
 
-// A file that comes up later (a module, another scheduler) is found; a controller that is mounted nowhere is reported once.
+// A file that appears later (a module, another scheduler) is found; a controller that is not mounted is reported once.
 func TestUnavailableComesUp(t *testing.T) {
 	h, base := newCopy(t, map[string]string{"cgroup.controllers": "cpu memory", "cgroup.subtree_control": "cpu memory", "a/cpu.max": "50000 100000", "a/memory.max": "max"})
 	a, _ := newApplier(t, h, nil)
@@ -169,7 +169,7 @@ func TestUnavailableComesUp(t *testing.T) {
 	t.Error("the file is not found")
 }
 
-// One reading that finds no file, as of a cgroup that is just being removed, is no kernel without it: the other cgroups' are written.
+// One failed read, as of a cgroup that is being removed, does not mean that the kernel lacks the file: other cgroups' files are written.
 func TestOneReadingIsNoLack(t *testing.T) {
 	h, base := newCopy(t, map[string]string{"a/memory.low": "0", "a/memory.min": "0", "b/memory.low": "0", "b/memory.min": "0"})
 	a, _ := newApplier(t, h, nil)
@@ -197,7 +197,7 @@ func TestOneReadingIsNoLack(t *testing.T) {
 	}
 }
 
-// All the new keys on a copy of version 2, and back.
+// All new keys are written on a copy of version 2, and restored.
 func TestKnobsOnVersion2(t *testing.T) {
 	h, base := newCopy(t, map[string]string{
 		"a/cpu.max": "50000 100000", "a/cpu.max.burst": "0", "a/memory.oom.group": "0", "a/memory.wmark_ratio": "0", "a/memory.wmark_scale_factor": "50",

@@ -10,8 +10,8 @@ import (
 	"polder/lib/tick"
 )
 
-// TestWeightInPlaceOfTheIdleClass: a kernel that has the idle class gets no weight beside it, one that has not gets the weight, and the
-// key that it lacks is named once.
+// TestWeightInPlaceOfTheIdleClass: a kernel with the idle class gets no weight beside it; a kernel without it gets the weight, and the
+// missing key is named once.
 func TestWeightInPlaceOfTheIdleClass(t *testing.T) {
 	want := []tick.Cgroup{{Cgroup: "/a", CPUIdle: new(true), CPUWeight: new(int64(1))}}
 	h, base := newCopy(t, map[string]string{"a/cpu.weight": "100", "a/cpu.idle": "0"})
@@ -41,7 +41,7 @@ func TestWeightInPlaceOfTheIdleClass(t *testing.T) {
 	}
 }
 
-// TestClassIsUndone: from the idle class to a weight and back, all of it is put back byte for byte.
+// TestClassIsUndone: from the idle class to a weight and back, everything is restored byte for byte.
 func TestClassIsUndone(t *testing.T) {
 	r := newRealTree(t, "batch")
 	r.set("cpu", "batch", "cpu.shares", "512")

@@ -11,25 +11,25 @@ import (
 	"polder/lib/tick"
 )
 
-// kubeletPeriod is how often kubelet updates the cgroups above its pods (periodicQOSCgroupUpdateInterval). It also does so before it
-// makes a pod's cgroup. Under the systemd driver each update takes the quota off.
+// kubeletPeriod is the interval at which kubelet updates the cgroups above its pods (periodicQOSCgroupUpdateInterval). It also
+// updates them before it creates a pod's cgroup. Under the systemd driver each update removes the quota.
 const kubeletPeriod = time.Minute
 
-// podLimit is how long kubelet takes at most from that update to the pod's cgroup.
+// podLimit is the maximum time between that update and the creation of the pod's cgroup.
 const podLimit = 10 * time.Second
 
-// contest is that over the value of one file, with what tells kubelet's own updates from an opponent's.
+// contest counts external changes of one file, and tells kubelet's own updates from those of another program.
 type contest struct {
 	journal.Contest
 
-	reset time.Time       // when the value was last as kubelet resets it
-	pods  map[string]bool // the cgroups of pods and containers that were there then
-	early bool            // that reset counted, and the pod for which kubelet made it may be still to come
+	reset time.Time       // time of the last reset as kubelet does it
+	pods  map[string]bool // cgroups of the pods and containers that existed at that time
+	early bool            // that reset counted as external, but kubelet may have made it for a pod that appears later
 }
 
-// isKubelets reports whether a reset, seen at this time of the ticks beside these pods, is one of kubelet's own updates: it comes no
-// sooner after the last reset than they do, or a pod or container has been started since. Who resets the value faster than that is an
-// opponent.
+// isKubelets reports whether a reset, seen at this tick's time beside these pods, is one of kubelet's own updates: either at least
+// its period has passed since the last reset, or a pod or container was started since. A program that resets the value more often is
+// another writer.
 func (c *contest) isKubelets(at time.Time, pods map[string]bool) bool {
 	since := at.Sub(c.reset)
 	own := c.reset.IsZero() || since < 0 || since >= kubeletPeriod/2 || c.started(pods)
@@ -37,7 +37,7 @@ func (c *contest) isKubelets(at time.Time, pods map[string]bool) bool {
 	return own
 }
 
-// started reports whether a pod or container is among them that was not there at the last reset.
+// started reports whether one of the pods or containers did not exist at the last reset.
 func (c *contest) started(pods map[string]bool) bool {
 	for name := range pods {
 		if !c.pods[name] {
@@ -47,7 +47,7 @@ func (c *contest) started(pods map[string]bool) bool {
 	return false
 }
 
-// reconsider takes back a reset that counted where the pod comes just after it for which kubelet made it.
+// reconsider no longer counts a reset as external if the pod for which kubelet made it appears just afterwards.
 func (c *contest) reconsider(at time.Time, pods map[string]bool) {
 	switch since := at.Sub(c.reset); {
 	case since < 0 || since > podLimit:
@@ -58,7 +58,7 @@ func (c *contest) reconsider(at time.Time, pods map[string]bool) {
 	}
 }
 
-// foreign reports whether a value is to be left alone because someone else keeps changing it.
+// foreign reports whether a value must be left alone because another program keeps changing it.
 func (a *Applier) foreign(it *item, r *round) bool {
 	f := it.file
 	if a.DryRun || !f.known {
@@ -70,7 +70,7 @@ func (a *Applier) foreign(it *item, r *round) bool {
 	switch {
 	case plan.Same(it.Name, it.Present, f.agreed):
 		f.Calm()
-	case a.machine.Kubelet.ByKubelet(it.File, it.Present): // once, for what it gave away has changed: no contest
+	case a.machine.Kubelet.ByKubelet(it.File, it.Present): // once, because its assignment changed: no contest
 		report("set by kubelet from %s to its own %s", shown(f.agreed), shown(it.Present))
 		f.agreed = it.Present
 	case plan.ResetByKubelet(it.File, it.Present) && f.isKubelets(a.now, a.podsBeside(it.File)):
@@ -89,7 +89,7 @@ func (a *Applier) foreign(it *item, r *round) bool {
 	return true
 }
 
-// shown is a file's text for a message. What is empty is a list.
+// shown returns a file's text for a message. Only the text of a list can be empty.
 func shown(text string) string {
 	if text == "" {
 		return "no list"
@@ -97,7 +97,7 @@ func shown(text string) string {
 	return clip.Text(text, shownBytes)
 }
 
-// podsBeside are the cgroups of pods and containers that the kubelet has whose cgroup this is.
+// podsBeside returns the cgroups of the pods and containers of the kubelet that manages this cgroup.
 func (a *Applier) podsBeside(f plan.File) map[string]bool {
 	pods := map[string]bool{}
 	root := plan.RootOf(f.Cgroup)

@@ -11,7 +11,7 @@ import (
 	"polder/lib/tick"
 )
 
-// Who changes a value at every few rounds has it in the end; who does so now and then has not, however long that goes on.
+// A program that changes a value every few rounds wins the contest; one that does so rarely does not, however long it continues.
 func TestAContestSettles(t *testing.T) {
 	for _, tt := range []struct {
 		every int // rounds
@@ -35,14 +35,14 @@ func TestAContestSettles(t *testing.T) {
 	}
 }
 
-// Kubelet's own updates count nothing, however seldom the ticks come and however long that goes on; who resets a value faster has it
-// in the end.
+// Kubelet's own updates do not count, however rare the ticks are and however long they continue; a program that resets a value more
+// often wins the contest.
 func TestKubeletsResetsAreToldFromAContest(t *testing.T) {
 	const contest5 = 5
 	for _, tt := range []struct {
 		name                   string
-		tick, kubelet, foreign time.Duration // how often each comes
-		pod                    time.Duration // and how often a new pod, with which kubelet resets the value as well
+		tick, kubelet, foreign time.Duration // intervals
+		pod                    time.Duration // interval of new pods, for which kubelet resets the value as well
 		left                   bool
 	}{
 		{name: "kubelet alone, a tick a second", tick: time.Second, kubelet: time.Minute},
@@ -65,7 +65,7 @@ func TestKubeletsResetsAreToldFromAContest(t *testing.T) {
 			due := func(every, at time.Duration) bool { return every > 0 && (at-tt.tick)/every != at/every }
 			for at := tt.tick; at < 6*time.Hour; at += tt.tick {
 				if due(tt.pod, at) {
-					pods = map[string]bool{at.String(): true} // the one before has gone
+					pods = map[string]bool{at.String(): true} // the previous one is gone
 				}
 				switch reset := due(tt.kubelet, at) || due(tt.foreign, at) || due(tt.pod, at); {
 				case !reset:
@@ -82,7 +82,7 @@ func TestKubeletsResetsAreToldFromAContest(t *testing.T) {
 	}
 }
 
-// A clock of the ticks that goes back makes nobody an opponent.
+// If the ticks' clock is set back, no update counts as external.
 func TestAClockThatGoesBackIsNoContest(t *testing.T) {
 	var c contest
 	now := time.Unix(1_767_225_600, 0)
@@ -93,13 +93,13 @@ func TestAClockThatGoesBackIsNoContest(t *testing.T) {
 	}
 }
 
-// On the machine's cgroups: a tier's quota is written again at once each time that kubelet takes it off; another value, a faster hand,
-// and a cgroup that is no tier are contests as ever.
+// On the machine's cgroups: a tier's quota is written again at once each time that kubelet removes it; another value, faster changes,
+// and a cgroup that is not a tier remain contests.
 func TestATiersQuotaIsWrittenAgain(t *testing.T) {
 	const tick10 = 10 * time.Second
 	for _, tt := range []struct {
 		name, cgroup string
-		value        string // that the other one writes, every so many ticks of 10 s
+		value        string // that the other program writes, at an interval in ticks of 10 s
 		every        int
 		left         bool
 	}{
@@ -138,8 +138,8 @@ func TestATiersQuotaIsWrittenAgain(t *testing.T) {
 	}
 }
 
-// TestAContainerThatStartedExplainsAReset: systemd resets a tier when a pod's slice is made, and again when its container comes into it.
-// Without a new one the second reset counts.
+// TestAContainerThatStartedExplainsAReset: systemd resets a tier when a pod's slice is created, and again when its container is created
+// in it. Without a new container the second reset counts.
 func TestAContainerThatStartedExplainsAReset(t *testing.T) {
 	const tier = "kubepods.slice/kubepods-besteffort.slice"
 	const slice = tier + "/kubepods-besteffort-podu.slice"
@@ -148,7 +148,7 @@ func TestAContainerThatStartedExplainsAReset(t *testing.T) {
 		a, _ := newApplier(t, r.h, func(o *Options) { o.Contest = 5 })
 		desired := []tick.Cgroup{{Cgroup: r.path(tier), CPUMaxMilliCPU: new(int64(500))}}
 		problems := ""
-		for second := range 3 { // the first writes it, kubelet resets it, and two seconds later once more
+		for second := range 3 { // the first writes it, kubelet resets it, and two seconds later again
 			a.At(time.Unix(1_767_225_600+2*int64(second), 0))
 			if second > 0 {
 				r.set("cpu", tier, "cpu.cfs_quota_us", "-1")
@@ -171,7 +171,7 @@ func TestAContainerThatStartedExplainsAReset(t *testing.T) {
 	}
 }
 
-// Likewise the list of CPUs: systemd empties that of its slices when the first container comes into one. Elsewhere that is a contest.
+// The same applies to the CPU list: systemd empties its slices' list when the first container is created. Elsewhere that is a contest.
 func TestATiersListIsWrittenAgain(t *testing.T) {
 	for cgroup, contested := range map[string]bool{
 		"kubepods.slice/kubepods-besteffort.slice": false, "kubepods/besteffort": true, "batch.slice/low.slice": true,
@@ -202,7 +202,7 @@ func TestATiersListIsWrittenAgain(t *testing.T) {
 	}
 }
 
-// Kubelet resets the values just before it makes the pod's cgroup: where the reset is seen in between, it is taken back afterwards.
+// Kubelet resets the values just before it creates the pod's cgroup: a reset that is seen in between stops counting afterwards.
 func TestAPodThatComesAfterItsReset(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -231,7 +231,7 @@ func TestAPodThatComesAfterItsReset(t *testing.T) {
 	}
 }
 
-// A new pod's cgroup tells that kubelet has reset its tiers' values, which it does before it makes one.
+// A new pod's cgroup shows that kubelet has reset its tiers' values, which it does before it creates the cgroup.
 func TestANewPodExplainsAReset(t *testing.T) {
 	r := newRealTree(t, "kubepods", "kubepods/besteffort", "kubepods/burstable")
 	a, _ := newApplier(t, r.h, func(o *Options) { o.Contest = 2 })

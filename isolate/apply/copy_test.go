@@ -13,7 +13,7 @@ import (
 	"polder/lib/tick"
 )
 
-// newCopy makes a copy of a cgroup v2 hierarchy from "cgroup/file" -> text.
+// newCopy creates a copy of a cgroup v2 hierarchy from "cgroup/file" -> text.
 func newCopy(t *testing.T, files map[string]string) (*cgroup.Hierarchy, string) {
 	t.Helper()
 	root := t.TempDir()
@@ -225,8 +225,8 @@ func TestJournalIsLocked(t *testing.T) {
 	}
 }
 
-// The list of online CPUs counts though the kernel ends it in a NUL byte: without it the machine would have the root's CPUs
-// alone, from which those of partitions are left out.
+// The list of online CPUs is valid though the kernel terminates it with a NUL byte: without it the machine would have only
+// the root's CPUs, which do not include those of partitions.
 func TestOnlineCPUsThatEndInNUL(t *testing.T) {
 	h, base := newCopy(t, map[string]string{
 		"cpuset.cpus.effective": "0-3", "a/cpuset.cpus": "", "a/cpuset.cpus.effective": "4-7", "a/cpuset.cpus.partition": "member",

@@ -10,16 +10,16 @@ import (
 	"polder/lib/tick"
 )
 
-// disksEvery is after how many rounds the machine's disks and mounts are looked at again while limits of them are desired.
+// disksEvery is the number of rounds after which the disks and mounts are read again while disk limits are desired.
 const disksEvery = 10
 
-// disksSeen returns how long ago they were.
+// disksSeen counts the rounds since they were read.
 type disksSeen struct {
 	rounds int
-	failed bool // it was reported that they cannot be read
+	failed bool // the failure to read them was reported
 }
 
-// readDisksFor looks at the machine's disks where limits of them are desired. What is planned is planned again where they have changed.
+// readDisksFor reads the machine's disks if disk limits are desired. If they changed, the program is made again.
 func (a *Applier) readDisksFor(desired []tick.Cgroup) {
 	if !slices.ContainsFunc(desired, func(c tick.Cgroup) bool { return len(c.IOMax) > 0 || len(c.IOCost) > 0 }) {
 		return
@@ -33,7 +33,7 @@ func (a *Applier) readDisksFor(desired []tick.Cgroup) {
 	}
 }
 
-// readDisks reads the machine's disks and where they are mounted. Where that is not possible they are what they were.
+// readDisks reads the machine's disks and their mount points. If that fails, the last known ones stay valid.
 func (a *Applier) readDisks() bool {
 	root := cmp.Or(a.Root, "/")
 	list, err := disks.List(root)
@@ -62,7 +62,7 @@ func (a *Applier) readDisks() bool {
 	return true
 }
 
-// diskGone reports whether a disk is surely not there any more, and its limits with it.
+// diskGone reports whether a disk certainly no longer exists, and so neither do its limits.
 func (a *Applier) diskGone(device string) bool {
 	if device == "" || len(a.machine.Disks) == 0 {
 		return false
@@ -70,7 +70,7 @@ func (a *Applier) diskGone(device string) bool {
 	return !slices.ContainsFunc(a.machine.Disks, func(d plan.Disk) bool { return d.Device == device })
 }
 
-// text reads a file's text once: of one that has a line for each disk, the part that is meant.
+// text reads a file's text once: of a file with a line per disk only the part for the desired disk.
 func (a *Applier) text(f plan.File) (string, error) {
 	text, err := a.Hierarchy.ReadFile(f.Controller, f.Cgroup, f.Name)
 	if f.Device != "" {

@@ -14,7 +14,7 @@ import (
 	"polder/tests/need"
 )
 
-// loopDevice makes a disk of the test's own: a file behind a loop device. It gives its name and numbers.
+// loopDevice creates a disk for the test: a file behind a loop device. It returns its name and device number.
 func loopDevice(t *testing.T) (name, device string) {
 	t.Helper()
 	need.Program(t, "losetup", "mount")
@@ -42,7 +42,7 @@ func loopDevice(t *testing.T) (name, device string) {
 	return filepath.Base(at), strings.TrimSpace(string(data))
 }
 
-// newDiskTree is a tree that has its cgroups in the hierarchy of blkio too.
+// newDiskTree is a tree that has its cgroups in the blkio hierarchy too.
 func newDiskTree(t *testing.T, cgroups ...string) *realTree {
 	t.Helper()
 	need.CgroupsV1(t, "blkio")
@@ -63,7 +63,7 @@ func newDiskTree(t *testing.T, cgroups ...string) *realTree {
 
 var throttled = []string{"blkio.throttle.read_bps_device", "blkio.throttle.write_bps_device", "blkio.throttle.read_iops_device", "blkio.throttle.write_iops_device"}
 
-// texts are all limits of a cgroup, byte for byte.
+// texts returns all limits of a cgroup, byte for byte.
 func (r *realTree) texts(name string) string {
 	var all []string
 	for _, file := range throttled {
@@ -72,8 +72,8 @@ func (r *realTree) texts(name string) string {
 	return strings.Join(all, "|")
 }
 
-// The kernel has the limits that are advised, of the disks that are named and of no other; limits that were there are neither widened nor
-// lost, and a restore gives back what there was, byte for byte.
+// The kernel has the advised limits of the named disks and of no other; original limits are neither widened nor lost, and a restore
+// restores them, byte for byte.
 func TestDiskLimitsOnTheKernel(t *testing.T) {
 	one, device := loopDevice(t)
 	_, otherDevice := loopDevice(t)
@@ -112,7 +112,7 @@ func TestDiskLimitsOnTheKernel(t *testing.T) {
 		t.Errorf("again: %+v", again)
 	}
 
-	// No limit is what was there before, not none.
+	// Unlimited means the original limit, not none.
 	desired = wants(tick.DiskLimit{ReadBytesPerSecond: new(int64(tick.Unlimited)), WriteBytesPerSecond: new(int64(tick.Unlimited))})
 	if out = a.Apply(desired); len(out.Errors) > 0 || r.texts("batch") != before {
 		t.Errorf("without a limit: %q, want %q; errors:\n%s", r.texts("batch"), before, errorsOf(out))
@@ -130,7 +130,7 @@ func TestDiskLimitsOnTheKernel(t *testing.T) {
 	}
 }
 
-// A journal of a killed isolate is enough, and a disk that is gone by then is no failure.
+// The journal of a killed isolate suffices, and a disk that is gone by then is no failure.
 func TestDiskLimitsRestoredByAnother(t *testing.T) {
 	one, device := loopDevice(t)
 	r := newDiskTree(t, "batch")
@@ -149,7 +149,7 @@ func TestDiskLimitsRestoredByAnother(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const gone = "259:1048000" // no disk of any machine
+	const gone = "259:1048000" // on no machine
 	gone1 := strings.ReplaceAll(string(data), `"device":"`+device+`"`, `"device":"`+gone+`"`)
 	if err := os.WriteFile(journal, append(data, gone1...), 0o600); err != nil {
 		t.Fatal(err)
@@ -164,7 +164,7 @@ func TestDiskLimitsRestoredByAnother(t *testing.T) {
 	}
 }
 
-// A disk that the machine has not got is refused, and no file is written; a cgroup without the files is named.
+// A disk that does not exist is rejected, and no file is written; a cgroup without the files is named.
 func TestDiskLimitsThatCannotBe(t *testing.T) {
 	r := newDiskTree(t, "batch")
 	a, w := newApplier(t, r.h, nil)
@@ -176,7 +176,7 @@ func TestDiskLimitsThatCannotBe(t *testing.T) {
 	}
 }
 
-// Version 2, on a copy: the guest's suite has the real one. A weight is in both files that a kernel may have, and where it has one that is enough.
+// Version 2, on a copy; the guest's suite tests a real one. A weight is written to both files that a kernel may have; one suffices.
 func TestDisksOfVersion2(t *testing.T) {
 	h, base := newCopy(t, map[string]string{
 		"a/io.max": "8:0 rbps=max wbps=1000000 riops=max wiops=max", "a/io.weight": "default 100\n8:0 200", "a/io.bfq.weight": "default 100",
@@ -230,7 +230,7 @@ func TestDisksOfVersion2(t *testing.T) {
 	}
 }
 
-// The weight is in the kernel's file, and -1 gives back what was there; a kernel without such a file is reported to have none, once.
+// The weight is in the kernel's file, and -1 restores the original one; a missing file is reported once.
 func TestDiskWeightOnTheKernel(t *testing.T) {
 	r := newDiskTree(t, "batch")
 	a, w := newApplier(t, r.h, nil)

@@ -10,29 +10,29 @@ import (
 	"polder/lib/kernfile"
 )
 
-// file is one file of a cgroup, held open between the rounds, and what is known of it.
+// file is one file of a cgroup, kept open between rounds, and what is known about it.
 type file struct {
 	plan.File
 	held *cgroup.File
 	seen []byte
-	text string // seen as kernfile.Text has it
-	// readings counts the different texts seen, so that who judged one knows when there is another.
+	text string // as [kernfile.Text] returned it
+	// readings counts the changes of the text, so that a caller who judged one text knows when it changed.
 	readings uint64
 	age      uint64
 
-	// agreed is the value that was there when all was well, or that was written last.
+	// agreed is the last value that was as desired, or that was written last.
 	agreed string
 	known  bool
 	contest
 }
 
-// read reads the file. [gone] is true of the error where it is not there.
+// read reads the file. If the file does not exist, [gone] is true of the error.
 func (a *Applier) read(f *file) error {
 	if f.held != nil {
 		if err := a.readHeld(f); err == nil || !gone(err) {
 			return err
 		}
-		// Removed; there may be another of the same name, of which nothing is known.
+		// The cgroup was removed; another one of the same name may exist, about which nothing is known.
 		a.shut(f)
 		f.known, f.contest = false, contest{}
 	}
@@ -60,7 +60,7 @@ func (a *Applier) readHeld(f *file) error {
 	}
 	f.seen = append(f.seen[:0], data...)
 	text := string(kernfile.Text(data))
-	if f.Device != "" { // the lines of other disks may have changed alone
+	if f.Device != "" { // the lines of other disks may have changed
 		if text = plan.DeviceText(text, f.Device); f.readings > 0 && text == f.text {
 			return nil
 		}
@@ -78,13 +78,13 @@ func (a *Applier) shut(f *file) {
 	}
 }
 
-// agree notes that the value is as it should be.
+// agree records that the value is as desired.
 func (f *file) agree(text string) {
 	f.agreed, f.known = text, true
 	f.Calm()
 }
 
-// fileOf returns what is known of a file, marked as in use.
+// fileOf returns what is known about a file, and marks it as in use.
 func (a *Applier) fileOf(f plan.File) *file {
 	known := a.files[f]
 	if known == nil {
@@ -98,8 +98,8 @@ func (a *Applier) fileOf(f plan.File) *file {
 	return known
 }
 
-// inode identifies a cgroup for as long as the machine runs: the kernel gives no inode of a cgroup twice. It is 0 where
-// the cgroup is not there.
+// inode identifies a cgroup as long as the machine runs: the kernel never reuses a cgroup's inode. It returns 0 if the
+// cgroup does not exist.
 func (a *Applier) inode(f plan.File) uint64 {
 	st, ok := a.stat(f)
 	if !ok {
@@ -108,7 +108,7 @@ func (a *Applier) inode(f plan.File) uint64 {
 	return st.Ino
 }
 
-// childless reports whether a cgroup surely has no children: its directory has only the links of its own.
+// childless reports whether a cgroup certainly has no children: its directory has only its own links.
 func (a *Applier) childless(f plan.File) bool {
 	st, ok := a.stat(f)
 	return ok && st.Nlink == 2

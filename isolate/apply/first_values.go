@@ -6,10 +6,10 @@ import (
 	"polder/isolate/plan"
 )
 
-// rewriteAt is the size from which a journal is looked through for what is of no more use.
+// rewriteAt is the journal's size from which entries that are no longer needed are removed.
 const rewriteAt = 1 << 20
 
-// remember notes, before anything is written, the first value of every file that the writes change, and what they write.
+// remember records, before anything is written, the original value of every file that the writes change, and the values to be written.
 func (a *Applier) remember(writes []plan.Write) error {
 	n := notes{Applier: a, noted: map[plan.File]*record{}}
 	for _, w := range writes {
@@ -34,12 +34,12 @@ func (a *Applier) remember(writes []plan.Write) error {
 	return nil
 }
 
-// notes are what the journal is to have of some writes.
+// notes are the entries that the journal needs for some writes.
 type notes struct {
 	*Applier
-	noted   map[plan.File]*record // they count when the entries are on the disk, not before
+	noted   map[plan.File]*record // they become valid when the entries are on the disk, not before
 	entries []entry
-	firsts  bool // some of the entries have a first value
+	firsts  bool // some of the entries contain an original value
 }
 
 func (n *notes) add(w plan.Write) error {
@@ -70,8 +70,8 @@ func (n *notes) add(w plan.Write) error {
 	return nil
 }
 
-// record is that of a file, which is made where there is none of this very file; nil where the file is gone, and is not going to be
-// written.
+// record returns the record of a file, and creates it if there is none of this very file. It returns nil if the file is gone,
+// because it is then not written.
 func (n *notes) record(f plan.File, key, observed string) *record {
 	r := n.noted[f]
 	if r != nil {
@@ -92,10 +92,10 @@ func (n *notes) record(f plan.File, key, observed string) *record {
 	return r
 }
 
-// leastPrune is the least number of records at which those of cgroups that are gone are looked for.
+// leastPrune is the number of records from which records of removed cgroups are searched.
 const leastPrune = 512
 
-// prune forgets the cgroups that are gone once there are many, so that neither memory nor journal grow with the churn.
+// prune removes the records of removed cgroups once there are many, so that neither memory nor the journal grows as cgroups come and go.
 func (a *Applier) prune() {
 	large := a.Journal != nil && a.Journal.Size() > max(rewriteAt, int64(len(a.records))*2048)
 	if len(a.records) < a.pruneAt && !large {

@@ -14,10 +14,10 @@ import (
 	"polder/lib/tick"
 )
 
-// shownBytes is how much of a text from elsewhere stands in a message.
+// shownBytes is the maximum length of foreign text in a message.
 const shownBytes = 300
 
-// program makes items of the desired state, unless they were made of the same one.
+// program makes items from the desired state, unless they were made from the same one.
 func (a *Applier) program(desired []tick.Cgroup) {
 	same := slices.EqualFunc(a.desired, desired, func(x, y tick.Cgroup) bool { return plan.Equal(&x, &y) })
 	if same && !a.rootChanged && a.age > 0 {
@@ -64,7 +64,7 @@ func (a *Applier) attach(it *item) {
 	}
 }
 
-// readItems reads every item's files and judges those that changed. Cgroups of which nothing is there are counted.
+// readItems reads every item's files and checks those that changed. It counts the cgroups that do not exist.
 func (a *Applier) readItems(r *round) {
 	a.unavailable.next()
 	reported := map[string]bool{}
@@ -106,7 +106,7 @@ func (a *Applier) readItems(r *round) {
 				a.unavailable.report(r, e)
 				continue
 			}
-			if !reported[e.Error] { // one that is true of many keys and cgroups is reported for the first
+			if !reported[e.Error] { // an error of many keys and cgroups is reported only for the first
 				reported[e.Error] = true
 				if linked(it.err) {
 					r.refuse(e)
@@ -118,8 +118,8 @@ func (a *Applier) readItems(r *round) {
 	}
 }
 
-// dropInstead takes the settings of one cgroup as done that stand in the place of another that can be had, and those of a second file that
-// is not there, or is the first one's already.
+// dropInstead marks settings of one cgroup as done if the file that they replace is available, and settings of an alternative file if
+// that file does not exist, or equals the first one already.
 func dropInstead(group []item) {
 	for i := range group {
 		it := &group[i]
@@ -128,7 +128,7 @@ func dropInstead(group []item) {
 	}
 }
 
-// readItem reports false where the cgroup has no directory in the controller's hierarchy.
+// readItem returns false if the cgroup has no directory in the controller's hierarchy.
 func (a *Applier) readItem(it *item) bool {
 	err := a.read(it.file)
 	if err != nil && gone(err) && it.Other != "" {
@@ -175,7 +175,7 @@ func (a *Applier) readItem(it *item) bool {
 	return true
 }
 
-// linked reports whether a path was refused because a link is in it.
+// linked reports whether a path was refused because it contains a symbolic link.
 func linked(err error) bool { return errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EXDEV) }
 
 // explainMissing returns why an existing cgroup's file could not be read.
@@ -202,7 +202,7 @@ func (a *Applier) explainMissing(it *item) string {
 	return it.NoFile()
 }
 
-// notEnabled is the uppermost cgroup.subtree_control above the item that has not its controller.
+// notEnabled returns the topmost cgroup.subtree_control above the item that lacks its controller.
 func (a *Applier) notEnabled(it *item) string {
 	at := ""
 	for up := it.Cgroup; up != "/"; {

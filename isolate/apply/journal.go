@@ -9,20 +9,20 @@ import (
 	"polder/lib/cgroup"
 )
 
-// entry is one line of the journal: the first value of a file, before it was ever changed, or one about to be written.
+// entry is one line of the journal: the value of a file before it was first changed, or a value about to be written.
 type entry struct {
 	Controller string `json:"controller"`
 	Cgroup     string `json:"cgroup"`
 	File       string `json:"file"`
 	Device     string `json:"device,omitempty"`
 	Key        string `json:"key,omitempty"`
-	// Inode is the cgroup's and the stamp has the machine's run: another cgroup of the same name is not given this one's value.
+	// Inode is the cgroup's inode. With the boot ID of the stamp it ensures that another cgroup of the same name never gets this value.
 	Inode uint64 `json:"inode"`
 	journal.Stamp
 
 	First *string `json:"first,omitempty"`
 	Wrote *string `json:"wrote,omitempty"`
-	// Disturbed means that the kernel changes the value along with another one that is written.
+	// Disturbed means that the kernel changes the value as a side effect of another write.
 	Disturbed bool `json:"disturbed,omitempty"`
 }
 
@@ -39,15 +39,15 @@ type record struct {
 	Key       string
 	Inode     uint64
 	First     string
-	Wrote     []string // the last ones, the newest last
+	Wrote     []string // the last ones, the newest at the end
 	Disturbed bool
 }
 
-// keepWrote is how many written values are remembered of a file: one plan writes it three times at most, and a killed
-// one may have stopped before any of them.
+// keepWrote is the number of written values that are remembered for a file: one plan writes a file at most three
+// times, and a process that was killed during a plan may have stopped before any of these writes.
 const keepWrote = 4
 
-// ours reports whether the value is one that was there first or that was written.
+// ours reports whether the value is the original one or one that isolate wrote.
 func (r *record) ours(name, text string) bool {
 	if r.Disturbed || plan.Same(name, text, r.First) {
 		return true
@@ -64,23 +64,23 @@ func (r *record) note(text string) {
 	}
 }
 
-// Journal is the file that keeps the first value of everything that was changed. It is locked while it is open.
+// Journal is the file that stores the original value of everything that was changed. It is locked while it is open.
 type Journal struct {
 	*journal.File[entry, *entry]
 	records map[plan.File]*record
 }
 
-// ErrInUse is returned where another isolate has the journal open.
+// ErrInUse is returned if another isolate has the journal open.
 var ErrInUse = journal.ErrInUse
 
-// OpenJournal opens the journal at path, which it makes if need be, and reads it. root is the machine's.
+// OpenJournal opens the journal at path, creates it if it does not exist, and reads it. root is the root directory of the machine.
 func OpenJournal(path, root string, now func() time.Time) (*Journal, error) {
 	j := &Journal{records: map[plan.File]*record{}}
 	var err error
 	if j.File, err = journal.Open(path, root, now, (*entry).isValid, j.take); err != nil {
 		return nil, err
 	}
-	if j.Stale > 0 { // another run of the machine had other cgroups
+	if j.Stale > 0 { // cgroups of an earlier boot no longer exist
 		if err := j.rewrite(); err != nil {
 			j.Close()
 			return nil, err
@@ -89,7 +89,7 @@ func OpenJournal(path, root string, now func() time.Time) (*Journal, error) {
 	return j, nil
 }
 
-// isValid reports whether an entry is of a file that isolate writes.
+// isValid reports whether an entry names a file that isolate writes.
 func (e *entry) isValid() bool {
 	return plan.Known(e.file()) && cgroup.CheckPath(e.Cgroup) == nil
 }
@@ -102,7 +102,7 @@ func (j *Journal) take(e *entry) {
 		j.records[f] = r
 	}
 	if r == nil || r.Inode != e.Inode {
-		return // a line whose first value was cut off
+		return // a line whose entry with the original value was cut off
 	}
 	r.Disturbed = r.Disturbed || e.Disturbed
 	if e.Wrote != nil {
@@ -110,10 +110,10 @@ func (j *Journal) take(e *entry) {
 	}
 }
 
-// Len is the number of files that the journal knows.
+// Len returns the number of files in the journal.
 func (j *Journal) Len() int { return len(j.records) }
 
-// rewrite replaces the journal by what is still of use.
+// rewrite replaces the journal by the entries that are still needed.
 func (j *Journal) rewrite() error {
 	var entries []entry
 	for f, r := range j.records {

@@ -12,8 +12,8 @@ import (
 	"polder/lib/cgroup"
 )
 
-// FuzzJournal restores from an arbitrary journal: it is read as far as it is ours, and nothing but the files that isolate
-// writes, beneath the hierarchy, can be touched by it.
+// FuzzJournal restores from an arbitrary journal: only valid entries count, and they can change only files that isolate
+// writes, below the hierarchy.
 func FuzzJournal(f *testing.F) {
 	line := `{"controller":"cpu","cgroup":"/a","file":"cpu.weight","key":"cpuWeight","inode":INODE,"first":"100"}` + "\n"
 	for _, seed := range []string{
@@ -71,7 +71,7 @@ func FuzzJournal(f *testing.F) {
 	})
 }
 
-// replaceInode puts the cgroup's own number where a seed has INODE.
+// replaceInode replaces INODE in a seed by the cgroup's own inode.
 func replaceInode(data []byte, inode uint64) []byte {
 	return bytes.ReplaceAll(data, []byte("INODE"), strconv.AppendUint(nil, inode, 10))
 }

@@ -13,16 +13,16 @@ import (
 	"polder/lib/tick"
 )
 
-// kubeletSeen is what was read of kubelet last.
+// kubeletSeen is the last state that was read of kubelet.
 type kubeletSeen struct {
 	state *cpumanager.State
 	err   string
 }
 
-// keepDefaults is how many of kubelet's earlier lists are remembered.
+// keepDefaults is the number of kubelet's earlier default lists that are remembered.
 const keepDefaults = 4
 
-// readKubelet reads what kubelet gave away. What is planned is planned again where that has changed.
+// readKubelet reads which CPUs kubelet assigned. If they changed, the program is made again.
 func (a *Applier) readKubelet() {
 	if a.Kubelet == nil {
 		return
@@ -40,7 +40,7 @@ func (a *Applier) readKubelet() {
 	case err != nil:
 		a.Log.Warn("no cpuset of kubelet's is written until its state can be read", "error", err)
 		unknown := &plan.Kubelet{Unknown: now.err}
-		if k := a.machine.Kubelet; k != nil { // what it had given away is not for others meanwhile
+		if k := a.machine.Kubelet; k != nil { // its exclusive CPUs stay reserved meanwhile
 			unknown.Exclusive, unknown.Before = k.Exclusive, append([]cpus.Set{k.Default}, k.Before...)
 		}
 		a.machine.Kubelet = unknown
@@ -77,10 +77,10 @@ func kubeletOf(s *cpumanager.State) *plan.Kubelet {
 	return k
 }
 
-// rootDepth is how deep kubelet's root cgroup is looked for: --cgroup-root may put it below others.
+// rootDepth is the maximum depth at which kubelet's root cgroup is searched: --cgroup-root may put it below other cgroups.
 const rootDepth = 4
 
-// kubeletRoots finds the cgroups that kubelets have their pods under.
+// kubeletRoots finds the cgroups under which kubelets create their pods.
 func (a *Applier) kubeletRoots() []string {
 	var roots []string
 	var walk func(f plan.File, depth int)
@@ -105,8 +105,8 @@ func (a *Applier) kubeletRoots() []string {
 	return roots
 }
 
-// widenBack gives the lists their first values back that were narrowed before kubelet's CPU manager was switched on, and
-// would now keep its containers from starting.
+// widenBack restores the original values of lists that were narrowed before kubelet's CPU manager was enabled, and that
+// would now prevent its containers from starting.
 func (a *Applier) widenBack() []plan.Setting {
 	k := a.machine.Kubelet
 	if k == nil {
@@ -137,7 +137,7 @@ func sortedFiles(records map[plan.File]*record) []plan.File {
 	})
 }
 
-// taken reports whether a container is to be left alone because it runs on CPUs that kubelet gave away.
+// taken reports whether a container must not be changed because it runs on CPUs that kubelet assigned exclusively.
 func (a *Applier) taken(it *item, r *round) bool {
 	why := it.Taken()
 	if why == "" {
@@ -147,9 +147,9 @@ func (a *Applier) taken(it *item, r *round) bool {
 	return true
 }
 
-// A container runtime makes a cgroup of version 1 without CPUs and then copies the list of the one above, which fails
-// where that has been narrowed in between: the container does not start. So a narrowing waits while a cgroup below has no
-// list yet, awaitFor at most, for some never get one.
+// A container runtime creates a cgroup of version 1 without CPUs and then copies its parent's list. If the parent was
+// narrowed in between, the copy fails and the container does not start. So a narrowing waits while a child has no list
+// yet, for at most awaitFor, because some cgroups never get one.
 const (
 	awaitFor  = 5 * time.Millisecond
 	awaitStep = 200 * time.Microsecond
@@ -170,7 +170,7 @@ func narrows(old, now string) bool {
 	return errX == nil && errY == nil && !x.IsSubsetOf(y)
 }
 
-// beingMade reports whether a child of the cgroup has no list yet.
+// beingMade reports whether a child of the cgroup has no list yet, because a container runtime is creating it.
 func (a *Applier) beingMade(f plan.File) bool {
 	if a.childless(f) {
 		return false

@@ -38,17 +38,17 @@ func (k *kubeletDir) put(state string) {
 	}
 }
 
-// reader is what [Options] take.
+// reader returns the reader for [Options].
 func (k *kubeletDir) reader(o *Options) { o.Kubelet = cpumanager.NewReader(k.dir) }
 
 const (
 	policyNone   = `{"policyName":"none","defaultCpuSet":""}`
 	policyStatic = `{"policyName":"static","defaultCpuSet":"0-1"}`
-	// gaveOne gave CPU 1 to the container web of the pod a; side shares the pod.
+	// gaveOne assigns CPU 1 to the container web of pod a; side shares the pod.
 	gaveOne = `{"policyName":"static","defaultCpuSet":"0","entries":{"a":{"web":"1"}}}`
 )
 
-// list advises CPU lists by cgroup.
+// lists advises CPU lists by cgroup.
 func (r *realTree) lists(of ...string) []tick.Cgroup {
 	var out []tick.Cgroup
 	for i := 0; i < len(of); i += 2 {
@@ -66,7 +66,7 @@ func saidOne(t *testing.T, out tick.Isolation, want string) {
 	}
 }
 
-// What kubelet gave away stays as it is, whatever is advised; a dry run reports the same and writes nothing.
+// CPUs that kubelet assigned are not changed, whatever is advised; a dry run reports the same and writes nothing.
 func TestExclusiveCPUsAreLeftAlone(t *testing.T) {
 	for _, dry := range []bool{true, false} {
 		r := newRealTree(t, "kubepods", "kubepods/poda", "kubepods/poda/web", "kubepods/poda/side", "kubepods/podb", "kubepods/podb/c", "serve", "all")
@@ -94,7 +94,7 @@ func TestExclusiveCPUsAreLeftAlone(t *testing.T) {
 	}
 }
 
-// What kubelet gives away while isolate runs is heeded with the next tick, and what it takes back too.
+// What kubelet assigns or releases while isolate runs is respected from the next tick on.
 func TestGivenAwayMeanwhile(t *testing.T) {
 	r := newRealTree(t, "kubepods", "kubepods/podb", "kubepods/podb/c")
 	k := newKubeletDir(t, policyStatic)
@@ -112,7 +112,7 @@ func TestGivenAwayMeanwhile(t *testing.T) {
 	}
 }
 
-// While the state cannot be made out nothing of kubelet's is moved, and the services' side goes on.
+// While the state cannot be parsed, no cgroup of kubelet is moved, and the services' side continues.
 func TestTornState(t *testing.T) {
 	r := newRealTree(t, "kubepods", "kubepods/podb", "kubepods/podb/c", "serve")
 	k := newKubeletDir(t, gaveOne[:30])
@@ -138,8 +138,8 @@ func TestTornState(t *testing.T) {
 	}
 }
 
-// A tier that was narrowed under the policy "none" gets its list back when kubelet comes with another one: its next
-// container could not start otherwise. The tier is then left alone.
+// A tier that was narrowed under the policy "none" gets its list back when kubelet starts with another policy: its
+// next container could not start otherwise. The tier is not changed any more.
 func TestTierIsWideAgainUnderAPolicy(t *testing.T) {
 	r := newRealTree(t, "kubepods", "kubepods/besteffort", "kubepods/besteffort/podb", "kubepods/besteffort/podb/c")
 	k := newKubeletDir(t, policyNone)
@@ -153,7 +153,7 @@ func TestTierIsWideAgainUnderAPolicy(t *testing.T) {
 	j.Close()
 	a.Close()
 
-	// The same with isolate restarted, as the journal has it.
+	// The same after a restart of isolate, from the journal.
 	k.put(policyStatic)
 	j = openJournal(t, journal)
 	a, w := newApplier(t, r.h, func(o *Options) { k.reader(o); o.Journal = j })
@@ -169,7 +169,7 @@ func TestTierIsWideAgainUnderAPolicy(t *testing.T) {
 	if w.writes > 3 {
 		t.Errorf("%d writes, want one a cgroup", w.writes)
 	}
-	// As runc makes kubelet's next container.
+	// This is how runc creates kubelet's next container.
 	if err := r.make("kubepods/besteffort/podb/next"); err != nil {
 		t.Fatal(err)
 	}
@@ -178,8 +178,8 @@ func TestTierIsWideAgainUnderAPolicy(t *testing.T) {
 	}
 }
 
-// Kubelet sets its shared containers again whenever what it gave away changes. That is written again each time, and is no
-// contest, however often.
+// Kubelet writes the list of its shared containers again whenever its assignments change. isolate writes its own list
+// again each time; this is no contest, however often it happens.
 func TestKubeletsListIsNoContest(t *testing.T) {
 	r := newRealTree(t, "kubepods", "kubepods/podb", "kubepods/podb/c")
 	k := newKubeletDir(t, policyStatic)
@@ -194,14 +194,14 @@ func TestKubeletsListIsNoContest(t *testing.T) {
 			t.Fatalf("round %d: on %s, want 0", round, got)
 		}
 	}
-	// It gives a CPU away, and its write of a moment before comes after that.
+	// It assigns a CPU, and an earlier write of kubelet arrives after that.
 	k.put(gaveOne)
 	a.Apply(desired)
 	r.set("cpuset", "kubepods/podb/c", "cpuset.cpus", "0-1")
 	saidOne(t, a.Apply(desired), "set by kubelet from 0 to its own 0-1")
 }
 
-// What is restored is what kubelet has by now: never a CPU that it gave away since.
+// The restored list is kubelet's present one: never with a CPU that it assigned since.
 func TestRestoreBesideKubelet(t *testing.T) {
 	r := newRealTree(t, "kubepods", "kubepods/poda", "kubepods/poda/web", "kubepods/podb", "kubepods/podb/c", "serve")
 	k := newKubeletDir(t, policyStatic)
@@ -234,7 +234,7 @@ func TestRestoreBesideKubelet(t *testing.T) {
 	}
 }
 
-// A cgroup that is made between two of a plan's writes and keeps the one above from narrowing costs a tick.
+// A cgroup that is created between two writes of a plan and prevents its parent from narrowing costs one tick.
 func TestMadeInTheMiddleOfAPlan(t *testing.T) {
 	r := newRealTree(t, "kubepods", "kubepods/besteffort", "kubepods/besteffort/podb", "kubepods/besteffort/podb/c")
 	k := newKubeletDir(t, policyNone)
@@ -247,7 +247,7 @@ func TestMadeInTheMiddleOfAPlan(t *testing.T) {
 			}
 		})
 	}
-	// The first write is the container's; the next one would narrow the pod, which has another container by now.
+	// The first write is the container's; the next one would narrow the pod, which has another container by then.
 	desired := r.lists("kubepods/besteffort", "1")
 	out := a.Apply(desired)
 	saidOne(t, out, "device or resource busy (a cgroup below has CPUs outside")
@@ -265,8 +265,8 @@ func TestMadeInTheMiddleOfAPlan(t *testing.T) {
 	}
 }
 
-// A container is made as runc makes one: without CPUs, then with the list of the cgroup above as it was read. It would not
-// start if the tier were narrowed in between.
+// A container is created as runc does it: without CPUs, then with the parent's list as it was read. It would not start if
+// the tier were narrowed in between.
 func TestNarrowingWaitsForAContainerBeingMade(t *testing.T) {
 	r := newRealTree(t, "kubepods", "kubepods/besteffort", "kubepods/besteffort/podb")
 	k := newKubeletDir(t, policyNone)
@@ -279,12 +279,12 @@ func TestNarrowingWaitsForAContainerBeingMade(t *testing.T) {
 		outcome := make(chan tick.Isolation, 1)
 		err := makeAsRunc(dir, filepath.Join(dir, fmt.Sprint("c", round)), func() {
 			go func() { outcome <- a.Apply(r.lists("kubepods/besteffort", narrow)) }()
-			time.Sleep(10 * time.Millisecond) // ample for a write that does not wait
+			time.Sleep(10 * time.Millisecond) // long enough for a write that does not wait
 		})
 		if err != nil {
 			t.Fatalf("round %d: the container does not start: %v", round, err)
 		}
-		<-outcome // the pod may not have been narrowed, for the container has both CPUs now: that costs a tick
+		<-outcome // the pod may not have been narrowed, because the container has both CPUs now: that costs a tick
 		if out := a.Apply(r.lists("kubepods/besteffort", narrow)); len(out.Errors) > 0 {
 			t.Fatalf("round %d: %s", round, errorsOf(out))
 		}
@@ -294,7 +294,7 @@ func TestNarrowingWaitsForAContainerBeingMade(t *testing.T) {
 	}
 }
 
-// A cgroup that never gets a list keeps the others from narrowing for a moment only.
+// A cgroup that never gets a list delays the narrowing of others only briefly.
 func TestNarrowingDoesNotWaitForEver(t *testing.T) {
 	r := newRealTree(t, "kubepods", "kubepods/besteffort", "kubepods/besteffort/podb")
 	k := newKubeletDir(t, policyNone)
@@ -308,7 +308,7 @@ func TestNarrowingDoesNotWaitForEver(t *testing.T) {
 	}
 }
 
-// makeAsRunc makes a container's cgroup; between is called when it has read the list above and not written its own.
+// makeAsRunc creates a container's cgroup; between is called after it has read the parent's list and before it writes its own.
 func makeAsRunc(above, dir string, between func()) error {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return err

@@ -8,9 +8,9 @@ import (
 	"polder/lib/tick"
 )
 
-// kills reports whether a limit of memory would have the kernel kill at once: version 2 enforces a lower memory.max by
-// killing where dropping caches is not enough, and version 1 refuses the write (EBUSY). Killing is not isolate's business, so it
-// refuses too. memory.high has no such end.
+// kills reports whether a write of a memory limit would make the kernel kill processes at once: version 2 enforces a lower
+// memory.max by killing if dropping caches is not enough. Version 1 refuses such a write (EBUSY). isolate does not kill, so it
+// refuses the write too. memory.high does not kill.
 func (a *Applier) kills(it *item, r *round) bool {
 	if it.Version != 2 || it.Name != "memory.max" {
 		return false
@@ -27,7 +27,7 @@ func (a *Applier) kills(it *item, r *round) bool {
 	if err != nil || used <= limit {
 		return false
 	}
-	// What is not known to be droppable counts as needed. Swap is left out of account: it may be full.
+	// Memory that is not known to be droppable counts as needed. Swap does not count, because it may be full.
 	if needed := used - a.droppable(it); needed > limit {
 		r.fail(tick.IsolationError{Cgroup: it.Cgroup, Key: it.Key, Error: fmt.Sprintf(
 			"left alone: the cgroup has %d bytes that cannot be dropped, and the kernel would kill in it for a limit of %d", needed, limit)})
@@ -44,8 +44,8 @@ func (a *Applier) bytes(it *item, name string) (int64, error) {
 	return strconv.ParseInt(text, 10, 64)
 }
 
-// droppable is the part of a cgroup's memory that the kernel can drop: file pages but for shared memory, and the slabs
-// that report it.
+// droppable returns how much of a cgroup's memory the kernel can drop: file pages except shared memory, and the slabs
+// that it reports as reclaimable.
 func (a *Applier) droppable(it *item) int64 {
 	text, err := a.Hierarchy.ReadFile(it.Controller, it.Cgroup, "memory.stat")
 	if err != nil {

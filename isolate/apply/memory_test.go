@@ -7,7 +7,7 @@ import (
 	"polder/lib/tick"
 )
 
-// A limit below what the kernel could drop to is not written on version 2, where it would kill.
+// On version 2 a limit below what the kernel could drop to is not written, because it would kill.
 func TestLimitDoesNotKill(t *testing.T) {
 	for _, c := range []struct {
 		name, current, stat string

@@ -6,7 +6,7 @@ import (
 	"polder/isolate/plan"
 )
 
-// maxDepth bounds the walk through a hierarchy; the kernel's own default bound on depth is far lower in practice.
+// maxDepth bounds the walk through a hierarchy; real hierarchies are far less deep.
 const maxDepth = 64
 
 // neighbours collects the files of cgroups that the advice does not name.
@@ -19,7 +19,7 @@ type neighbours struct {
 func (n *neighbours) above(f plan.File, period string) {
 	for f.Cgroup = path.Dir(f.Cgroup); len(f.Cgroup) > 1; f.Cgroup = path.Dir(f.Cgroup) {
 		if n.seen[f] {
-			continue // a named one's own ancestors are still to come
+			continue // the ancestors of a named cgroup follow later
 		}
 		n.add(f, period)
 	}
@@ -48,7 +48,7 @@ func (n *neighbours) below(f plan.File, period string, depth int) {
 	}
 }
 
-// mems adds the list of memory nodes where it is empty, with those above to fill it from.
+// mems adds the list of memory nodes if it is empty, and those of its ancestors, from which it is filled.
 func (n *neighbours) mems(s *plan.Setting) {
 	f := s.File
 	f.Name = "cpuset.mems"

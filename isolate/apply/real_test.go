@@ -55,7 +55,7 @@ func TestKernelDoesAsAdvised(t *testing.T) {
 		t.Errorf("applied %d, listed %d, written %d", out.Applied, len(out.Writes), w.writes)
 	}
 
-	// The batch side gets its CPU back, and who followed follows again.
+	// The batch side gets its CPU back, and implied cgroups follow again.
 	desired := r.desired()
 	desired[0].CPUSetCPUs, desired[0].CPUMaxMilliCPU, desired[1].CPUMaxMilliCPU = "0-1", p(2000), p(2000)
 	if out = a.Apply(desired); len(out.Errors) > 0 {
@@ -101,7 +101,7 @@ func TestSteadyStateWritesNothing(t *testing.T) {
 	if w.writes != first {
 		t.Errorf("%d writes in steady state", w.writes-first)
 	}
-	// The process's own count sees writes that go past the writer; the Go runtime does a few of its own.
+	// The process's own count includes writes that bypass the writer; the Go runtime does a few of its own.
 	if calls := writeCalls(t) - before; calls > rounds/10 {
 		t.Errorf("%d write system calls in %d rounds", calls, rounds)
 	}
@@ -186,14 +186,14 @@ func TestRemadeCgroupIsANewOne(t *testing.T) {
 	}
 }
 
-// A cgroup that is removed and created again between two of a plan's writes is not written: the list that was planned is the other
-// one's, and so is the first value that the journal has. The next tick plans for the new one, and a restore gives that its own back.
+// A cgroup that is removed and created again between two writes of a plan is not written: the planned list and the journal's
+// original value belong to the old one. The next tick plans for the new one, and a restore restores its own value.
 func TestAPlanIsNotForACgroupMadeAnewMeanwhile(t *testing.T) {
 	r := newRealTree(t, "batch", "batch/a", "batch/b")
 	j := openJournal(t, filepath.Join(t.TempDir(), "journal"))
 	a, w := newApplier(t, r.h, func(o *Options) { o.Journal = j })
 	remade := ""
-	w.after = func() { // of the two that follow batch one has been written
+	w.after = func() { // of the two writes after batch one is done
 		if remade != "" {
 			return
 		}
@@ -231,7 +231,7 @@ func TestAPlanIsNotForACgroupMadeAnewMeanwhile(t *testing.T) {
 	}
 }
 
-// restoreWith restores from the journal as another run would.
+// restoreWith restores from the journal as another process would.
 func restoreWith(t *testing.T, r *realTree, j *Journal, force bool) Restored {
 	t.Helper()
 	j.Close()
@@ -265,14 +265,14 @@ func TestRestoreLeavesOthersValues(t *testing.T) {
 	}
 }
 
-// TestKilledAtEveryWrite stops a plan before each of its writes: no cgroup is without CPUs then or has more than before
-// its turn, and a restore gives back the first state, byte for byte, even one that is killed itself.
+// TestKilledAtEveryWrite stops a plan before each of its writes: no cgroup is then without CPUs or has more than before
+// its step, and a restore, even one that is killed itself, restores the original state, byte for byte.
 func TestKilledAtEveryWrite(t *testing.T) {
 	names := []string{"batch", "batch/pod", "batch/pod/c", "batch/other", "serve", "serve/pod"}
 	r := newRealTree(t, names...)
 	r.task("batch/pod/c")
 	r.task("serve/pod")
-	r.set("cpuset", "batch/other", "cpuset.cpus", "0") // must leave all that it has
+	r.set("cpuset", "batch/other", "cpuset.cpus", "0") // all of its CPUs must change
 	r.set("cpuset", "serve/pod", "cpuset.cpus", "1")
 	r.set("cpuset", "serve", "cpuset.cpus", "1")
 	r.set("cpu", "serve", "cpu.shares", "3000")
@@ -369,8 +369,8 @@ func TestWeightSurvivesIdleness(t *testing.T) {
 	}
 }
 
-// A tier of kubelet's that an older isolate or another program left idle is set right in the order that the kernel takes, and a
-// restore gives it back as it was.
+// A tier of kubelet that an older isolate or another program left idle is corrected in the order that the kernel accepts, and a
+// restore restores it.
 func TestAnIdleTierIsSetRight(t *testing.T) {
 	r := newRealTree(t, "kubepods", "kubepods/besteffort")
 	const tier = "kubepods/besteffort"
@@ -384,7 +384,7 @@ func TestAnIdleTierIsSetRight(t *testing.T) {
 	if len(out.Errors) > 0 || r.get("cpu", tier, "cpu.idle") != "0" || r.get("cpu", tier, "cpu.shares") != "2" {
 		t.Fatalf("idle %s, shares %s, errors:\n%s", r.get("cpu", tier, "cpu.idle"), r.get("cpu", tier, "cpu.shares"), errorsOf(out))
 	}
-	// Advice of an older version wants it idle again: it stays as it is.
+	// Advice of an older version requests idle again: it stays as it is.
 	out = a.Apply([]tick.Cgroup{{Cgroup: r.path(tier), CPUIdle: new(true)}})
 	if len(out.Errors) != 1 || r.get("cpu", tier, "cpu.idle") != "0" || r.get("cpu", tier, "cpu.shares") != "2" {
 		t.Errorf("idle %s, shares %s, errors:\n%s", r.get("cpu", tier, "cpu.idle"), r.get("cpu", tier, "cpu.shares"), errorsOf(out))

@@ -5,20 +5,20 @@ import (
 	"polder/lib/phrase"
 )
 
-// Restored counts what a restore did, by files.
+// Restored counts the files of a restore by result.
 type Restored struct {
-	Back    int // written back
-	Already int // had it already
+	Back    int // written
+	Already int // had the original value already
 	Vanished,
-	Foreign int // the cgroup is gone; the value is someone else's by now
-	// LikeAbove counts the lists that were empty and cannot be again while the cgroup holds processes: they are now as
-	// those above, which is what an empty one means. The journal keeps them.
+	Foreign int // the cgroup is gone; another program changed the value
+	// LikeAbove counts the lists that were empty originally and cannot become empty while the cgroup contains
+	// processes. They now equal their parent's list, which is what an empty list means. The journal keeps them.
 	LikeAbove int
 	Failed    int
 }
 
-// Restore puts back the first value of everything in the journal, in an order that the kernel accepts, and removes the
-// journal when all is back. Values that someone else changed since are left alone unless force is set.
+// Restore restores the original value of everything in the journal, in an order that the kernel accepts, and removes the journal when
+// everything is restored. It does not touch values that another program changed since, unless force is set.
 func (a *Applier) Restore(force bool) (Restored, error) {
 	var out Restored
 	a.restores = true
@@ -26,7 +26,7 @@ func (a *Applier) Restore(force bool) (Restored, error) {
 	a.readDisks()
 	back := a.restoring(force, &out)
 
-	// A cgroup's weight goes with its idle switch: it can be put back only after that.
+	// The kernel ties a cgroup's weight to its idle switch: the weight can be restored only after the switch.
 	weights := func(it *restoring) bool { return it.file.Name == "cpu.weight" || it.file.Name == "cpu.shares" }
 	var first, second []*restoring
 	for _, it := range back {
@@ -57,15 +57,15 @@ func (a *Applier) Restore(force bool) (Restored, error) {
 	return out, a.Journal.rewrite()
 }
 
-// restoring is one file on its way back.
+// restoring is one file that is being restored.
 type restoring struct {
 	file    plan.File
 	record  *record
-	first   string // what is put back
+	first   string // the value to restore
 	already bool
 }
 
-// restoring sorts out what is to be put back.
+// restoring determines what must be restored.
 func (a *Applier) restoring(force bool, out *Restored) []*restoring {
 	var back []*restoring
 	for _, f := range sortedFiles(a.records) {
@@ -98,7 +98,7 @@ func (a *Applier) restoring(force bool, out *Restored) []*restoring {
 	return back
 }
 
-// putBack plans and writes. Those that are as at first take part, so that the order reckons with them.
+// putBack plans and writes. Files that already have their original value take part in the plan, because its order depends on them.
 func (a *Applier) putBack(r *round, back []*restoring) {
 	settings := make([]plan.Setting, 0, len(back))
 	for _, it := range back {
@@ -139,8 +139,8 @@ func (a *Applier) putBack(r *round, back []*restoring) {
 	a.carry(r, writes)
 }
 
-// noteWrites notes what a restore writes, so that one that is killed between two writes can be run again. A full disk
-// does not keep it from restoring.
+// noteWrites records what a restore writes, so that a restore that is killed between two writes can be repeated. A
+// full disk does not prevent the restore.
 func (a *Applier) noteWrites(writes []plan.Write) {
 	var entries []entry
 	for _, w := range writes {
@@ -159,7 +159,7 @@ func (a *Applier) noteWrites(writes []plan.Write) {
 	}
 }
 
-// judge looks at what is in the files now; what is back is forgotten.
+// judge reads what the files contain now; restored files are removed from the journal.
 func (a *Applier) judge(back []*restoring, out *Restored) {
 	for _, it := range back {
 		present, err := a.text(it.file)
@@ -184,7 +184,7 @@ func (a *Applier) judge(back []*restoring, out *Restored) {
 	}
 }
 
-// String is the outcome in one line.
+// String returns the result in one line.
 func (r Restored) String() string {
 	return phrase.Nonzero("restored "+phrase.Count(r.Back, "value"),
 		phrase.Number{N: r.Already, Text: "unchanged"},

@@ -10,10 +10,10 @@ import (
 	"polder/isolate/plan"
 )
 
-// likeAbove puts an empty list of version 2 back as nearly as the kernel lets. A cgroup that holds processes and has had
-// a list of its own gets ENOSPC for an empty one (validate_change, kernel/cgroup/cpuset.c). What an empty list means is
-// the list in force above, so that is written; only it will not follow when the one above changes. The journal keeps the
-// first value: once the cgroup holds no processes, another restore empties it.
+// likeAbove restores an empty list of version 2 as closely as the kernel allows. The kernel rejects an empty list with
+// ENOSPC if the cgroup contains processes and has had a list of its own (validate_change, kernel/cgroup/cpuset.c). An
+// empty list means the parent's effective list, so that list is written; but it does not follow later changes of the
+// parent. The journal keeps the original value: once the cgroup contains no processes, another restore empties it.
 func (a *Applier) likeAbove(r *round, w plan.Write, old string, refused error) error {
 	text, err := a.Hierarchy.ReadFile(w.Controller, path.Dir(w.Cgroup), w.Name+".effective")
 	if err != nil || text == "" {
@@ -29,7 +29,7 @@ func (a *Applier) likeAbove(r *round, w plan.Write, old string, refused error) e
 	return nil
 }
 
-// mayBeLikeAbove reports whether the kernel refused to empty a list that a restore wants empty.
+// mayBeLikeAbove reports whether the kernel refused to empty a list whose original value is empty.
 func (a *Applier) mayBeLikeAbove(w plan.Write, err error) bool {
 	return a.restores && w.New == "" && errors.Is(err, unix.ENOSPC) && a.Hierarchy.Version(w.Controller) == 2
 }

@@ -11,10 +11,10 @@ import (
 	"polder/lib/tick"
 )
 
-// populated is a hierarchy whose cgroups hold processes: the kernel takes no empty list for them (seen on Linux 6.1).
+// populated is a hierarchy whose cgroups contain processes: the kernel accepts no empty list for them (seen on Linux 6.1).
 type populated struct {
 	*cgroup.Hierarchy
-	left bool // the processes have gone
+	left bool // the processes have ended
 }
 
 func (w *populated) WriteFile(controller, path, name, value string) error {

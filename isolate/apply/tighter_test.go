@@ -6,7 +6,7 @@ import (
 	"polder/lib/tick"
 )
 
-// A limit that may only be tighter leaves what an administrator had set, and no limit gives it back.
+// A limit that may only be tighter does not change an administrator's value, and no limit restores it.
 func TestTighterOnlyNeverWidens(t *testing.T) {
 	r := newRealTree(t, "a")
 	const file = "memory.limit_in_bytes"

@@ -22,12 +22,12 @@ import (
 	"polder/tests/need"
 )
 
-// p makes pointers of the contract's numbers.
+// p returns pointers for the contract's numbers.
 func p(n int64) *int64 { return new(n) }
 
 var trees atomic.Int64
 
-// realTree is a subtree of the test's own in the machine's cgroup v1.
+// realTree is a subtree for the test in the machine's cgroup v1.
 type realTree struct {
 	t    testing.TB
 	h    *cgroup.Hierarchy
@@ -36,7 +36,7 @@ type realTree struct {
 
 var controllers = []string{"cpu", "cpuset", "memory"}
 
-// newRealTree makes the cgroups below the subtree, with all CPUs and memory nodes.
+// newRealTree creates the cgroups of the subtree, with all CPUs and memory nodes.
 func newRealTree(t testing.TB, cgroups ...string) *realTree {
 	t.Helper()
 	tree := &realTree{t: t, h: need.CgroupsV1(t, controllers...), root: fmt.Sprintf("/polder-test-%d-%d", os.Getpid(), trees.Add(1))}
@@ -79,7 +79,7 @@ func (r *realTree) dir(controller, name string) string {
 	return dir
 }
 
-// remove kills what runs in the subtree and removes it, the deepest first.
+// remove kills the processes in the subtree and removes it, the deepest cgroups first.
 func (r *realTree) remove() {
 	for _, c := range controllers {
 		if pids, err := r.h.PIDs(c, r.root); err == nil {
@@ -87,7 +87,7 @@ func (r *realTree) remove() {
 				_ = syscall.Kill(pid, syscall.SIGKILL)
 			}
 		}
-		await.Until(r.t, time.Minute, "remove cgroup "+r.root, func() string { // the kernel counts who has ended for a moment more
+		await.Until(r.t, time.Minute, "remove cgroup "+r.root, func() string { // the kernel counts ended processes for a moment
 			var dirs []string
 			_ = filepath.WalkDir(r.dir(c, ""), func(path string, d fs.DirEntry, err error) error {
 				if err == nil && d.IsDir() {
@@ -124,7 +124,7 @@ func (r *realTree) set(controller, name, file, value string) {
 	}
 }
 
-// snapshot is every value that isolate may write, byte for byte.
+// snapshot returns every value that isolate may write, byte for byte.
 func (r *realTree) snapshot(names ...string) map[string]string {
 	r.t.Helper()
 	out := map[string]string{}
@@ -143,11 +143,11 @@ func (r *realTree) snapshot(names ...string) map[string]string {
 	return out
 }
 
-// counted counts writes, and stands for a kill at one of them.
+// counted counts writes, and simulates a kill at one of them.
 type counted struct {
 	Writer
 	writes int
-	killAt int // the write that is not done any more; 0 for none
+	killAt int // the first write that is not executed; 0 for none
 	after  func()
 }
 
@@ -206,7 +206,7 @@ func cpusOf(t *testing.T, text string) cpus.Set {
 	return set
 }
 
-// quotaOf is a quota as a number, the largest where there is none.
+// quotaOf returns a quota as a number, the largest if there is none.
 func quotaOf(t *testing.T, text string) int64 {
 	t.Helper()
 	n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)

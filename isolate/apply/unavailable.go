@@ -8,24 +8,24 @@ import (
 	"polder/lib/tick"
 )
 
-// lookAgain is for how many rounds a file that this kernel has not got is not looked for.
+// lookAgain is the number of rounds before a file that this kernel does not have is looked for again.
 const lookAgain = 100
 
-// errNoFile is that a file is known not to be there.
+// errNoFile means that a file is known not to exist.
 var errNoFile = errors.New("this kernel has no such file")
 
-// unavailable is what this machine has no file for: each is reported once, and from then on its keys are only named.
+// unavailable records the files that this machine does not have: each is reported once; after that only its keys are named.
 type unavailable struct {
-	files    map[plan.File]int // rounds until a file is looked for again; no cgroup in them: a kernel has a file for all or for none
+	files    map[plan.File]int // rounds until a file is looked for again; without cgroup: a kernel has a file for all or for none
 	reported map[tick.IsolationError]bool
-	had      map[plan.File]bool // files that were read of some cgroup: this kernel has them, whatever one reading shows
+	had      map[plan.File]bool // files that were read in some cgroup: this kernel has them, even if a later read fails
 }
 
 func newUnavailable() unavailable {
 	return unavailable{files: map[plan.File]int{}, reported: map[tick.IsolationError]bool{}, had: map[plan.File]bool{}}
 }
 
-// next counts a round.
+// next starts a round.
 func (u *unavailable) next() {
 	for f := range u.files {
 		if u.files[f]--; u.files[f] <= 0 {
@@ -38,14 +38,14 @@ func fileAnywhere(it *item) plan.File { return plan.File{Controller: it.Controll
 
 func (u *unavailable) known(it *item) bool { return len(u.files) > 0 && u.files[fileAnywhere(it)] > 0 }
 
-// saw notes that the machine has an item's file.
+// saw records that the machine has an item's file.
 func (u *unavailable) saw(it *item) {
 	at := fileAnywhere(it)
 	u.had[at] = true
 	delete(u.files, at)
 }
 
-// has reports whether the machine is known to have an item's file, or the other of the two that its key may be in.
+// has reports whether the machine is known to have an item's file, or the alternative file of its key.
 func (u *unavailable) has(it *item) bool {
 	other := fileAnywhere(it)
 	other.Name = it.Other
@@ -54,7 +54,7 @@ func (u *unavailable) has(it *item) bool {
 
 func (u *unavailable) note(it *item) { u.files[fileAnywhere(it)] = lookAgain }
 
-// report lists an error the first time that it occurs, of whatever cgroup, and names its key every time.
+// report lists an error the first time that it occurs, for any cgroup, and names its key every time.
 func (u *unavailable) report(r *round, e tick.IsolationError) {
 	u.without(r, e.Key)
 	anywhere := tick.IsolationError{Key: e.Key, Error: e.Error}
@@ -64,7 +64,7 @@ func (u *unavailable) report(r *round, e tick.IsolationError) {
 	}
 }
 
-// without names a key whose desired values have no file.
+// without names a key whose desired values have no file on this machine.
 func (u *unavailable) without(r *round, key string) {
 	if !slices.Contains(r.Unavailable, key) {
 		r.Unavailable = append(r.Unavailable, key)

@@ -12,14 +12,14 @@ import (
 	"polder/lib/tick"
 )
 
-// maxListed bounds the writes and the errors that one tick lists: an advice is another's, and may be hostile.
+// maxListed bounds the writes and the errors that one tick lists: the advice comes from another process and may be hostile.
 const maxListed = 1000
 
-// round collects what is done for one tick.
+// round collects the writes and errors of one tick.
 type round struct {
 	tick.Isolation
 	notListed int
-	failed    int // errors that another try may mend
+	failed    int // errors that a retry may resolve
 }
 
 func (r *round) fail(e tick.IsolationError) {
@@ -27,7 +27,7 @@ func (r *round) fail(e tick.IsolationError) {
 	r.refuse(e)
 }
 
-// refuse is fail for advice that no attempt can apply.
+// refuse records an error like fail, but for advice that no retry can apply.
 func (r *round) refuse(e tick.IsolationError) {
 	if len(r.Errors) >= maxListed {
 		r.notListed++
@@ -57,7 +57,7 @@ func (r *round) finish() tick.Isolation {
 	return r.Isolation
 }
 
-// carry carries the writes out. What needs a refused write is left out; everything else is done.
+// carry executes the writes. It skips writes that depend on a refused one, and executes all others.
 func (a *Applier) carry(r *round, writes []plan.Write) {
 	refused := make([]bool, len(writes))
 	for i, w := range writes {
@@ -82,11 +82,11 @@ func firstOf(refused []bool, needs []int) int {
 	return -1
 }
 
-// write does one write and reads it back. A cgroup that was removed meanwhile is no error: nothing waits for it.
+// write executes one write and reads the value back. A cgroup that was removed meanwhile is no error, because nothing depends on it.
 func (a *Applier) write(r *round, w plan.Write) error {
 	f := a.files[w.File]
 	if f == nil {
-		f = &file{File: w.File} // implied: seldom written, not held
+		f = &file{File: w.File} // implied: seldom written, so not kept open
 		defer a.shut(f)
 	}
 	if err := a.read(f); err != nil {
@@ -96,7 +96,7 @@ func (a *Applier) write(r *round, w plan.Write) error {
 		return fmt.Errorf("not written: %w", err)
 	}
 	if rec := a.records[w.File]; a.Journal != nil && !a.restores && (rec == nil || rec.Inode != a.inode(w.File)) {
-		return nil // removed and made again since it was read: the next tick sees what there is
+		return nil // removed and created again since it was read: the next tick reads the new one
 	}
 	old := f.text
 	a.awaitChildren(w, old)
@@ -123,7 +123,7 @@ func (a *Applier) write(r *round, w plan.Write) error {
 	return nil
 }
 
-// lineOf is the text as written: a write of no bytes would not reach the kernel's file at all.
+// lineOf returns the text as it is written: a write of no bytes would not reach the kernel's file at all.
 func lineOf(text string) string {
 	if text == "" {
 		return "\n"
@@ -131,7 +131,7 @@ func lineOf(text string) string {
 	return text
 }
 
-// hints are what a refusal of the kernel mostly means.
+// hints explain the most likely cause of the kernel's errors.
 var hints = []struct {
 	name string // of the file, "" for any
 	err  error

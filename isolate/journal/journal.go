@@ -1,5 +1,5 @@
-// Package journal has what isolate keeps of its own changes and of those of others: a [File] of entries, from which its changes can be
-// reverted, and a [Contest] for each value that another program changes, too.
+// Package journal stores isolate's own changes and counts external ones: a [File] of entries, from which its changes can be reverted,
+// and a [Contest] for each value that another program changes as well.
 package journal
 
 import (
@@ -17,7 +17,7 @@ import (
 	"polder/lib/tick"
 )
 
-// Stamp is the run of the machine in which an entry was written, and the time. The type of a journal's entries embeds it.
+// Stamp is the boot ID and the time at which an entry was written. The type of a journal's entries embeds it.
 type Stamp struct {
 	Boot string `json:"boot,omitempty"`
 	Time string `json:"time,omitempty"`
@@ -31,25 +31,25 @@ type Entry[E any] interface {
 	stamp() *Stamp
 }
 
-// File is an append-only file of entries, one JSON object a line.
+// File is an append-only file of entries, one JSON object per line.
 type File[E any, P Entry[E]] struct {
 	path  string
 	boot  string
 	now   func() time.Time
-	f     *os.File // nil where nothing has been written and the file is not locked
+	f     *os.File // nil if nothing was written and the file is not locked
 	size  int64
-	cut   bool // the last line has no end
-	known int  // lines that an isolate wrote, of whatever run of the machine
+	cut   bool // the last line is incomplete
+	known int  // lines that isolate wrote, in any boot of the machine
 
-	// Stale counts the lines of an earlier run of the machine, Bad those that are cut off or no entries.
+	// Stale counts the lines of an earlier boot; Bad counts the lines that are cut off or invalid.
 	Stale, Bad int
 }
 
-// ErrInUse is returned where another isolate has the journal open.
+// ErrInUse is returned if another isolate has the journal open.
 var ErrInUse = errors.New("in use by another isolate")
 
-// Open opens and locks the journal at path, which it makes if need be. It calls take with each entry of this run of the machine for which
-// valid holds. root is the machine's.
+// Open opens and locks the journal at path, and creates it if it does not exist. It calls take with each entry of this boot for which
+// valid returns true. root is the root directory of the machine.
 func Open[E any, P Entry[E]](path, root string, now func() time.Time, valid func(P) bool, take func(P)) (*File[E, P], error) {
 	f, err := openLocked(path)
 	if err != nil {
@@ -63,7 +63,7 @@ func Open[E any, P Entry[E]](path, root string, now func() time.Time, valid func
 	return j, nil
 }
 
-// OpenUnlocked is Open for a journal that the lock of another one keeps from others. It is made with the first entry.
+// OpenUnlocked is like Open for a journal that the lock of another journal protects. The first entry creates the file.
 func OpenUnlocked[E any, P Entry[E]](path, root string, now func() time.Time, valid func(P) bool, take func(P)) (*File[E, P], error) {
 	j := &File[E, P]{path: path, boot: kernfile.BootID(root), now: now}
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
@@ -83,8 +83,8 @@ func OpenUnlocked[E any, P Entry[E]](path, root string, now func() time.Time, va
 // lockTries is how often a journal that is replaced or removed while it is being locked is opened again.
 const lockTries = 10
 
-// openLocked opens and locks the file that the path names. Between the two another isolate may have replaced it (see Rewrite) or
-// removed it: a lock of that file would keep nobody out, and what is written to it would be lost.
+// openLocked opens and locks the file at the path. Between the two steps another isolate may replace it (see Rewrite) or remove
+// it: a lock on the old file would exclude nobody, and what is written to it would be lost.
 func openLocked(path string) (*os.File, error) {
 	for range lockTries {
 		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND|unix.O_NOFOLLOW, 0o600)
@@ -109,7 +109,7 @@ func openLocked(path string) (*os.File, error) {
 	return nil, fmt.Errorf("%s: %w: it is replaced again and again", path, ErrInUse)
 }
 
-// opened is called between the opening and the locking of a journal, for tests.
+// opened is called between opening and locking a journal, for tests.
 var opened = func() {}
 
 func lock(f *os.File, path string) error {
@@ -152,7 +152,7 @@ func (j *File[E, P]) read(f *os.File, valid func(P) bool, take func(P)) error {
 	return nil
 }
 
-// IsForeign reports whether the file holds whole lines of which none is a journal's: it is some other file.
+// IsForeign reports whether the file contains complete lines but none of a journal: it is another program's file.
 func (j *File[E, P]) IsForeign() bool {
 	whole := j.Bad
 	if j.cut {
@@ -161,13 +161,13 @@ func (j *File[E, P]) IsForeign() bool {
 	return whole > 0 && j.known == 0
 }
 
-// Path is the file's.
+// Path returns the file's path.
 func (j *File[E, P]) Path() string { return j.path }
 
-// Size is the file's, in bytes.
+// Size returns the file's size in bytes.
 func (j *File[E, P]) Size() int64 { return j.size }
 
-// Append adds entries, on the disk before it returns where sync is asked for. On an error the file is as before.
+// Append adds entries; if sync is set, they are on the disk before it returns. On an error the file is unchanged.
 func (j *File[E, P]) Append(entries []E, sync bool) error {
 	var data []byte
 	if j.cut {
@@ -201,7 +201,7 @@ func (j *File[E, P]) Append(entries []E, sync bool) error {
 	return fmt.Errorf("write journal %s: %w", j.path, rootCause(err))
 }
 
-// create opens a journal that is not locked, and makes it if need be.
+// create opens a journal without a lock, and creates it if it does not exist.
 func (j *File[E, P]) create() error {
 	if j.f != nil {
 		return nil
@@ -213,7 +213,7 @@ func (j *File[E, P]) create() error {
 	return err
 }
 
-// rootCause drops the path, which our own message has.
+// rootCause removes the path from an error, because isolate's own message contains it.
 func rootCause(err error) error {
 	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
 		return pathErr.Err
@@ -221,7 +221,7 @@ func rootCause(err error) error {
 	return err
 }
 
-// Rewrite replaces a locked journal by one of these entries. Where that does not work the old one stays in force.
+// Rewrite replaces a locked journal by one with these entries. If that fails, the old one stays valid.
 func (j *File[E, P]) Rewrite(entries []E) error {
 	path := j.path + ".new"
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC|os.O_APPEND|unix.O_NOFOLLOW, 0o600)
@@ -245,7 +245,7 @@ func (j *File[E, P]) Rewrite(entries []E) error {
 	return nil
 }
 
-// Remove removes the journal: everything is restored. In a directory that is not ours to change, it is emptied.
+// Remove removes the journal after everything is restored. If isolate may not change its directory, the file is truncated instead.
 func (j *File[E, P]) Remove() error {
 	err := os.Remove(j.path)
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
@@ -260,7 +260,7 @@ func (j *File[E, P]) Remove() error {
 	return nil
 }
 
-// Close closes the journal and lets others have it.
+// Close closes and unlocks the journal.
 func (j *File[E, P]) Close() error {
 	if j.f == nil {
 		return nil

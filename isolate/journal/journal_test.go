@@ -50,8 +50,8 @@ func read(t *testing.T, path string) string {
 	return string(data)
 }
 
-// A journal that another isolate replaces, or removes, between the opening and the locking is opened again: what is locked is what the
-// path names.
+// If another isolate replaces or removes the journal between opening and locking, it is opened again: the locked file is the one at
+// the path.
 func TestTheLockIsOfTheFileThatThePathNames(t *testing.T) {
 	for name, other := range map[string]func(path string) error{
 		"replaced": func(path string) error {
@@ -144,7 +144,7 @@ func TestTheUnlockedJournalIsMadeWithTheFirstEntry(t *testing.T) {
 	}
 }
 
-// A full disk takes a part of an entry: the file is as before, and the next entry stands on a line of its own.
+// A full disk truncates an entry: the file is unchanged, and the next entry is on a line of its own.
 func TestAppendToAFullDisk(t *testing.T) {
 	need.Mount(t)
 	for name, open := range map[string]opener{"locked": Open[entry], "not locked": OpenUnlocked[entry]} {

@@ -1,6 +1,6 @@
-// Package network applies the desired shaping of links: HTB with a class for each class of packets at the root of an uplink, fq_codel
-// below each class, and nftables rules that mark the packets of cgroups. It observes first, writes only what differs, leaves what other
-// programs have set alone, and keeps a journal from which all of it is undone. It needs CAP_NET_ADMIN and nothing else.
+// Package network applies the desired shaping of links: HTB with one class per class of packets at the root of an uplink, fq_codel
+// below each class, and nftables rules that mark the packets of cgroups. It first observes, writes only differences, does not touch
+// what other programs have set, and keeps a journal from which everything can be undone. It needs only CAP_NET_ADMIN.
 package network
 
 import (
@@ -16,60 +16,60 @@ import (
 	"polder/lib/tick"
 )
 
-// shownBytes is how much of a text from elsewhere stands in a message, and maxListed how many errors and writes a tick lists.
+// shownBytes is the maximum length of foreign text in a message; maxListed bounds the errors and writes of one tick.
 const (
 	shownBytes = 400
 	maxListed  = 200
 )
 
-// releaseAfter is how long a link must not be named by advice before it is given back: a sample that fails for a moment changes nothing.
+// releaseAfter is how long no advice may name a link before the link is released: a sample that fails briefly changes nothing.
 const releaseAfter = time.Minute
 
 // Options set how an [Applier] acts.
 type Options struct {
-	Hierarchy *cgroup.Hierarchy // nil where no cgroups are mounted
-	Journal   *Journal          // none where nil
-	// Contest is how many times what another program removed is set again before it is left alone.
+	Hierarchy *cgroup.Hierarchy // nil if no cgroups are mounted
+	Journal   *Journal          // nil if there is none
+	// Contest is how often something that another program removed is set again before it is left alone.
 	Contest int
 	DryRun  bool
 	Now     func() time.Time
 	Log     *slog.Logger
 }
 
-// Applier applies desired shapings, one advice after the other. It is not for use by several goroutines.
+// Applier applies desired shapings, one advice after the other. It is not safe for concurrent use.
 type Applier struct {
 	Options
 	links  links
 	tables tables
 	seek   seeker
 
-	held     map[string]time.Time // the links that we shape, with when an advice named them last
+	held     map[string]time.Time // the links that isolate shapes, with the time of the last advice that named them
 	contest  map[string]*journal.Contest
-	reported map[string]bool // problems that are another program's, and what the kernel lacks
+	reported map[string]bool // problems caused by another program, or by a missing feature of the kernel
 	noLeaf   bool            // the kernel has no fq_codel
-	noMarks  bool            // the kernel has no socket expression: packets are marked by link alone
+	noMarks  bool            // the kernel has no socket expression: packets are marked only by link
 }
 
 // New returns an Applier.
 func New(o Options) *Applier {
 	a := &Applier{Options: o, held: map[string]time.Time{}, contest: map[string]*journal.Contest{}, reported: map[string]bool{}}
 	a.seek = seeker{h: o.Hierarchy, now: o.Now}
-	for _, name := range o.Journal.Links() { // a link that an earlier isolate shaped is given back in its time, too
+	for _, name := range o.Journal.Links() { // a link that an earlier isolate shaped is released in time, too
 		a.held[name] = o.Now()
 	}
 	return a
 }
 
-// round is what is done for one tick.
+// round collects what is done for one tick.
 type round struct {
 	*Applier
 	out *tick.NetworkIsolation
-	// lasting are the problems that are reported once, met in this round.
+	// lasting are the problems of this round that are reported only once.
 	lasting map[string]bool
 }
 
-// Apply applies the desired state as far as it can, and adds what it did to out. What is not desired any more is given back after
-// [releaseAfter]; an advice without a word of the network, desired being nil, is one that names no link.
+// Apply applies the desired state as far as possible, and adds what it did to out. What is no longer desired is released after
+// [releaseAfter]; desired is nil if the advice does not mention the network, which counts as an advice without links.
 func (a *Applier) Apply(out *tick.NetworkIsolation, desired *tick.Network) {
 	if desired == nil && len(a.held) == 0 {
 		return
@@ -105,7 +105,7 @@ func (a *Applier) Apply(out *tick.NetworkIsolation, desired *tick.Network) {
 	r.settle()
 }
 
-// due are the links that we shape and that no advice has named for long.
+// due returns the links that isolate shapes and that no advice has named for long.
 func (a *Applier) due(desired *tick.Network) (due []string) {
 	now := a.Now()
 	for name, at := range a.held {
@@ -119,7 +119,7 @@ func (a *Applier) due(desired *tick.Network) (due []string) {
 	return due
 }
 
-// steps carries the links' steps out. It returns the links of which one failed: nothing more is done to those in this round.
+// steps executes the links' steps. It returns the links with a failed step: nothing more is done to those in this round.
 func (r *round) steps(steps []plan.Step) (failed map[string]bool) {
 	failed = map[string]bool{}
 	for _, s := range steps {
@@ -157,7 +157,7 @@ func (r *round) steps(steps []plan.Step) (failed map[string]bool) {
 	return failed
 }
 
-// lost counts a root qdisc of ours that is gone, and reports why it is not set again where that has happened too often.
+// lost counts the removals of a root qdisc of ours by others, and reports why it is not set again if that happened too often.
 func (r *round) lost(s plan.Step) (why string) {
 	if _, held := r.held[s.Link]; !held || s.Op != plan.AddRoot || r.DryRun {
 		return ""
@@ -198,7 +198,7 @@ func describe(s plan.Step) string {
 	return ""
 }
 
-// count adds the kernel's counters of the classes that are in force.
+// count adds the kernel's counters of the active classes.
 func (r *round) count(named []plan.Named) {
 	if r.DryRun || len(named) == 0 {
 		return
@@ -210,7 +210,7 @@ func (r *round) count(named []plan.Named) {
 	r.out.Classes = counts
 }
 
-// settle forgets the problems that are over, and ends contests.
+// settle removes problems that no longer exist, and ends contests.
 func (r *round) settle() {
 	for key := range r.reported {
 		if !r.lasting[key] {
@@ -227,7 +227,7 @@ func (r *round) settle() {
 	}
 }
 
-// Names of places in the tick, where others name cgroups.
+// These names stand in the tick in the place of a cgroup.
 const (
 	placeLinks  = "link"
 	placeTables = "nftables"
@@ -246,7 +246,7 @@ func (r *round) fail(where, key string, err error) {
 	}
 }
 
-// once reports a problem that lasts when it is first met; after that what it is about is unavailable.
+// once reports a lasting problem when it first occurs; afterwards the affected item is listed as unavailable.
 func (r *round) once(where, key, text string) {
 	id := where + " " + key + " " + text
 	r.lasting[id] = true

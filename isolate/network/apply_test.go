@@ -21,7 +21,7 @@ import (
 	"polder/tests/need"
 )
 
-// namespace puts the test into a network namespace of its own, with the uplink eth0. Its thread ends with the test.
+// namespace moves the test into its own network namespace, with the uplink eth0. Its thread ends with the test.
 func namespace(t *testing.T) {
 	t.Helper()
 	need.Root(t)
@@ -49,7 +49,7 @@ func addLink(t *testing.T, name string) netlink.Link {
 	return l
 }
 
-// machine is an Applier on the machine's own kernel, with a clock of the test's.
+// machine is an Applier on the machine's own kernel, with the test's clock.
 type machine struct {
 	*Applier
 	t    *testing.T
@@ -89,7 +89,7 @@ func (m *machine) apply(desired *tick.Network) tick.NetworkIsolation {
 	return out
 }
 
-// desired is what advise would have of a link.
+// desired is the advice for one link.
 func desired(link string, cgroups ...string) *tick.Network {
 	return &tick.Network{Links: []tick.NetworkLink{{Link: link, RateBitsPerSecond: 100e6, Classes: []tick.NetworkClass{
 		{Class: "services", RateBitsPerSecond: 90e6, CeilingBitsPerSecond: 100e6, Default: true},
@@ -129,7 +129,7 @@ func (m *machine) tablesOfOurs() (list []string) {
 	return list
 }
 
-// sound fails where there are errors beyond what this kernel lacks.
+// sound fails if there are errors other than missing features of this kernel.
 func (m *machine) sound(out tick.NetworkIsolation) {
 	m.t.Helper()
 	for _, e := range out.Errors {
@@ -139,7 +139,7 @@ func (m *machine) sound(out tick.NetworkIsolation) {
 	}
 }
 
-// A link is shaped as desired, the same again changes nothing, a new rate changes its class alone, and a restore leaves nothing.
+// A link is shaped as desired, a repetition changes nothing, a new rate changes only its class, and a restore removes everything.
 func TestShapeAndRestore(t *testing.T) {
 	m := newMachine(t)
 	first := m.link("eth0")
@@ -184,7 +184,7 @@ func TestShapeAndRestore(t *testing.T) {
 	}
 }
 
-// A cgroup's number is what its sockets have, and each link into a namespace that a process of the cgroup is in is marked.
+// A cgroup's number is that of its sockets, and each link into a namespace that contains a process of the cgroup is marked.
 func TestSources(t *testing.T) {
 	m := newMachine(t)
 	unified := need.Unified(t)
@@ -212,7 +212,7 @@ func TestSources(t *testing.T) {
 	}
 }
 
-// A qdisc and a table of another program are left as they are, which is reported once.
+// A qdisc and a table of another program are not changed, which is reported once.
 func TestOthersAreLeftAlone(t *testing.T) {
 	m := newMachine(t)
 	l, err := netlink.LinkByName("eth0")
@@ -250,7 +250,7 @@ func TestOthersAreLeftAlone(t *testing.T) {
 	}
 }
 
-// What another program removes is set again, but not for ever; a table that is flushed comes back.
+// What another program removes is set again, but not forever; a table that is flushed is restored.
 func TestContest(t *testing.T) {
 	m := newMachine(t)
 	m.sound(m.apply(desired("eth0")))
@@ -276,7 +276,7 @@ func TestContest(t *testing.T) {
 	}
 }
 
-// A link that no advice names any more is given back after a minute, not before; that of an earlier isolate, too.
+// A link that no advice names any more is released after a minute, not before; also that of an earlier isolate.
 func TestRelease(t *testing.T) {
 	m := newMachine(t)
 	m.sound(m.apply(desired("eth0")))
@@ -295,7 +295,7 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// A journal that is cut, foreign or another's: what it has counts, and nobody else has it meanwhile.
+// A journal that is cut off, of another program, or in use: its valid entries count, and only one process has it open.
 func TestJournal(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal")
 	now := func() time.Time { return time.Unix(0, 0) }

@@ -8,28 +8,28 @@ import (
 	"polder/isolate/journal"
 )
 
-// entry is one line of the journal: what is about to be made.
+// entry is one line of the journal: a link or table that is about to be set.
 type entry struct {
-	// Link is shaped from now on; Index is its number, which another link of its name has not, and Old its root qdisc's kind before.
+	// Link is about to be shaped; Index is its number, which no other link of its name has, and Old the kind of its previous root qdisc.
 	Link  string `json:"link,omitempty"`
 	Index int    `json:"index,omitempty"`
 	Old   string `json:"old,omitempty"`
-	// Table is the family of a table that is made.
+	// Table is the family of a table that is about to be created.
 	Table string `json:"table,omitempty"`
-	// The stamp has the machine's run: what an earlier one had is gone.
+	// The stamp contains the boot ID: whatever an earlier boot had is gone.
 	journal.Stamp
 }
 
 func (e *entry) isValid() bool { return (e.Link == "") != (e.Table == "") }
 
-// Journal is the file that keeps what was made. It is locked while it is open. All its methods but those of the file may be called on nil.
+// Journal is the file that records what was created. It is locked while it is open. Methods that do not use the file may be called on nil.
 type Journal struct {
 	*journal.File[entry, *entry]
 	links  map[string]entry
 	tables map[string]bool
 }
 
-// OpenJournal opens the journal at path, which it makes if need be, and reads it. root is the machine's.
+// OpenJournal opens the journal at path, creates it if it does not exist, and reads it. root is the root directory of the machine.
 func OpenJournal(path, root string, now func() time.Time) (*Journal, error) {
 	j := &Journal{links: map[string]entry{}, tables: map[string]bool{}}
 	var err error
@@ -47,7 +47,7 @@ func (j *Journal) take(e *entry) {
 	j.links[e.Link] = *e
 }
 
-// Links are the names of the links that were shaped.
+// Links returns the names of the links that were shaped.
 func (j *Journal) Links() []string {
 	if j == nil {
 		return nil
@@ -55,7 +55,7 @@ func (j *Journal) Links() []string {
 	return slices.Sorted(maps.Keys(j.links))
 }
 
-// shapes notes a link before it is shaped.
+// shapes records a link before it is shaped.
 func (j *Journal) shapes(link string, index int, old string) error {
 	if j == nil || j.links[link].Index == index {
 		return nil
@@ -63,7 +63,7 @@ func (j *Journal) shapes(link string, index int, old string) error {
 	return j.note(entry{Link: link, Index: index, Old: old})
 }
 
-// marks notes a table before it is made.
+// marks records a table before it is created.
 func (j *Journal) marks(table string) error {
 	if j == nil || j.tables[table] {
 		return nil
@@ -71,7 +71,7 @@ func (j *Journal) marks(table string) error {
 	return j.note(entry{Table: table})
 }
 
-// note adds an entry, on the disk before it returns.
+// note adds an entry, which is on the disk before it returns.
 func (j *Journal) note(e entry) error {
 	if err := j.Append([]entry{e}, true); err != nil {
 		return err

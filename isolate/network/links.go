@@ -12,18 +12,18 @@ import (
 	"polder/lib/tick"
 )
 
-// kindLeaf is the qdisc below each class: fair between its flows, and short queues.
+// kindLeaf is the qdisc below each class: fair between flows, with short queues.
 const kindLeaf = "fq_codel"
 
-// links are the kernel's links with their qdiscs, of isolate's own network namespace.
+// links are the kernel's links with their qdiscs, in isolate's own network namespace.
 type links struct {
 	seen []netlink.Link
 }
 
-// isMissing reports whether the kernel lacks what was asked for, and not a link that has just gone.
+// isMissing reports whether the kernel lacks the requested feature; a link that has just been removed is not such a case.
 func isMissing(err error) bool { return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EOPNOTSUPP) }
 
-// explain adds what helps.
+// explain adds a hint that helps to resolve an error.
 func explain(err error) error {
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
 		return fmt.Errorf("%w (isolate --only network needs CAP_NET_ADMIN in the network namespace of the links)", err)
@@ -31,7 +31,7 @@ func explain(err error) error {
 	return err
 }
 
-// again runs a listing again that has changed meanwhile by the kernel's answer.
+// again repeats a listing that the kernel reports as interrupted by a change.
 func again[T any](list func() (T, error)) (T, error) {
 	for range 3 {
 		if got, err := list(); !errors.Is(err, netlink.ErrDumpInterrupted) {
@@ -41,7 +41,7 @@ func again[T any](list func() (T, error)) (T, error) {
 	return list()
 }
 
-// observe lists the links with what stands at their roots.
+// observe lists the links with their root qdiscs.
 func (k *links) observe() ([]plan.Link, error) {
 	found, err := again(netlink.LinkList)
 	if err != nil {
@@ -90,7 +90,7 @@ func classesOf(l netlink.Link) (list []plan.Class, err error) {
 	return list, err
 }
 
-// do carries one step out.
+// do executes one step.
 func (k *links) do(s plan.Step) error {
 	root := netlink.QdiscAttrs{LinkIndex: s.Index, Handle: netlink.MakeHandle(plan.Handle, 0), Parent: netlink.HANDLE_ROOT}
 	class := netlink.ClassAttrs{LinkIndex: s.Index, Handle: netlink.MakeHandle(plan.Handle, s.Class.Minor), Parent: root.Handle}
@@ -101,11 +101,11 @@ func (k *links) do(s plan.Step) error {
 	case plan.AddRoot:
 		htb := netlink.NewHtb(root)
 		htb.Defcls = plan.MinorDefault
-		return netlink.QdiscReplace(htb) // the one that the kernel sets by itself cannot be added to
+		return netlink.QdiscReplace(htb) // the kernel's default one cannot be replaced by adding
 	case plan.SetClass:
 		return netlink.ClassReplace(htbClass(class, s.Class))
 	case plan.AddLeaf:
-		// Without a handle the kernel chooses one.
+		// Without a handle the kernel selects one.
 		return netlink.QdiscAdd(netlink.NewFqCodel(netlink.QdiscAttrs{LinkIndex: s.Index, Parent: class.Handle}))
 	case plan.RemoveClass:
 		return netlink.ClassDel(&netlink.HtbClass{ClassAttrs: class})
@@ -116,13 +116,13 @@ func (k *links) do(s plan.Step) error {
 }
 
 const (
-	// leastBurst and burstSeconds are what a class may send at once: 1 ms of its rate, and 10 packets at least, for the kernel's timers to
-	// keep up.
+	// leastBurst and burstSeconds set how much a class may send at once: 1 ms of its rate, and at least 10 packets, because the kernel's
+	// timers are not finer.
 	leastBurst   = 10 * 1514
 	burstPart    = 1000
 	mostBurst    = 64 << 20
 	leastQuantum = 1514
-	mostQuantum  = 60_000 // over 200000 the kernel warns
+	mostQuantum  = 60_000 // above 200000 the kernel warns
 )
 
 func htbClass(at netlink.ClassAttrs, c plan.Class) *netlink.HtbClass {
@@ -132,7 +132,7 @@ func htbClass(at netlink.ClassAttrs, c plan.Class) *netlink.HtbClass {
 		Quantum: uint32(min(max(c.Rate/10, leastQuantum), mostQuantum)),
 	})
 	for _, rate := range []*uint64{&class.Rate, &class.Ceil} {
-		if uint32(*rate) == 0 { // the library writes a rate over 32 bits into a field of 32 too, where the kernel refuses 0
+		if uint32(*rate) == 0 { // the library writes it to a 32-bit field too, where the kernel rejects 0
 			*rate++
 		}
 	}

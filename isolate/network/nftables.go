@@ -16,27 +16,27 @@ import (
 	"polder/isolate/network/plan"
 )
 
-// tableName is that of our two tables: in family inet, where sockets' packets are marked and marks become classes, and in netdev, where
-// what comes out of pods is marked.
+// tableName is the name of Polder's two tables: the one in family inet marks the packets of sockets and turns marks into classes, the
+// one in netdev marks the packets that leave pods.
 const tableName = "polder"
 
-// stateChain is a chain without a hook that has one rule: its comment marks the table as ours, and names which rules it has.
+// stateChain is a chain without a hook that has one rule: its comment identifies the table as Polder's, and describes its rules.
 const stateChain = "state"
 
-// sign begins that comment.
+// sign is the prefix of that comment.
 const sign = "polder "
 
-// tables are our nftables.
+// tables are Polder's nftables tables.
 type tables struct{}
 
-// ruleset is all that our tables contain.
+// ruleset is the complete content of the tables.
 type ruleset struct {
 	cgroups []cgroupMark
 	links   []linkMark
 	targets []plan.Target
 }
 
-// family is one of our two tables.
+// family is the family of one of the two tables.
 type family struct {
 	of   nftables.TableFamily
 	name string
@@ -47,7 +47,7 @@ var (
 	netdev = family{nftables.TableFamilyNetdev, "netdev"}
 )
 
-// comment returns what a family's table has; empty where it is not needed.
+// comment returns the comment of a family's table; empty if the table is not needed.
 func (s *ruleset) comment(f family) string {
 	if len(s.targets) == 0 || f == netdev && len(s.links) == 0 {
 		return ""
@@ -59,7 +59,7 @@ func (s *ruleset) comment(f family) string {
 	return sign + fmt.Sprintf("%x", sha256.Sum256([]byte(text)))[:16]
 }
 
-// stateOf is a table's comment: empty where there is no such table, and foreign where it is there without our sign.
+// stateOf returns a table's comment: empty if there is no such table, and foreign if the table exists without Polder's comment.
 func (tables) stateOf(f family) (comment string, foreign bool, err error) {
 	c, err := nftables.New()
 	if err != nil {
@@ -77,7 +77,7 @@ func (tables) stateOf(f family) (comment string, foreign bool, err error) {
 	if err != nil || len(rules) != 1 {
 		return "", true, err
 	}
-	// The comment is a type, a length and the text with its end.
+	// The comment is encoded as a type, a length and the zero-terminated text.
 	_, text, found := bytes.Cut(rules[0].UserData, []byte(sign))
 	if !found || len(text) == 0 {
 		return "", true, nil
@@ -85,7 +85,7 @@ func (tables) stateOf(f family) (comment string, foreign bool, err error) {
 	return sign + string(text[:len(text)-1]), false, nil
 }
 
-// set replaces a table whole, in one transaction of the kernel: no packet sees a part of it.
+// set replaces a whole table in one transaction of the kernel: no packet meets a partial table.
 func (tables) set(f family, s *ruleset, comment string) error {
 	c, err := nftables.New()
 	if err != nil {
@@ -121,10 +121,10 @@ func (tables) remove(f family) error {
 	return c.Flush()
 }
 
-// chunk is how many elements of a set go into one message.
+// chunk is the number of set elements in one message.
 const chunk = 500
 
-// addInet adds the chain that marks the packets of sockets, and the one in which marks become classes.
+// addInet adds the chain that marks the packets of sockets, and the chain that turns marks into classes.
 func (s *ruleset) addInet(c *nftables.Conn, table *nftables.Table) error {
 	policy := nftables.ChainPolicyAccept
 	if len(s.cgroups) > 0 {
@@ -159,7 +159,7 @@ func (s *ruleset) addInet(c *nftables.Conn, table *nftables.Table) error {
 	return nil
 }
 
-// addSockets adds a rule for each depth at which there are cgroups of a mark: the kernel compares a socket's cgroup at one depth.
+// addSockets adds a rule for each depth at which cgroups have a mark: the kernel compares a socket's cgroup at one depth.
 func (s *ruleset) addSockets(c *nftables.Conn, table *nftables.Table, chain *nftables.Chain, mark uint32) error {
 	for _, level := range (&sources{cgroups: s.cgroups}).levels() {
 		var elements []nftables.SetElement
@@ -188,7 +188,7 @@ func (s *ruleset) addSockets(c *nftables.Conn, table *nftables.Table, chain *nft
 	return nil
 }
 
-// setMark sets our bits of a packet's mark, and leaves the others.
+// setMark sets Polder's bits of a packet's mark, and does not change the others.
 func setMark(mark uint32) []expr.Any {
 	return []expr.Any{
 		&expr.Meta{Key: expr.MetaKeyMARK, Register: 1},
@@ -200,8 +200,8 @@ func setMark(mark uint32) []expr.Any {
 	}
 }
 
-// addNetdev adds a chain for each link into a pod: what comes out of it there is marked. The kernel has taken the marks that the pod itself
-// set from the packets.
+// addNetdev adds a chain for each link into a pod, which marks the packets that leave the pod. The kernel has cleared marks that the pod
+// itself set.
 func (s *ruleset) addNetdev(c *nftables.Conn, table *nftables.Table) {
 	policy := nftables.ChainPolicyAccept
 	for _, l := range s.links {
@@ -213,7 +213,7 @@ func (s *ruleset) addNetdev(c *nftables.Conn, table *nftables.Table) {
 	}
 }
 
-// mark makes the tables name which packets belong to which class.
+// mark updates the tables so that they map packets to classes.
 func (r *round) mark(p *plan.Plan) {
 	s := r.seek.seek(p.Marks, r.links.seen)
 	r.out.Missing += s.missing
@@ -237,7 +237,7 @@ func (r *round) mark(p *plan.Plan) {
 
 const noSocket = "unavailable: the kernel has no nftables socket expression (Linux 5.13): packets of processes in the host's network namespace keep the default class"
 
-// table brings one of the tables to its desired state.
+// table reconciles one of the tables.
 func (r *round) table(f family, rules *ruleset) {
 	where := placeTables + "/" + f.name
 	want := rules.comment(f)
@@ -247,7 +247,7 @@ func (r *round) table(f family, rules *ruleset) {
 		if want != "" {
 			r.once(where, "", "unavailable: the kernel has no nftables of this family: packets keep the default class")
 		}
-	case err != nil && want == "": // nothing is desired: what cannot be seen is not ours to report
+	case err != nil && want == "": // nothing is desired, so a failed read needs no report
 	case err != nil:
 		r.fail(where, "", fmt.Errorf("list the tables: %w", explain(err)))
 	case foreign:
@@ -287,7 +287,7 @@ func (r *round) change(f family, where, is, want string, rules *ruleset) {
 	r.wrote(where, "table", strings.TrimPrefix(is, sign), rules.describe(f, want))
 }
 
-// describe is a table in words.
+// describe describes a table for messages.
 func (s *ruleset) describe(f family, comment string) string {
 	switch {
 	case comment == "":
@@ -298,5 +298,5 @@ func (s *ruleset) describe(f family, comment string) string {
 	return fmt.Sprintf("%d cgroups, %d classes", len(s.cgroups), len(s.targets))
 }
 
-// errForeign is that a table of our name is not ours.
+// errForeign means that a table of Polder's name belongs to another program.
 var errForeign = errors.New("it is without our sign, and another program's")

@@ -10,15 +10,15 @@ import (
 
 // Restored counts what a restore did.
 type Restored struct {
-	Links    int // links given back to the kernel
+	Links    int // links released to the kernel
 	Tables   int // tables removed
-	Vanished int // links and tables that are gone, or the kernel's again
+	Vanished int // links and tables that are gone, or have the kernel's default again
 	Foreign  int // those that another program has set meanwhile
 	Failed   int
 }
 
-// Restore removes the qdiscs that were set, for which the kernel puts its own, and the tables that were made; it removes the journal when
-// all is back.
+// Restore removes the qdiscs that were set, so that the kernel sets its default, and the tables that were created; it removes the journal
+// when everything is restored.
 func (a *Applier) Restore() (Restored, error) {
 	var out Restored
 	j := a.Journal
@@ -26,7 +26,7 @@ func (a *Applier) Restore() (Restored, error) {
 	if err != nil {
 		return out, err
 	}
-	for _, f := range []family{inet, netdev} { // first: a packet with the number of a class that is gone is the default class's
+	for _, f := range []family{inet, netdev} { // first: a packet with the number of a removed class would fall into the default class
 		if j.tables[f.name] {
 			a.restoreTable(f, &out)
 		}
@@ -79,7 +79,7 @@ func (a *Applier) restoreTable(f family, out *Restored) {
 	}
 }
 
-// String is the outcome in one line.
+// String returns the result in one line.
 func (r Restored) String() string {
 	return phrase.Nonzero("network: restored "+phrase.Count(r.Links, "link")+", removed "+phrase.Count(r.Tables, "table"),
 		phrase.Number{N: r.Vanished, Text: "skipped: already gone"},

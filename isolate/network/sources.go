@@ -20,18 +20,18 @@ import (
 	"polder/lib/cgroup"
 )
 
-// seeker finds where the packets of cgroups come from: sockets in isolate's own network namespace, which know their cgroup of version 2,
-// and links into other network namespaces, which a pod's processes are in. Only a pod's own end of such a link sees the pod's sockets.
+// seeker finds the sources of the cgroups' packets: sockets in isolate's own network namespace, which have a cgroup of version 2, and
+// links into other network namespaces, which contain a pod's processes. Only the pod's own end of such a link sees the pod's sockets.
 type seeker struct {
 	h   *cgroup.Hierarchy
 	now func() time.Time
 
-	of    string // the marks that were looked for last
+	of    string // the marks of the last search
 	at    time.Time
 	found sources
 }
 
-// sources are where marked packets come from.
+// sources are the sources of marked packets.
 type sources struct {
 	cgroups []cgroupMark
 	links   []linkMark
@@ -39,7 +39,7 @@ type sources struct {
 	errs    []error
 }
 
-// cgroupMark is a cgroup of version 2, by its number and its depth below the root, with the mark of its packets.
+// cgroupMark is a cgroup of version 2, by its inode and its depth below the root, with the mark of its packets.
 type cgroupMark struct {
 	id    uint64
 	level uint32
@@ -53,16 +53,16 @@ type linkMark struct {
 	mark  uint32
 }
 
-// seekEvery is how often all of it is looked for again: a pod's first process comes after its cgroup.
+// seekEvery is how often everything is searched again: a pod's first process appears after its cgroup.
 const seekEvery = 5 * time.Second
 
 const (
-	// maxDirs is how many directories of cgroups are looked into in a round, and maxMarkedLinks how many links are marked.
+	// maxDirs bounds the cgroup directories that one round searches; maxMarkedLinks bounds the links that are marked.
 	maxDirs        = 20_000
 	maxMarkedLinks = 2000
 )
 
-// seek looks where packets of the marks' cgroups come from.
+// seek finds the sources of packets of the marks' cgroups.
 func (s *seeker) seek(marks []plan.Mark, seen []netlink.Link) *sources {
 	of := fmt.Sprint(marks, len(seen))
 	if age := s.now().Sub(s.at); of == s.of && age >= 0 && age < seekEvery {
@@ -95,13 +95,13 @@ func (s *seeker) seek(marks []plan.Mark, seen []netlink.Link) *sources {
 
 type seekWork struct {
 	*seeker
-	spaces map[int]uint32 // by the number that the kernel has for a network namespace
+	spaces map[int]uint32 // by the kernel's number of a network namespace
 	marked map[uint64]bool
 	hidden int
 	dirs   int
 }
 
-// cgroup looks at one cgroup and those below it.
+// cgroup searches one cgroup and its descendants.
 func (w *seekWork) cgroup(c string, mark uint32) {
 	err := cgroup.CheckPath(c)
 	switch {
@@ -119,7 +119,7 @@ func (w *seekWork) cgroup(c string, mark uint32) {
 		var st unix.Stat_t
 		if dir := filepath.Join(v2, c); unix.Lstat(dir, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR {
 			there = true
-			if !w.marked[st.Ino] { // the first class that names it has it
+			if !w.marked[st.Ino] { // the first class that names it wins
 				w.marked[st.Ino] = true
 				w.found.cgroups = append(w.found.cgroups, cgroupMark{st.Ino, uint32(strings.Count(c, "/")), mark})
 			}
@@ -137,10 +137,10 @@ func (w *seekWork) cgroup(c string, mark uint32) {
 	}
 }
 
-// walk asks for the network namespace of the first process of each cgroup: containers of a pod share one, and jobs below one cgroup may
+// walk reads the network namespace of the first process of each cgroup: containers of a pod share one, and jobs below one cgroup may
 // have one each.
 func (w *seekWork) walk(top string, mark uint32) {
-	_ = filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error { // what is gone meanwhile has no packets
+	_ = filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error { // a cgroup that was removed meanwhile has no packets
 		if err != nil || !d.IsDir() {
 			return nil
 		}
@@ -163,7 +163,7 @@ func (w *seekWork) walk(top string, mark uint32) {
 	})
 }
 
-// firstProcess is the first one in a cgroup's own list; 0 for one of another pid namespace.
+// firstProcess returns the first process in a cgroup's own list; 0 for a process of another PID namespace.
 func firstProcess(dir string) (pid int, ok bool) {
 	f, err := os.Open(filepath.Join(dir, "cgroup.procs"))
 	if err != nil {
@@ -178,7 +178,7 @@ func firstProcess(dir string) (pid int, ok bool) {
 	return pid, err == nil && pid >= 0
 }
 
-// levels are the depths of the cgroups, sorted.
+// levels returns the depths of the cgroups, sorted.
 func (s *sources) levels() []uint32 {
 	set := map[uint32]bool{}
 	for _, c := range s.cgroups {

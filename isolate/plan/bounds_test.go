@@ -14,7 +14,7 @@ import (
 	"polder/lib/tick"
 )
 
-// What is at a bound is taken, and one beyond it refused.
+// A value equal to a bound is accepted, one beyond it is rejected.
 func TestBounds(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -35,7 +35,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// A burst is held to its quota, even to one of 0, and its period may be as long as the product with the burst is a number.
+// A burst never exceeds its quota, even one of 0, and its period may be as long as the product with the burst does not overflow.
 func TestBurstBesideItsQuota(t *testing.T) {
 	const longest = math.MaxInt64 / maxBurstMilliCPU
 	for _, c := range []struct {
@@ -56,7 +56,7 @@ func TestBurstBesideItsQuota(t *testing.T) {
 	}
 }
 
-// Only version 1 holds a list or a quota against those above and below; it holds nothing else so.
+// Only version 1 checks a list or a quota against ancestors and descendants; it checks no other value.
 func TestBound(t *testing.T) {
 	for name, want := range map[string]bool{
 		fileCPUs: true, fileMems: true, fileQuota: true, "cpu.shares": false, "memory.limit_in_bytes": false,
@@ -69,7 +69,7 @@ func TestBound(t *testing.T) {
 	}
 }
 
-// On version 2 kubelet's root is left alone while any container has CPUs of its own; a tier, in which none may have them, is not.
+// On version 2 kubelet's root is not changed while any container has exclusive CPUs; a tier, in which none may have them, is.
 func TestKubeletsRootIsLeftAlone(t *testing.T) {
 	k := beside()
 	for cgroup, left := range map[string]bool{
@@ -82,7 +82,7 @@ func TestKubeletsRootIsLeftAlone(t *testing.T) {
 	}
 }
 
-// A restore gives a cgroup above kubelet's root its list as it was: what is below it may have CPUs that kubelet gave away.
+// A restore restores the list of a cgroup above kubelet's root unchanged: its descendants may have CPUs that kubelet assigned.
 func TestFirstAboveKubelet(t *testing.T) {
 	for cgroup, want := range map[string]string{"/node-0": "0-7", "/node-0/kubepods": "0-7", "/node-1": "0,2-4,6-7"} {
 		if got, err := beside().First(File{Controller: "cpuset", Cgroup: cgroup, Name: fileCPUs}, "0-7", "2-3"); got != want || err != nil {
@@ -91,7 +91,7 @@ func TestFirstAboveKubelet(t *testing.T) {
 	}
 }
 
-// What kubelet forbids is not put back for the sake of partitions.
+// A list that kubelet forbids is not restored because of partitions either.
 func TestFirstKeepsKubeletsRefusal(t *testing.T) {
 	for _, version := range []int{1, 2} {
 		m := Machine{Versions: map[string]int{"cpuset": version}, Kubelet: &Kubelet{Unknown: "torn"}}
@@ -101,8 +101,8 @@ func TestFirstKeepsKubeletsRefusal(t *testing.T) {
 	}
 }
 
-// A list is put back where it keeps kubelet's next container from starting: on version 1, above the containers, under a policy that gives
-// lists.
+// A list is restored if it prevents kubelet's next container from starting: on version 1, above the containers, under a policy that
+// writes lists.
 func TestPutBack(t *testing.T) {
 	const tierName = "/kubepods/besteffort"
 	for cgroup, want := range map[string]bool{
@@ -134,14 +134,14 @@ func TestPutBack(t *testing.T) {
 	}
 }
 
-// A list that needs no CPU taken from it is put back as it was written.
+// A list that contains no CPU of another is restored as it was written.
 func TestFirstKeepsTheText(t *testing.T) {
 	if got, err := beside().First(File{Controller: "cpuset", Cgroup: "/serve", Name: fileCPUs}, "3,2", "6-7"); got != "3,2" || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
 }
 
-// The files that a setting goes with.
+// These files belong to a setting.
 func TestFilesBeside(t *testing.T) {
 	for _, c := range []struct{ name, period, quota, burst string }{
 		{fileQuota, filePeriod, "", fileBurst},
@@ -173,7 +173,7 @@ func TestFilesBeside(t *testing.T) {
 	}
 }
 
-// A journal may name the files of the keys, each with its own controller, and no others.
+// A journal may contain the keys' files, each with its own controller, and no others.
 func TestKnown(t *testing.T) {
 	for _, c := range []struct {
 		controller, name string
@@ -207,7 +207,7 @@ func TestKnown(t *testing.T) {
 	}
 }
 
-// Restore takes a list that is one; other files' texts are the kernel's own.
+// Restore accepts only valid lists; other files' texts are the kernel's own.
 func TestRestoreSetting(t *testing.T) {
 	for _, c := range []struct {
 		name, text string
@@ -233,12 +233,12 @@ func TestRestoreSetting(t *testing.T) {
 	}
 }
 
-// A quota that another one above holds moves so that no more than before or after is in force at any step, with no step that is not needed.
+// A quota that another one bounds moves so that never more than its old or new value is effective, without unnecessary steps.
 func TestQuotaSteps(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		version  int
-		present  map[string]string // of the cgroups that are advised
+		present  map[string]string // of the advised cgroups
 		advised  map[string]int64
 		around   []Around
 		want     []string
@@ -309,8 +309,8 @@ func TestQuotaSteps(t *testing.T) {
 	}
 }
 
-// Lists of CPUs: one that means the same CPUs by another text is written; who follows goes by what it had before any plan; and each
-// step has its key.
+// Lists of CPUs: another text of the same CPUs is written; a cgroup that follows is derived from its original list; and each step
+// has its key.
 func TestListSteps(t *testing.T) {
 	all := cpus.New(0, 1, 2, 3)
 	settings, _ := Translate(machine(2, all), []tick.Cgroup{{Cgroup: "/a", CPUSetCPUs: "0-3"}})
@@ -337,7 +337,7 @@ func TestListSteps(t *testing.T) {
 	}
 }
 
-// Texts of files that are nearly others.
+// These names are similar to those of other files.
 func TestNearlyTheSame(t *testing.T) {
 	for _, c := range []struct {
 		name, a, b string
@@ -381,7 +381,7 @@ func TestPeriods(t *testing.T) {
 	}
 }
 
-// A protection that rises waits for that of the cgroup above, and is not raised where that one failed.
+// A protection that rises waits for its parent's, and does not rise if that one failed.
 func TestProtectionsThatRise(t *testing.T) {
 	settings, _ := Translate(machine(2, cpus.New(0)), []tick.Cgroup{
 		{Cgroup: "/a", MemoryLowBytes: new(int64(8192))}, {Cgroup: "/a/b", MemoryLowBytes: new(int64(4096))},

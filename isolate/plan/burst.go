@@ -10,7 +10,7 @@ import (
 	"polder/lib/tick"
 )
 
-// maxBurstMilliCPU is the most that is believed: Koordinator allows a hundred times the limit.
+// maxBurstMilliCPU is the largest burst that is accepted: Koordinator allows a hundred times the limit.
 const maxBurstMilliCPU = 100 * maxMilliCPU
 
 func fillBurst(_ *Machine, c *tick.Cgroup, s *Setting) (bool, error) {
@@ -24,7 +24,7 @@ func fillBurst(_ *Machine, c *tick.Cgroup, s *Setting) (bool, error) {
 	return true, nil
 }
 
-// period is that of the burst's quota: version 2 has it beside the quota.
+// period returns the period of the burst's quota; version 2 has it beside the quota.
 func (s *Setting) period() string {
 	if s.Name == fileMaxBurst {
 		_, period, _ := strings.Cut(s.Quota, " ")
@@ -33,8 +33,8 @@ func (s *Setting) period() string {
 	return s.Period
 }
 
-// burst is the text to write beside a quota: mainline kernels take no burst over it (tg_set_cfs_bandwidth, later
-// tg_set_bandwidth, in kernel/sched/core.c). With no quota any burst is taken, and has no effect.
+// burst returns the text to write for a given quota: mainline kernels reject a burst above its quota (tg_set_cfs_bandwidth, later
+// tg_set_bandwidth, in kernel/sched/core.c). Without a quota they accept any burst, and it has no effect.
 func (s *Setting) burst(quota string) (string, error) {
 	if s.raw {
 		return s.text, nil
@@ -56,7 +56,7 @@ func (s *Setting) burst(quota string) (string, error) {
 	return strconv.FormatInt(burst, 10), nil
 }
 
-// microsOf is a quota or burst in microseconds, -1 for none.
+// microsOf returns a quota or burst in microseconds, -1 for none.
 func microsOf(text string) (int64, error) {
 	if text == "-1" || text == "max" {
 		return -1, nil
@@ -68,9 +68,9 @@ func microsOf(text string) (int64, error) {
 	return n, nil
 }
 
-// bursts orders the writes of bursts beside those of their quotas, so that no burst is over its quota at any step: a burst
-// first falls to the least that both it and the quota will be, then the quota moves, then the burst rises. A burst that the
-// advice does not name gives way to its quota, and gets back what an earlier plan took, as far as the quota allows.
+// bursts orders the writes of bursts together with those of their quotas, so that no burst exceeds its quota at any step: first a burst
+// falls to the smaller of its new value and the new quota, then the quota changes, then the burst rises. A burst that the advice does not
+// name yields to its quota, and what an earlier plan took from it is restored as far as the quota allows.
 func (p *planner) bursts(settings []Setting, around []Around, nodes []*quotaNode) phases {
 	quotas := make(map[string]*quotaNode, len(nodes))
 	for _, n := range nodes {
@@ -109,7 +109,7 @@ func (p *planner) bursts(settings []Setting, around []Around, nodes []*quotaNode
 	return out
 }
 
-// burst plans one that the advice names, or a restore. The quota's node is nil where no quota changes.
+// burst plans a burst that the advice names, or a restore. The quota's node is nil if no quota changes.
 func (p *planner) burst(out *phases, s *Setting, n *quotaNode) {
 	quota := s.Quota
 	if n != nil {
@@ -123,11 +123,11 @@ func (p *planner) burst(out *phases, s *Setting, n *quotaNode) {
 	p.moveBurst(out, s, want, n, false)
 }
 
-// impliedBurst plans one that the advice does not name.
+// impliedBurst plans a burst that the advice does not name.
 func (p *planner) impliedBurst(out *phases, s *Setting, n *quotaNode) {
 	own, err := microsOf(s.text)
 	if err != nil {
-		return // no burst of ours
+		return // Polder did not write a burst
 	}
 	if present, err := microsOf(s.Present); err == nil {
 		own = max(own, present)
@@ -138,7 +138,7 @@ func (p *planner) impliedBurst(out *phases, s *Setting, n *quotaNode) {
 	p.moveBurst(out, s, strconv.FormatInt(own, 10), n, true)
 }
 
-// moveBurst adds the writes from what is there to what is desired.
+// moveBurst adds the writes from the present to the desired value.
 func (p *planner) moveBurst(out *phases, s *Setting, want string, n *quotaNode, implied bool) {
 	old, err := microsOf(s.Present)
 	if err != nil {
@@ -148,7 +148,7 @@ func (p *planner) moveBurst(out *phases, s *Setting, want string, n *quotaNode, 
 		return
 	}
 	to, err := microsOf(want)
-	if err != nil { // of a journal's line
+	if err != nil { // from the journal
 		p.problem(s, err.Error())
 		return
 	}

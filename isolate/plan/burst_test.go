@@ -16,8 +16,8 @@ import (
 	"polder/lib/tick"
 )
 
-// bandwidth is what a kernel of either version has of quotas and bursts, in microseconds of a period of 100 ms, and what it
-// refuses (tg_set_bandwidth and __cfs_schedulable in kernel/sched/core.c).
+// bandwidth simulates a kernel of either version with quotas and bursts, in microseconds of a period of 100 ms, and rejects
+// what the kernel rejects (tg_set_bandwidth and __cfs_schedulable in kernel/sched/core.c).
 type bandwidth struct {
 	version      int
 	quota, burst map[string]int64
@@ -155,7 +155,7 @@ func TestBurstsAreAcceptedStepByStep(t *testing.T) {
 					}
 				}
 			}
-			k.present(settings) // and then nothing more
+			k.present(settings) // then nothing else is written
 			for i := range settings {
 				if s := &settings[i]; isBurst(s.Name) && !s.Done() {
 					t.Fatalf("%s of %s is %s and not done", s.Name, s.Cgroup, s.Present)
@@ -221,7 +221,7 @@ func TestMakeBursts(t *testing.T) {
 	}
 }
 
-// A burst that an earlier plan cut for its quota grows with it again; on an older kernel there is none.
+// A burst that an earlier plan reduced for its quota grows with it again; older kernels have no burst.
 func TestImpliedBurstComesBack(t *testing.T) {
 	for burst, want := range map[string][]string{
 		"100000":  {"/a cpu.cfs_quota_us: 100000 -> 300000", "/a cpu.cfs_burst_us: 100000 -> 250000 (implied) needs [0]"},
@@ -241,7 +241,7 @@ func TestImpliedBurstComesBack(t *testing.T) {
 	}
 }
 
-// One that an earlier plan made larger stays, as far as the quota allows.
+// A burst that an earlier plan increased stays, as far as the quota allows.
 func TestImpliedBurstStays(t *testing.T) {
 	settings, _ := Translate(machine(2, cpus.New(0)), []tick.Cgroup{{Cgroup: "/a", CPUMaxMilliCPU: new(int64(300))}})
 	s := &settings[0]

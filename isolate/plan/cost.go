@@ -11,10 +11,10 @@ import (
 	"polder/lib/tick"
 )
 
-// keyIOCost is the key whose files, of the root alone, have a line for each disk.
+// keyIOCost is the key whose files, which only the root has, have a line for each disk.
 const keyIOCost = "ioCost"
 
-// The files of io.cost (Documentation/admin-guide/cgroup-v2.rst): how long a disk's reads and writes may take, and what they cost.
+// These are io.cost's files (Documentation/admin-guide/cgroup-v2.rst): latency targets of a disk's reads and writes, and its cost model.
 const (
 	fileCostQOS   = "io.cost.qos"
 	fileCostModel = "io.cost.model"
@@ -23,12 +23,12 @@ const (
 func isCost(name string) bool { return name == fileCostQOS || name == fileCostModel }
 
 const (
-	// maxLatency is the longest target, in microseconds, and maxPace the largest percentage of a disk's pace that the kernel takes.
+	// maxLatency is the longest target, in microseconds; maxPace is the largest percentage of a disk's pace that the kernel accepts.
 	maxLatency = 60_000_000
 	maxPace    = 10_000
 )
 
-// costs turns the desired costs of disks into settings: the model of each, where one is desired, and then its switch.
+// costs turns the desired costs of disks into settings: the model of each disk, if one is desired, and then its switch.
 func (t *translator) costs(c *tick.Cgroup) {
 	if len(c.IOCost) == 0 {
 		return
@@ -83,7 +83,7 @@ func (t *translator) costs(c *tick.Cgroup) {
 	}
 }
 
-// costTexts are what is to be written of one disk: the model, empty where none is desired, and the switch with the targets.
+// costTexts returns the texts to write for one disk: the model, empty if none is desired, and the switch with the targets.
 func costTexts(d *tick.DiskCost) (texts [2]string, err error) {
 	if d.Enabled == nil {
 		return texts, nil
@@ -129,7 +129,7 @@ func costTexts(d *tick.DiskCost) (texts [2]string, err error) {
 	return texts, err
 }
 
-// modelText is what a disk can do, in the kernel's words.
+// modelText returns what a disk can do in the kernel's format.
 func modelText(d *tick.DiskCost, m *tick.DiskModel) (text string, err error) {
 	model := []string{"ctrl=user", "model=linear"}
 	for _, p := range []struct {
@@ -149,7 +149,7 @@ func modelText(d *tick.DiskCost, m *tick.DiskModel) (text string, err error) {
 	return strings.Join(model, " "), err
 }
 
-// outOf refuses a value out of its bounds. NaN is out of any.
+// outOf refuses a value outside its bounds. NaN is outside any bounds.
 func outOf(d *tick.DiskCost, word string, v, least, most float64) error {
 	if v >= least && v <= most {
 		return nil
@@ -157,8 +157,8 @@ func outOf(d *tick.DiskCost, word string, v, least, most float64) error {
 	return fmt.Errorf("%s=%v of %q refused: want %v to %v", word, v, clip.Text(d.Disk, shownBytes), least, most)
 }
 
-// costWords are a line's words by their names, without those that the kernel itself chooses (ctrl=auto). A disk without a line is not
-// enabled, and its model is the kernel's.
+// costWords returns the values of a line by name, without those that the kernel itself sets (ctrl=auto). A disk without a line is
+// disabled, and its model is the kernel's.
 func costWords(name, text string) map[string]string {
 	words := map[string]string{}
 	for field := range strings.FieldsSeq(text) {
@@ -184,7 +184,7 @@ func costWords(name, text string) map[string]string {
 	return words
 }
 
-// sameCost reports whether two lines mean the same, as far as both have a value: what is written names what is desired alone.
+// sameCost reports whether two lines mean the same, comparing the values that both contain: a write contains only desired values.
 func sameCost(name, a, b string) bool {
 	x, y := costWords(name, a), costWords(name, b)
 	for word, value := range x {
@@ -195,7 +195,7 @@ func sameCost(name, a, b string) bool {
 	return true
 }
 
-// wantCost is the text of a disk's costs: what is desired, or what there was first.
+// wantCost returns the text of a disk's costs: the desired or the original one.
 func (s *Setting) wantCost() string {
 	text := s.text
 	if s.asFirst {

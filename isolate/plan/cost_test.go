@@ -11,7 +11,7 @@ import (
 	"polder/lib/tick"
 )
 
-// costLines plans costs of disks whose files contain what present has of them, and gives the lines that are written.
+// costLines plans costs of disks whose files contain present, and returns the lines that are written.
 func costLines(t interface{ Errorf(string, ...any) }, version int, desired []tick.DiskCost, present map[string][2]string) (lines []string, problems []tick.IsolationError) {
 	settings, problems := Translate(diskMachine(version), []tick.Cgroup{{Cgroup: "/", IOCost: desired}})
 	for i := range settings {
@@ -63,7 +63,7 @@ func TestDiskCosts(t *testing.T) {
 	}
 }
 
-// What is not of the root, of version 2, of a disk of the machine, or in its bounds is refused and reported, and nothing is written.
+// Costs that are not for the root, version 2, a disk of the machine, or within bounds are rejected and reported, and nothing is written.
 func TestCostsRefused(t *testing.T) {
 	on := new(true)
 	f := tick.Ptr[float64]
@@ -91,8 +91,8 @@ func TestCostsRefused(t *testing.T) {
 	}
 }
 
-// Whatever is advised, each line is one disk's of the machine, once, one line, and made of the kernel's words; what is written has what was
-// wanted, so that it is not written again.
+// Whatever is advised, each line is for one disk of the machine, once, and in the kernel's format; a written line contains the desired
+// values, so that it is not written again.
 func TestCostsProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		number := func(label string) *float64 {

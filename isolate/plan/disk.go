@@ -15,28 +15,28 @@ import (
 // keyIOMax is the key whose files have a line for each disk.
 const keyIOMax = "ioMax"
 
-// fileIOMax is version 2's file with all four limits of a disk, and throttleFiles are those of version 1, in the order of [limits].
+// fileIOMax is version 2's file with all four limits of a disk; throttleFiles are version 1's files, in the order of [limits].
 const fileIOMax = "io.max"
 
 var throttleFiles = [numLimits]string{
 	"blkio.throttle.read_bps_device", "blkio.throttle.write_bps_device", "blkio.throttle.read_iops_device", "blkio.throttle.write_iops_device",
 }
 
-// limitWords are the kernel's words for them in io.max.
+// limitWords are the kernel's names of the limits in io.max.
 var limitWords = [numLimits]string{"rbps", "wbps", "riops", "wiops"}
 
 const numLimits = 4
 
-// limits are those of one disk: bytes read and written, reads and writes in a second. [tick.Unlimited] is none.
+// limits are the limits of one disk: bytes read and written, reads and writes per second. [tick.Unlimited] means no limit.
 type limits [numLimits]int64
 
 var noLimits = limits{tick.Unlimited, tick.Unlimited, tick.Unlimited, tick.Unlimited}
 
 const (
-	// minDiskBytes and minDiskOperations are the least limits that are written, in a second: what waits for a disk cannot even be killed.
+	// minDiskBytes and minDiskOperations are the smallest limits per second: a process that waits for a disk cannot even be killed.
 	minDiskBytes      = 64 << 10
 	minDiskOperations = 4
-	// maxDiskBytes and maxDiskOperations are what no disk does. The kernel takes 32 bits of operations.
+	// maxDiskBytes and maxDiskOperations exceed what any disk can do. The kernel accepts 32 bits of operations.
 	maxDiskBytes      = 1 << 50
 	maxDiskOperations = 1 << 30
 	// maxDiskLimits bounds the disks that one cgroup's advice may name.
@@ -47,16 +47,16 @@ const (
 type Disk struct {
 	Name   string
 	Device string // its numbers, as in "254:0"
-	// Mounts are the points at which something of it is mounted.
+	// Mounts are the mount points of the disk or of its parts.
 	Mounts []string
-	// All reports whether it is one of those that [tick.AllDisks] stands for.
+	// All reports whether [tick.AllDisks] includes the disk.
 	All bool
 }
 
-// PerDevice reports whether a file has a line for each disk: then [File.Device] names the one that is meant.
+// PerDevice reports whether a file has a line for each disk: then [File.Device] names the disk.
 func PerDevice(name string) bool { return limitFile(name) >= 0 || isCost(name) }
 
-// limitFile is the place of a file among the limits, 0 for the one that has all; negative for other files.
+// limitFile returns a file's index among the limits, 0 for the file with all four limits; negative for other files.
 func limitFile(name string) int {
 	if name == fileIOMax {
 		return 0
@@ -64,7 +64,7 @@ func limitFile(name string) int {
 	return slices.Index(throttleFiles[:], name)
 }
 
-// DeviceText is the part of a file's text that is of one device, without its numbers; empty where it has none.
+// DeviceText returns the part of a file's text for one device, without its numbers; empty if there is none.
 func DeviceText(text, device string) string {
 	for line := range strings.Lines(text) {
 		numbers, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
@@ -75,7 +75,7 @@ func DeviceText(text, device string) string {
 	return ""
 }
 
-// Line is the text as it is written to the file: after the device's numbers, where the file has a line for each.
+// Line returns the text as it is written to the file: with the device's numbers in front if the file has a line for each disk.
 func (f *File) Line(text string) string {
 	if f.Device == "" {
 		return text
@@ -83,7 +83,7 @@ func (f *File) Line(text string) string {
 	return f.Device + " " + text
 }
 
-// Shown is a text of the file for people.
+// Shown returns a text of the file for messages.
 func (f *File) Shown(text string) string {
 	if f.Device == "" {
 		return text
@@ -98,7 +98,7 @@ func (f *File) Shown(text string) string {
 	return f.Line(l.text(f.Name))
 }
 
-// isDevice reports whether text is the numbers of a device.
+// isDevice reports whether text consists of a device's numbers.
 func isDevice(text string) bool {
 	major, minor, ok := strings.Cut(text, ":")
 	digits := func(s string) bool { return s != "" && len(s) <= 7 && strings.Trim(s, "0123456789") == "" }
@@ -112,7 +112,7 @@ func sameLimit(a, b tick.DiskLimit) bool {
 
 var errLimits = errors.New("not the limits of a disk")
 
-// limitsOf are the limits that a device's part of a file contains. A file of version 1 has one of them.
+// limitsOf returns the limits in a device's part of a file. A file of version 1 contains one of them.
 func limitsOf(name, text string) (limits, error) {
 	out := noLimits
 	at := limitFile(name)
@@ -151,7 +151,7 @@ func limitsOf(name, text string) (limits, error) {
 	return out, nil
 }
 
-// text is what the file contains about the limits.
+// text returns the limits in the file's format.
 func (l *limits) text(name string) string {
 	if name != fileIOMax {
 		return limitText(l[limitFile(name)], "0")
@@ -170,8 +170,8 @@ func limitText(n int64, unlimited string) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// wantLimits is the text of a device's limits: those that are desired, as far as they are tighter than what was there first, and beside
-// them what is there now.
+// wantLimits returns the text of a device's limits: the desired ones as far as they are tighter than the original ones, and the present
+// values of the others.
 func (s *Setting) wantLimits() (string, error) {
 	if s.raw {
 		l, err := limitsOf(s.Name, s.text)
@@ -197,7 +197,7 @@ func (s *Setting) wantLimits() (string, error) {
 	return now.text(s.Name), nil
 }
 
-// disks turns the desired limits of a cgroup into settings: one a disk on version 2, up to four on version 1.
+// disks turns the desired limits of a cgroup into settings: one per disk on version 2, up to four on version 1.
 func (t *translator) disks(c *tick.Cgroup) {
 	if len(c.IOMax) == 0 {
 		return
@@ -234,8 +234,8 @@ func (t *translator) disks(c *tick.Cgroup) {
 	}
 }
 
-// wantedLimits are the limits of each device. A disk that is named itself has its own, not those of all; of several names of one disk the
-// tightest limits hold.
+// desiredLimits returns the limits of each device. Limits for a named disk replace those for all disks; if several names mean one disk,
+// the tightest limits apply.
 func (t *translator) desiredLimits(c *tick.Cgroup) map[string]limits {
 	all, named := map[string]limits{}, map[string]limits{}
 	for i := range c.IOMax {
@@ -271,7 +271,7 @@ func (t *translator) desiredLimits(c *tick.Cgroup) map[string]limits {
 	return named
 }
 
-// limitsWanted checks what is desired of one disk.
+// limitsWanted checks the desired limits of one disk.
 func limitsWanted(d *tick.DiskLimit) (limits, error) {
 	var l limits
 	for i, n := range [numLimits]*int64{d.ReadBytesPerSecond, d.WriteBytesPerSecond, d.ReadsPerSecond, d.WritesPerSecond} {
@@ -291,7 +291,7 @@ func limitsWanted(d *tick.DiskLimit) (limits, error) {
 	return l, nil
 }
 
-// tightest are the tighter of two wishes of each limit; what only one has is that one's.
+// tightest returns the tighter of two values for each limit; a limit that only one has stays.
 func (l limits) tightest(other limits) limits {
 	for i, n := range other {
 		if n != 0 && (l[i] == 0 || n > 0 && (l[i] < 0 || n < l[i])) {

@@ -11,7 +11,7 @@ import (
 	"polder/lib/tick"
 )
 
-// diskMachine has two disks, of which one is mounted in two places, and a loop device.
+// diskMachine has two disks, one of which has two mount points, and a loop device.
 func diskMachine(version int) Machine {
 	m := machine(version, cpus.New(0))
 	m.Disks = []Disk{
@@ -32,7 +32,7 @@ func limit(disk string, rbps, wbps, riops, wiops int64) tick.DiskLimit {
 	return d
 }
 
-// linesOf plans limits of a cgroup whose files are in the state first, and gives the lines that are written.
+// linesOf plans limits of a cgroup whose files have the given texts, and returns the lines that are written.
 func linesOf(t *testing.T, version int, desired []tick.DiskLimit, present func(f File) (now, first string)) (lines []string, problems []tick.IsolationError) {
 	t.Helper()
 	m := diskMachine(version)
@@ -143,7 +143,7 @@ func TestDiskLimitsRefused(t *testing.T) {
 	if _, problems := Translate(machine(0, cpus.New(0)), []tick.Cgroup{{Cgroup: "/a", IOMax: many[:1]}}); len(problems) != 1 || !Unavailable(problems[0]) {
 		t.Errorf("without the controller: %v; want it unavailable", problems)
 	}
-	// A text that cannot be made out is left alone.
+	// A text that cannot be parsed is not changed.
 	for _, text := range []string{"rbps=x", "rbps=0", "speed=1", "x"} {
 		lines, problems := linesOf(t, 2, []tick.DiskLimit{limit("sda", 1<<20, 0, 0, 0)}, func(File) (string, string) { return text, "" })
 		if len(lines) > 0 || len(problems) != 1 {
@@ -152,8 +152,8 @@ func TestDiskLimitsRefused(t *testing.T) {
 	}
 }
 
-// Whatever is desired and whatever there is: lines are written of the machine's own disks alone, none is looser than the first one or under the
-// least, and what was there first comes back as it was.
+// For any desired and present limits: only the machine's own disks get lines, no limit is looser than the original one or below the
+// minimum, and a restore restores the original text.
 func TestAnyDiskLimits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		number := rapid.OneOf(rapid.SampledFrom([]int64{-1, 0, 1, 4, 65536, 1 << 20, 1 << 62}), rapid.Int64())
@@ -256,7 +256,7 @@ func TestDeviceText(t *testing.T) {
 	}
 }
 
-// A weight is written to both files that a kernel may have for it, each in its own range; -1 is what was there.
+// A weight is written to both files that a kernel may have, each in its own range; -1 is the original value.
 func TestIOWeight(t *testing.T) {
 	for _, tt := range []struct {
 		version int

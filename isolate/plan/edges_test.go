@@ -13,7 +13,7 @@ import (
 	"polder/lib/tick"
 )
 
-// A quota and a burst may be those of the largest machine, 8192 CPUs, and not more.
+// A quota and a burst may be as large as the largest machine, 8192 CPUs, and no larger.
 func TestTheLargestMachineMayHaveAllOfItsCPU(t *testing.T) {
 	for milliCPU, want := range map[int64]bool{8_192_000: true, 8_192_001: false} {
 		if _, err := fillQuota(nil, &tick.Cgroup{CPUMaxMilliCPU: &milliCPU}, &Setting{}); (err == nil) != want {
@@ -26,7 +26,7 @@ func TestTheLargestMachineMayHaveAllOfItsCPU(t *testing.T) {
 	}
 }
 
-// What a quota comes to is rounded to the nearest milli-CPU, and unknown where the text or the period is no number.
+// A quota is rounded to the nearest milli-CPU, and unknown if the text or the period is not a number.
 func TestMilliCPU(t *testing.T) {
 	const largest = math.MaxInt64 / 1000
 	for _, c := range []struct {
@@ -59,7 +59,7 @@ func TestMilliCPU(t *testing.T) {
 	}
 }
 
-// Shares are the ones that opencontainers makes the weight of, and of several the most.
+// The shares are those that opencontainers converts to the weight, and the largest if there are several.
 func TestSharesOfAWeight(t *testing.T) {
 	for weight, want := range map[int64]int64{
 		1: 2, 2: 5, 3: 9, 5: 19, 10: 50, 39: 305, 79: 758, 100: 1024, 101: 1037, 200: 2451, 500: 7603, 1000: 17614,
@@ -71,7 +71,7 @@ func TestSharesOfAWeight(t *testing.T) {
 	}
 }
 
-// What version 1 shows for "no limit" depends on the size of its pages, of which 64 KiB is the largest.
+// Version 1's text for "no limit" depends on the page size, of which 64 KiB is the largest.
 func TestNoLimitOfAnyPageSize(t *testing.T) {
 	for text, want := range map[string]bool{
 		"9223372036854771712": true, "9223372036854759424": true, "9223372036854710272": true, "9223372036854710271": false,
@@ -82,7 +82,7 @@ func TestNoLimitOfAnyPageSize(t *testing.T) {
 	}
 }
 
-// Where no quota that the kernel takes is within that of the cgroup above, none is written, and the problem names what was advised.
+// If no quota that the kernel accepts is within the parent's, none is written, and the problem names the advised one.
 func TestNoQuotaWithinThatOfTheCgroupAbove(t *testing.T) {
 	m := machine(1, cpus.New(0))
 	quota := func(cgroup string, milliCPU int64, present, period string) Setting {
@@ -101,7 +101,7 @@ func TestNoQuotaWithinThatOfTheCgroupAbove(t *testing.T) {
 	if diff := cmp.Diff([]string{"/a cpu.cfs_quota_us: 50000 -> 1000"}, steps(writes)); diff != "" || len(problems) > 0 {
 		t.Errorf("advised above: %v, steps (-want +got):\n%s", problems, diff)
 	}
-	// The least that the kernel takes is as good as any other.
+	// The smallest quota that the kernel accepts is valid.
 	writes, problems = Make(m, []Setting{quota("/a/b", 500, "-1", "100000")}, []Around{around("/a", "1000", "100000")})
 	if diff := cmp.Diff([]string{"/a/b cpu.cfs_quota_us: -1 -> 1000"}, steps(writes)); diff != "" || len(problems) != 1 {
 		t.Errorf("the least quota: %v, steps (-want +got):\n%s", problems, diff)
@@ -121,7 +121,7 @@ func TestTheLargestShare(t *testing.T) {
 	}
 }
 
-// A quota that cannot be made out is left alone, and reported.
+// A quota that cannot be parsed is not changed, but reported.
 func TestAQuotaThatCannotBeMadeOutIsLeftAlone(t *testing.T) {
 	for _, present := range []string{"", "max", "max 0", "max x", "x 100000", "1000 0", "1000"} {
 		settings, _ := Translate(machine(2, cpus.New(0)), []tick.Cgroup{{Cgroup: "/a", CPUMaxMilliCPU: new(int64(500))}})
@@ -132,7 +132,7 @@ func TestAQuotaThatCannotBeMadeOutIsLeftAlone(t *testing.T) {
 	}
 }
 
-// A limit of 0 that was there first is a limit, and the tightest.
+// An original limit of 0 is a limit, and the tightest.
 func TestALimitOfZeroIsTheTightest(t *testing.T) {
 	for _, desired := range []int64{4096, tick.Unlimited} {
 		advised := tick.Cgroup{Cgroup: "/a", MemoryMaxBytes: &desired, MemoryTighterOnly: true}
@@ -144,7 +144,7 @@ func TestALimitOfZeroIsTheTightest(t *testing.T) {
 	}
 }
 
-// A reclaim's time is good for as long as the bounds allow, and why it is not is reported in seconds.
+// A reclaim's time is valid within the bounds, and the reason for a rejection is reported in seconds.
 func TestWhyAReclaimIsSkipped(t *testing.T) {
 	for _, c := range []struct {
 		seconds, last, at float64
@@ -173,7 +173,7 @@ func TestWhyAReclaimIsSkipped(t *testing.T) {
 	}
 }
 
-// What is within the bounds of a reclaim is done, what is beyond them is refused, and of many refusals the first ten are reported.
+// Parts within the bounds of a reclaim are accepted, others are rejected, and the first ten of many rejections are reported.
 func TestReclaimsWithinTheBoundsAreDone(t *testing.T) {
 	each := func(n int, bytes int64) []tick.MemoryToTake {
 		var out []tick.MemoryToTake
@@ -211,7 +211,7 @@ func TestReclaimsWithinTheBoundsAreDone(t *testing.T) {
 	}
 }
 
-// A disk's targets and model may be at their bounds and not beyond them.
+// A disk's targets and model may equal their bounds but not exceed them.
 func TestBoundsOfADisksCosts(t *testing.T) {
 	of := func(change func(*tick.DiskCost)) []tick.DiskCost {
 		d := tick.DiskCost{Disk: "sda", Enabled: new(true)}
@@ -265,7 +265,7 @@ func TestBoundsOfADisksCosts(t *testing.T) {
 	}
 }
 
-// A cgroup's advice may name 256 disks and not more.
+// A cgroup's advice may name at most 256 disks.
 func TestNumberOfDisks(t *testing.T) {
 	for _, n := range []int{256, 257} {
 		var costs []tick.DiskCost
@@ -284,7 +284,7 @@ func TestNumberOfDisks(t *testing.T) {
 	}
 }
 
-// Each limit of a disk may be at its own bounds and not beyond them.
+// Each limit of a disk may equal its own bounds but not exceed them.
 func TestBoundsOfADisksLimits(t *testing.T) {
 	bytes := map[int64]bool{65535: false, 65536: true, 1 << 50: true, 1<<50 + 1: false}
 	operations := map[int64]bool{3: false, 4: true, 1 << 30: true, 1<<30 + 1: false}
@@ -305,7 +305,7 @@ func TestBoundsOfADisksLimits(t *testing.T) {
 	}
 }
 
-// The 0 of version 1 and numbers that are none of ours mean no limit: they do not lift one that is desired.
+// The 0 of version 1 and unknown numbers mean no limit: they do not remove a desired limit.
 func TestNoLimitOfADisk(t *testing.T) {
 	lines, problems := linesOf(t, 1, []tick.DiskLimit{limit("sda", 1<<20, 0, 0, 0)}, func(File) (string, string) { return "0", "0" })
 	if diff := cmp.Diff([]string{"read_bps_device: 8:0 1048576"}, lines); diff != "" || len(problems) > 0 {
@@ -319,7 +319,7 @@ func TestNoLimitOfADisk(t *testing.T) {
 	}
 }
 
-// A journal's device is two numbers, of up to seven digits as the kernel's are.
+// A device in a journal is two numbers of up to seven digits, as in the kernel.
 func TestNumbersOfADevice(t *testing.T) {
 	for device, want := range map[string]bool{
 		"8:0": true, "4095:1048575": true, "259:10485750": false, "12345678:0": false,
@@ -341,7 +341,7 @@ func TestNumbersOfADevice(t *testing.T) {
 	}
 }
 
-// A container's list is kubelet's own where it is the default one, or one of the last, under a policy that gives lists.
+// A container's list is kubelet's own if it is the default one, or a recent one, under a policy that writes lists.
 func TestAnEarlierDefaultIsKubeletsOwnList(t *testing.T) {
 	const c = "/kubepods/podx/c"
 	earlier := func(change func(*Kubelet)) *Kubelet {
@@ -375,8 +375,8 @@ func TestAnEarlierDefaultIsKubeletsOwnList(t *testing.T) {
 	}
 }
 
-// Memory nodes are put back as they were, whatever CPUs kubelet gave away, and so is a container's list where kubelet has no default one,
-// without what it gave away.
+// Memory nodes are restored unchanged, whatever CPUs kubelet assigned; so is a container's list if kubelet has no default list, without
+// the CPUs that it assigned.
 func TestFirstWithoutADefaultList(t *testing.T) {
 	const c = "/kubepods/podx/c"
 	without, none := beside(), beside()
@@ -401,7 +401,7 @@ func TestFirstWithoutADefaultList(t *testing.T) {
 	}
 }
 
-// A container that kubelet's state names by nothing is no other one.
+// An empty container name in kubelet's state matches no container.
 func TestAContainerWithoutAnIDIsNoOther(t *testing.T) {
 	m := machine(1, cpus.New(0, 1, 2, 3, 4, 5, 6, 7))
 	m.Kubelet = beside()
@@ -416,7 +416,7 @@ func TestAContainerWithoutAnIDIsNoOther(t *testing.T) {
 	}
 }
 
-// A list that was empty at first is put back as such, and one that a cgroup has is not filled with that of the one above.
+// An originally empty list is restored as empty, and a list that a cgroup has is not replaced by its parent's.
 func TestEmptyLists(t *testing.T) {
 	all := cpus.New(0, 1, 2, 3)
 	s, err := Restore(File{Controller: "cpuset", Cgroup: "/b", Name: fileCPUs}, "cpusetCPUs", "", 1)
@@ -459,7 +459,7 @@ func TestEqualSeesEveryFieldOfADisksCosts(t *testing.T) {
 	}
 }
 
-// The writes of a quota and of its burst have the period by which they count, which version 2 has beside the quota.
+// The writes of a quota and of its burst contain their period, which version 2 has beside the quota.
 func TestWritesHaveTheirPeriod(t *testing.T) {
 	for version, present := range map[int][3]string{1: {"10000", "20000", "10000"}, 2: {"10000 20000", "", "10000 20000"}} {
 		m := machine(version, cpus.New(0))
@@ -483,7 +483,7 @@ func TestWritesHaveTheirPeriod(t *testing.T) {
 	}
 }
 
-// Of several names of one disk the tightest limits hold, in whatever order they are named.
+// If several names mean one disk, the tightest limits apply, in any order of names.
 func TestTheTightestLimitsInAnyOrder(t *testing.T) {
 	tight, wide := limit("sda", 1<<20, 1<<20, 4, 4), limit("/", 2<<20, -1, 5, -1)
 	for _, desired := range [][]tick.DiskLimit{{tight, wide}, {wide, tight}, {tight, wide, tight}, {wide, tight, wide}} {
@@ -494,7 +494,7 @@ func TestTheTightestLimitsInAnyOrder(t *testing.T) {
 	}
 }
 
-// A disk's limits that cannot be made out are left alone, and are not the same as none.
+// A disk's limits that cannot be parsed are not changed, and differ from no limits.
 func TestGarbledLimitsOfADisk(t *testing.T) {
 	for _, text := range []string{"x", "-5", "9223372036854775808"} {
 		lines, problems := linesOf(t, 1, []tick.DiskLimit{limit("sda", 1<<20, 0, 0, 0)}, func(File) (string, string) { return text, "" })
@@ -509,7 +509,7 @@ func TestGarbledLimitsOfADisk(t *testing.T) {
 	}
 }
 
-// Without memoryTighterOnly a limit may be wider, and a protection less, than what was there first.
+// Without memoryTighterOnly a limit may be wider, and a protection smaller, than the original one.
 func TestLimitsMayBeWiderWhereThatIsAdvised(t *testing.T) {
 	advised := tick.Cgroup{Cgroup: "/a", MemoryMaxBytes: new(int64(8192)), MemoryLowBytes: new(int64(8192))}
 	settings, _ := Translate(machine(2, cpus.New(0)), []tick.Cgroup{advised})
@@ -524,7 +524,7 @@ func TestLimitsMayBeWiderWhereThatIsAdvised(t *testing.T) {
 	}
 }
 
-// A restore puts back the burst that was there, as far as the quota allows, and none that is no number.
+// A restore restores the original burst, as far as the quota allows, and none that is not a number.
 func TestABurstIsPutBack(t *testing.T) {
 	for text, want := range map[string][]string{"30000": {"/a cpu.cfs_burst_us: 5000 -> 30000"}, "5000": nil, "x": nil} {
 		s, err := Restore(File{Controller: "cpu", Cgroup: "/a", Name: fileBurst}, "cpuBurstMilliCPU", text, 1)
@@ -539,7 +539,7 @@ func TestABurstIsPutBack(t *testing.T) {
 	}
 }
 
-// A burst that must fall for a quota on its way rises from there.
+// A burst that must fall while its quota changes rises from there.
 func TestABurstFallsAndRises(t *testing.T) {
 	m := machine(2, cpus.New(0))
 	settings, _ := Translate(m, []tick.Cgroup{
@@ -564,7 +564,7 @@ func TestABurstFallsAndRises(t *testing.T) {
 	}
 }
 
-// A disk of which one limit is refused, or whose first limits cannot be made out, is left alone.
+// A disk with one rejected limit, or with original limits that cannot be parsed, is not changed.
 func TestADiskWithABadLimitIsLeftAlone(t *testing.T) {
 	lines, problems := linesOf(t, 2, []tick.DiskLimit{limit("sda", 1<<20, -2, 0, 0)}, func(File) (string, string) { return "", "" })
 	if len(lines) > 0 || len(problems) != 1 {
@@ -579,7 +579,7 @@ func TestADiskWithABadLimitIsLeftAlone(t *testing.T) {
 	}
 }
 
-// Each cgroup that is named twice is reported.
+// Each cgroup that occurs twice is reported.
 func TestEachCgroupThatIsNamedTwiceIsReported(t *testing.T) {
 	twice := []tick.Cgroup{{Cgroup: "/a"}, {Cgroup: "/b"}, {Cgroup: "/a"}, {Cgroup: "/b"}}
 	settings, problems := Translate(machine(2, cpus.New(0)), twice)
@@ -588,7 +588,7 @@ func TestEachCgroupThatIsNamedTwiceIsReported(t *testing.T) {
 	}
 }
 
-// A list of which the machine has nothing is not written at all: an empty one would be that of the cgroup above.
+// A list without any CPU of the machine is not written at all: an empty one would mean the parent's.
 func TestAListOfNothingIsNotWritten(t *testing.T) {
 	for _, c := range []struct {
 		list    string
@@ -606,14 +606,14 @@ func TestAListOfNothingIsNotWritten(t *testing.T) {
 			}
 		}
 	}
-	// Without a kubelet a container's list is as any other.
+	// Without a kubelet a container's list is treated like any other.
 	settings, problems := Translate(machine(2, cpus.New(0, 1)), []tick.Cgroup{{Cgroup: "/kubepods/podx/c", CPUSetCPUs: "1"}})
 	if len(settings) != 1 || len(problems) > 0 || settings[0].Taken() != "" {
 		t.Errorf("%+v, %v", settings, problems)
 	}
 }
 
-// A weight stands in place of the idle class only where that is desired.
+// A weight replaces the idle class only if that is desired.
 func TestAWeightBesideTheIdleClass(t *testing.T) {
 	for _, idle := range []*bool{nil, new(false), new(true)} {
 		want := ""
@@ -627,7 +627,7 @@ func TestAWeightBesideTheIdleClass(t *testing.T) {
 	}
 }
 
-// Beside partitions too a list that needs no CPU taken from it is put back as it was written.
+// A list that contains no CPU of a partition is restored as it was written.
 func TestFirstKeepsTheTextBesidePartitions(t *testing.T) {
 	m := Machine{Versions: map[string]int{"cpuset": 2}, Partitions: []Partition{{"/own", cpus.New(5)}}}
 	if got, err := m.First(File{Controller: "cpuset", Cgroup: "/serve", Name: fileCPUs}, "3,2", "6-7"); got != "3,2" || err != nil {
@@ -635,8 +635,8 @@ func TestFirstKeepsTheTextBesidePartitions(t *testing.T) {
 	}
 }
 
-// What cannot be made out around a quota bounds nothing, what is no quota is not put back, and what an earlier plan took comes back as far
-// as the cgroup above lets it.
+// A value around a quota that cannot be parsed bounds nothing, an invalid quota is not restored, and what an earlier plan took is
+// restored as far as the parent allows.
 func TestQuotasAround(t *testing.T) {
 	m := machine(1, cpus.New(0))
 	quota := func(cgroup string, milliCPU int64, present string) []Setting {
@@ -672,7 +672,7 @@ func TestQuotasAround(t *testing.T) {
 	}
 }
 
-// A file that is no list is left alone, beside what is written too; and where the cgroup above has no list yet, that is reported.
+// A file without a valid list is not changed, also beside written ones; if the parent has no list yet, that is reported.
 func TestListsThatAreNone(t *testing.T) {
 	all := cpus.New(0, 1, 2, 3)
 	list := func(cgroup, present string) []Setting {

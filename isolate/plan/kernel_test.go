@@ -9,7 +9,7 @@ import (
 	"polder/lib/cpus"
 )
 
-// kernel is cgroup v1 or v2 as far as a plan can offend it.
+// kernel simulates the checks of cgroup v1 or v2 that a plan may violate.
 type kernel struct {
 	version int
 	all     cpus.Set
@@ -25,7 +25,7 @@ func (k *kernel) parentSet(cgroup string) cpus.Set {
 	return k.all
 }
 
-// write does what kernel/cgroup/cpuset-v1.c and kernel/sched/core.c do.
+// write behaves like kernel/cgroup/cpuset-v1.c and kernel/sched/core.c.
 func (k *kernel) write(w Write) error {
 	if w.Name == fileQuota {
 		return k.writeQuota(w)
@@ -78,7 +78,7 @@ func (k *kernel) writeQuota(w Write) error {
 	return nil
 }
 
-// inForce is a cgroup's set as tasks feel it.
+// inForce returns a cgroup's effective set.
 func (k *kernel) inForce(cgroup string) cpus.Set {
 	if k.version == 1 {
 		return k.sets[cgroup]
@@ -93,7 +93,7 @@ func (k *kernel) inForce(cgroup string) cpus.Set {
 	return limit
 }
 
-// around is what the caller of Make reads beside the settings: all else that there is.
+// around returns what the caller of Make reads beside the settings: all other files.
 func (k *kernel) around(settings []Setting) []Around {
 	var out []Around
 	if k.version == 2 {

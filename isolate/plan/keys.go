@@ -11,20 +11,20 @@ import (
 	"polder/lib/tick"
 )
 
-// maxMilliCPU is the most that a quota is believed to be: that of the largest machine the kernel can be built for.
+// maxMilliCPU is the largest quota that is accepted: the CPUs of the largest machine for which the kernel can be built.
 const maxMilliCPU = (cpus.MaxID + 1) * 1000
 
-// key is how one key of [tick.Cgroup] is applied.
+// key describes how one key of [tick.Cgroup] is applied.
 type key struct {
 	name       string
 	controller string
-	v1, v2     []string // the file's names, the preferred one first; not every kernel has the file
-	// fill sets the setting's value; false where the key is not desired.
+	v1, v2     []string // the file's names, the preferred one first; a kernel may lack the file
+	// fill sets the setting's value; it returns false if the key is not desired.
 	fill func(m *Machine, c *tick.Cgroup, s *Setting) (desired bool, err error)
 }
 
-// keys has them all, in the order in which one cgroup's values are written: cpu.idle before cpu.weight, because an idle
-// cgroup takes no weight.
+// keys contains all keys, in the order in which one cgroup's values are written: cpu.idle before cpu.weight, because an
+// idle cgroup accepts no weight.
 var keys = []key{
 	{"cpusetMems", "cpuset", []string{fileMems}, []string{fileMems}, fillMems},
 	{"cpusetCPUs", "cpuset", []string{fileCPUs}, []string{fileCPUs}, fillCPUs},
@@ -45,13 +45,13 @@ var keys = []key{
 	{"ioWeight", "io", []string{"blkio.weight", "blkio.bfq.weight"}, []string{"io.weight", "io.bfq.weight"}, fillIO},
 }
 
-// unavailable begins the problem of a value that the machine has no place for.
+// unavailable is the prefix of the problem of a value for which the machine has no file.
 const unavailable = "unavailable: "
 
-// Unavailable reports whether the machine lacks the file or the mount: that will be so in the next round too.
+// Unavailable reports whether the machine lacks the file or the mount, so that a retry in the next round cannot succeed.
 func Unavailable(e tick.IsolationError) bool { return strings.HasPrefix(e.Error, unavailable) }
 
-// NoFile is the problem that the kernel has not got the setting's file.
+// NoFile is the problem of a setting whose file the kernel does not have.
 func (s *Setting) NoFile() string {
 	name := s.Name
 	if s.Other != "" {
@@ -60,7 +60,7 @@ func (s *Setting) NoFile() string {
 	return unavailable + "this kernel has no " + name + "; left alone"
 }
 
-// Known reports whether a file is one that a plan may write: a journal names no others.
+// Known reports whether a file is one that a plan may write: a journal must not name others.
 func Known(f File) bool {
 	if PerDevice(f.Name) {
 		return f.Controller == "io" && isDevice(f.Device)
@@ -74,7 +74,7 @@ func Known(f File) bool {
 	})
 }
 
-// Controllers are those that the keys need.
+// Controllers returns the controllers that the keys need.
 func Controllers() []string {
 	var out []string
 	for _, k := range keys {
@@ -85,8 +85,8 @@ func Controllers() []string {
 	return out
 }
 
-// Translate turns the desired state into settings, a cgroup's own next to each other, and refuses what must not be
-// written. The cgroups' paths are the caller's to check.
+// Translate turns the desired state into settings, those of one cgroup next to each other, and refuses what must
+// not be written. The caller must check the cgroups' paths.
 func Translate(m Machine, desired []tick.Cgroup) ([]Setting, []tick.IsolationError) {
 	t := translator{machine: &m, reported: map[string]bool{}}
 	times := make(map[string]int, len(desired))
@@ -120,7 +120,7 @@ func (t *translator) problem(c *tick.Cgroup, key, text string) {
 	t.problems = append(t.problems, tick.IsolationError{Cgroup: c.Cgroup, Key: key, Error: text})
 }
 
-// once leaves out what was reported of the same cgroup, or with a key, of the same key of any cgroup.
+// once removes a problem that was already reported for the same cgroup, or, with a key, for the same key of any cgroup.
 func (t *translator) once(c *tick.Cgroup, key, text string) {
 	id := key + "\x00" + text
 	if key == "" {
@@ -163,7 +163,7 @@ func (t *translator) cgroup(c *tick.Cgroup) {
 			continue
 		}
 		t.settings = append(t.settings, s)
-		if k.name == "ioWeight" { // which of the two counts is for the disk's scheduler to decide
+		if k.name == "ioWeight" { // the disk's scheduler decides which of the two has effect
 			s.UseOther()
 			s.optional = true
 			t.settings = append(t.settings, s)
@@ -173,7 +173,7 @@ func (t *translator) cgroup(c *tick.Cgroup) {
 	t.costs(c)
 }
 
-// beside fits a list in beside kubelet's and others' partitions. It reports false where the list is not to be written.
+// beside restricts a list to CPUs that neither kubelet nor a partition reserves. It returns false if the list must not be written.
 func (t *translator) beside(c *tick.Cgroup, s *Setting) bool {
 	write, err := t.machine.withoutPartitions(s)
 	if err != nil {
@@ -201,7 +201,7 @@ func (t *translator) besideKubelet(c *tick.Cgroup, s *Setting) bool {
 	return write
 }
 
-// list clips a desired list to what the machine has. An error beside true names what was left out.
+// list limits a desired list to the machine's CPUs or memory nodes. An error beside true names what was left out.
 func list(s *Setting, desired string, have cpus.Set, what string) (bool, error) {
 	if desired == "" {
 		return false, nil
@@ -231,8 +231,8 @@ func fillMems(m *Machine, c *tick.Cgroup, s *Setting) (bool, error) {
 	return list(s, c.CPUSetMems, m.Mems, "memory nodes")
 }
 
-// fillIdle holds kubelet's cgroups above pods at 0, whatever is advised: kubelet writes their weights when it starts, the kernel
-// takes none for an idle cgroup, and so kubelet would not start.
+// fillIdle keeps kubelet's cgroups above pods at 0, whatever the advice says: kubelet writes their weights when it starts, the
+// kernel accepts no weight for an idle cgroup, and so kubelet would not start.
 func fillIdle(_ *Machine, c *tick.Cgroup, s *Setting) (bool, error) {
 	if c.CPUIdle == nil {
 		return false, nil
@@ -294,17 +294,17 @@ func fillIO(_ *Machine, c *tick.Cgroup, s *Setting) (bool, error) {
 	return true, nil
 }
 
-// UseOther makes the setting one of the file's second name.
+// UseOther changes the setting to the file's alternative name.
 func (s *Setting) UseOther() {
 	s.Name, s.Other = s.Other, ""
-	if s.Name == "io.bfq.weight" && !s.raw { // BFQ's range is version 1's, whatever the mount
+	if s.Name == "io.bfq.weight" && !s.raw { // BFQ uses version 1's range on any mount
 		if n, err := strconv.ParseInt(defaultOf(s.text), 10, 64); err == nil {
 			s.text = "default " + strconv.FormatInt(blkioOf(n), 10)
 		}
 	}
 }
 
-// Equal reports whether two desired states are the same.
+// Equal reports whether two desired states are equal.
 func Equal(a, b *tick.Cgroup) bool {
 	return a.Cgroup == b.Cgroup && a.CPUSetCPUs == b.CPUSetCPUs && a.CPUSetMems == b.CPUSetMems &&
 		same(a.CPUMaxMilliCPU, b.CPUMaxMilliCPU) && same(a.CPUBurstMilliCPU, b.CPUBurstMilliCPU) && same(a.CPUWeight, b.CPUWeight) &&

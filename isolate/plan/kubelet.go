@@ -11,41 +11,41 @@ import (
 	"polder/lib/cpus"
 )
 
-// Kubelet is what a plan must know of the node's kubelet, so that no cpuset is written that it gave away, and none that
-// keeps its next container from starting.
+// Kubelet is what a plan must know about the node's kubelet, so that it writes neither a cpuset with CPUs that kubelet
+// assigned exclusively nor one that prevents kubelet's next container from starting.
 type Kubelet struct {
-	// Unknown is why nothing is known though there is a kubelet; empty where all is known.
+	// Unknown says why the state is unknown though there is a kubelet; empty if it is known.
 	Unknown string
-	// Sets means that kubelet gives its containers CPU lists of its own making: any CPU manager policy but "none".
+	// Sets means that kubelet writes CPU lists for its containers: any CPU manager policy except "none".
 	Sets bool
-	// Policy is the CPU manager's.
+	// Policy is the policy of the CPU manager.
 	Policy string
-	// Default is the list that it gives to containers without CPUs of their own.
+	// Default is the list that kubelet writes for containers without exclusive CPUs.
 	Default cpus.Set
-	// Before are the last few earlier ones: kubelet writes some time after it has decided.
+	// Before contains the last few earlier lists: kubelet writes some time after it decides.
 	Before []cpus.Set
-	// Exclusive is all that it gave to containers for themselves; Pods has it by the pods' UIDs, Containers by the runtime's
-	// ids in the files of old kubelets.
+	// Exclusive are all CPUs that kubelet assigned exclusively; Pods has them by pod UID, Containers by the runtime's
+	// container ID in the state files of old kubelets.
 	Exclusive        cpus.Set
 	Pods, Containers map[string]cpus.Set
-	// Roots are the cgroups that kubelets have their pods under.
+	// Roots are the cgroups under which kubelets create their pods.
 	Roots []string
 }
 
-// level is where a cgroup stands towards kubelet's.
+// level is a cgroup's position relative to kubelet's cgroups.
 type level int
 
 const (
 	outside level = iota
-	above         // has kubelet's root below it
+	above         // above         // an ancestor of kubelet's root
 	root          // "/kubepods"
 	tier          // "/kubepods/besteffort"
 	pod
 	container
-	nested // one that a container made
+	nested // created by a container
 )
 
-// place is the level of a cgroup and the pod's UID, in the form of [UIDOf].
+// place returns the level of a cgroup and the pod's UID, in the form of [UIDOf].
 func (k *Kubelet) place(cgroup string) (level, string) {
 	at, uid := Place(cgroup)
 	if at != outside || k == nil {
@@ -59,7 +59,7 @@ func (k *Kubelet) place(cgroup string) (level, string) {
 	return outside, ""
 }
 
-// Place tells a cgroup of kubelet's by its path, as its two drivers make them: "/kubepods/burstable/podUID/ID" and
+// Place determines the level of a cgroup of kubelet by its path, as kubelet's two drivers form it: "/kubepods/burstable/podUID/ID" and
 // "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podUID.slice/cri-containerd-ID.scope", below any cgroup.
 func Place(cgroup string) (level, string) {
 	at, uid := outside, ""
@@ -82,12 +82,12 @@ func Place(cgroup string) (level, string) {
 	return at, uid
 }
 
-// IsRoot reports whether a cgroup of this name is the one under which kubelet has its pods.
+// IsRoot reports whether a cgroup of this name is one under which kubelet creates its pods.
 func IsRoot(name string) bool {
 	return name == "kubepods" || name == "kubepods.slice" || strings.HasSuffix(name, "-kubepods.slice")
 }
 
-// RootOf is the cgroup under which the kubelet of a cgroup has its pods; "/" for one that is no kubelet's.
+// RootOf returns the root cgroup of the kubelet that manages a cgroup; "/" for a cgroup that no kubelet manages.
 func RootOf(cgroup string) string {
 	for at := cgroup; len(at) > 1; at = path.Dir(at) {
 		if IsRoot(path.Base(at)) {
@@ -97,13 +97,13 @@ func RootOf(cgroup string) string {
 	return "/"
 }
 
-// IsPod reports whether a cgroup is a pod's own.
+// IsPod reports whether a cgroup is the one of a pod.
 func IsPod(cgroup string) bool {
 	at, _ := Place(cgroup)
 	return at == pod
 }
 
-// podOf is the UID in the name of a pod's cgroup; empty where it is none.
+// podOf returns the UID in the name of a pod's cgroup; empty if there is none.
 func podOf(name string) string {
 	if uid, ok := strings.CutPrefix(name, "pod"); ok {
 		return UIDOf(uid)
@@ -116,10 +116,10 @@ func podOf(name string) string {
 	return ""
 }
 
-// UIDOf is a pod's UID in one form: a slice's name has "_" for "-".
+// UIDOf returns a pod's UID in one form: a slice's name has "_" for "-".
 func UIDOf(uid string) string { return strings.ReplaceAll(uid, "_", "-") }
 
-// given are the CPUs that containers of a cgroup's pod have for themselves.
+// given returns the CPUs that containers of a cgroup's pod have exclusively.
 func (k *Kubelet) given(cgroup, uid string) cpus.Set {
 	set := k.Pods[uid]
 	for id, own := range k.Containers {
@@ -130,7 +130,7 @@ func (k *Kubelet) given(cgroup, uid string) cpus.Set {
 	return set
 }
 
-// refuse returns why a cgroup's lists may not be written at all.
+// refuse returns why a cgroup's lists must not be written at all.
 func (k *Kubelet) refuse(cgroup string, version int) error {
 	if k == nil {
 		return nil
@@ -158,7 +158,7 @@ func (k *Kubelet) below(uid string) cpus.Set {
 	return k.Pods[uid]
 }
 
-// restrict takes from a desired set what kubelet gave to others. An error beside true names what was left out.
+// restrict removes from a desired set the CPUs that kubelet assigned to others. An error beside true names the removed CPUs.
 func (k *Kubelet) restrict(s *Setting) (bool, error) {
 	if k == nil || k.Exclusive.IsEmpty() || s.Name != fileCPUs {
 		return true, nil
@@ -174,9 +174,9 @@ func (k *Kubelet) restrict(s *Setting) (bool, error) {
 	return true, fmt.Errorf("CPUs %s left out: kubelet gave them to containers exclusively", clip.Text(taken.String(), shownBytes))
 }
 
-// Taken returns why a container's list must be left alone as it is now: its pod has CPUs of its own from kubelet, and the
-// container runs on them. The state names containers by their names and a cgroup only has the id, so the CPUs tell:
-// those that share the pod and have none of its CPUs may be moved.
+// Taken returns why a container's list must not be changed as it is now: its pod has exclusive CPUs from kubelet, and the
+// container runs on them. Kubelet's state has containers by name but a cgroup has only the ID, so the CPUs identify it:
+// other containers of the pod, which have none of its CPUs, may be moved.
 func (s *Setting) Taken() string {
 	if s.given.IsEmpty() {
 		return ""
@@ -198,8 +198,8 @@ func orNone(list string) string {
 	return clip.Text(list, shownBytes)
 }
 
-// ByKubelet reports whether a container's list is the one that kubelet gives to all containers without CPUs of their own:
-// it writes that again whenever the list changes, or has just done so with an earlier one.
+// ByKubelet reports whether a container's list is the one that kubelet writes for all containers without exclusive CPUs.
+// Kubelet writes it again whenever the list changes, or has just written an earlier one.
 func (k *Kubelet) ByKubelet(f File, text string) bool {
 	if k == nil || !k.Sets || f.Name != fileCPUs || k.Default.IsEmpty() {
 		return false
@@ -211,10 +211,10 @@ func (k *Kubelet) ByKubelet(f File, text string) bool {
 	return err == nil && (set.Equals(k.Default) || slices.ContainsFunc(k.Before, set.Equals))
 }
 
-// ResetByKubelet reports whether a value is one that kubelet gives a cgroup above its containers again and again: the weight of its tiers,
-// and under the systemd driver all that systemd knows of a tier's or a pod's CPU. Kubelet asks it for no quota, and for no list: where a
-// new container makes a slice want another controller, systemd writes that there is none. Of a container's own scope systemd writes once,
-// while it starts, that its memory has no limit.
+// ResetByKubelet reports whether a value is one that kubelet repeatedly writes to a cgroup above its containers: the weight of its tiers,
+// and under the systemd driver everything that systemd manages of a tier's or a pod's CPU. Kubelet sets no quota and no list there: when
+// a new container makes a slice need another controller, systemd writes that there is none. In a container's own scope systemd writes
+// once, during start, that its memory is unlimited.
 func ResetByKubelet(f File, text string) bool {
 	at, _ := Place(f.Cgroup)
 	if at == container && strings.HasSuffix(f.Cgroup, ".scope") {
@@ -239,8 +239,8 @@ func ResetByKubelet(f File, text string) bool {
 	return false
 }
 
-// PutBack reports whether a list that was written earlier must not stay: it narrows a cgroup above containers that would
-// not start any more.
+// PutBack reports whether a list that was written earlier must be restored: it narrows a cgroup above containers that
+// could no longer start.
 func (k *Kubelet) PutBack(f File, version int) bool {
 	if k == nil || k.Unknown != "" || !k.Sets || version != 1 || !isList(f.Name) {
 		return false
@@ -249,8 +249,8 @@ func (k *Kubelet) PutBack(f File, version int) bool {
 	return at != outside && at < container
 }
 
-// First is the text that a restore may put back: a container's list as kubelet has it by now, another one without the CPUs
-// that kubelet gave away since. The error is why nothing may be put back.
+// First returns the text that a restore may write: for a container kubelet's present list, for other cgroups the list
+// without the CPUs that kubelet has assigned since. The error says why nothing may be restored.
 func (k *Kubelet) First(f File, first, present string) (string, error) {
 	if k == nil || !isList(f.Name) || Same(f.Name, first, present) {
 		return first, nil
@@ -267,9 +267,9 @@ func (k *Kubelet) First(f File, first, present string) (string, error) {
 		return "", errors.New(why)
 	}
 	switch {
-	case f.Name != fileCPUs || at >= above && at < container: // as wide as it was, for those below
+	case f.Name != fileCPUs || at >= above && at < container: // the original width, for the cgroups below
 		return first, nil
-	case at == container && k.Sets && !k.Default.IsEmpty(): // which kubelet believes it has
+	case at == container && k.Sets && !k.Default.IsEmpty(): // the list that kubelet assumes it has
 		return k.Default.String(), nil
 	}
 	set, err := cpus.Parse(first)

@@ -13,7 +13,7 @@ import (
 
 const uid = "5d1c7c1e-0c1b-4a8e-9d53-3f7a5f0f6a11"
 
-// No cgroup is made idle whose weight kubelet writes at each start, under neither of its drivers, and wherever its root is.
+// A cgroup whose weight kubelet writes at each start never becomes idle, with either driver, and wherever its root is.
 func TestKubeletsTiersAreNotIdle(t *testing.T) {
 	const uid = "0123abcd-0000-4000-8000-0123456789ab"
 	const slice = "kubepods-besteffort-pod0123abcd_0000_4000_8000_0123456789ab.slice"
@@ -75,7 +75,7 @@ func TestPlace(t *testing.T) {
 	}
 }
 
-// beside is a kubelet with the static policy: CPU 1 is a container's of the pod, CPU 5 another's.
+// beside is a kubelet with the static policy: CPU 1 belongs to a container of the pod, CPU 5 to another one's.
 func beside() *Kubelet {
 	return &Kubelet{
 		Sets: true, Policy: "static", Default: cpus.New(0, 2, 3, 4, 6, 7), Exclusive: cpus.New(1, 5),
@@ -85,7 +85,7 @@ func beside() *Kubelet {
 	}
 }
 
-// What is written beside kubelet, and what is reported. Present is what the cgroup has.
+// These are the writes and reports beside kubelet. Present is the cgroup's list.
 func TestBesideKubelet(t *testing.T) {
 	for _, c := range []struct {
 		name            string
@@ -203,7 +203,7 @@ func TestBesideKubelet(t *testing.T) {
 	}
 }
 
-// What holds for many cgroups is reported for the first.
+// A problem of many cgroups is reported for the first one.
 func TestBesideKubeletIsReportedOnce(t *testing.T) {
 	m := machine(1, cpus.New(0, 1, 2, 3, 4, 5, 6, 7))
 	m.Kubelet = beside()
@@ -221,11 +221,11 @@ func TestFirstBesideKubelet(t *testing.T) {
 	for _, c := range []struct{ cgroup, first, present, want, problem string }{
 		{"/serve", "0-7", "2-3", "0,2-4,6-7", ""},
 		{"/serve", "2-3", "6-7", "2-3", ""},
-		{"/serve", "0-7", "0-7", "0-7", ""}, // as at first
+		{"/serve", "0-7", "0-7", "0-7", ""}, // the original list
 		{"/serve", "1,5", "6-7", "", "kubelet gave all of CPUs 1,5"},
 		{"/kubepods/besteffort", "0-7", "6-7", "0-7", ""},
 		{"/kubepods/podx/c", "0-7", "6-7", "0,2-4,6-7", ""},
-		{"/kubepods/podx/c", "0,2-3", "6-7", "0,2-4,6-7", ""}, // given back to all since
+		{"/kubepods/podx/c", "0,2-3", "6-7", "0,2-4,6-7", ""}, // all released since
 		{"/kubepods/podx/c/inner", "0-2", "6-7", "0,2", ""},
 		{"/kubepods/pod" + uid + "/c", "0-7", "1", "", "left alone: kubelet gave 1"},
 	} {
@@ -244,8 +244,8 @@ func TestFirstBesideKubelet(t *testing.T) {
 	}
 }
 
-// FuzzBesideKubelet plans for arbitrary advice beside a kubelet: no list that is written has a CPU that was given away, none
-// is of a container that runs on such CPUs, and on version 1 none is of a cgroup above kubelet's containers.
+// FuzzBesideKubelet plans for arbitrary advice beside a kubelet: no written list has a CPU that was assigned exclusively,
+// none is of a container that runs on such CPUs, and on version 1 none is of a cgroup above kubelet's containers.
 func FuzzBesideKubelet(f *testing.F) {
 	for _, cgroup := range []string{
 		"/serve", "/kubepods", "/kubepods/besteffort", "/kubepods/pod" + uid, "/kubepods/pod" + uid + "/c", "/node-0", "/kubepods/podx/c/d",
@@ -277,7 +277,7 @@ func FuzzBesideKubelet(f *testing.F) {
 				}
 				set, err := cpus.Parse(w.New)
 				old, _ := cpus.Parse(w.Old)
-				// On the way to a list a cgroup may keep what it had.
+				// In between a cgroup may keep its old CPUs.
 				if err != nil || !set.Difference(old).Intersection(m.Kubelet.Exclusive).IsEmpty() {
 					t.Errorf("version %d: %s gets %q from %q", version, w.Cgroup, w.New, w.Old)
 				}
@@ -305,7 +305,7 @@ func TestKubeletsOwnList(t *testing.T) {
 	}
 }
 
-// Only what kubelet, or systemd for it, writes to the cgroups above containers is taken for its own.
+// Only values that kubelet, or systemd for it, writes to the cgroups above containers count as kubelet's.
 func TestResetByKubelet(t *testing.T) {
 	const systemd, cgroupfs = "/kubepods.slice/kubepods-besteffort.slice", "/kubepods/besteffort"
 	for _, c := range []struct {

@@ -59,7 +59,7 @@ func bytesOfKey(get func(*tick.Cgroup) *int64, limit bool) func(*Machine, *tick.
 	}
 }
 
-// unlimitedV1 is version 1's word for no limit. The kernels that have memory.high there read "-1" as garbage.
+// unlimitedV1 is version 1's text for no limit. Kernels that have memory.high there misread "-1".
 func unlimitedV1(name string) string {
 	if name == "memory.high" {
 		return strconv.FormatInt(math.MaxInt64, 10)

@@ -14,9 +14,9 @@ type Partition struct {
 	CPUs   cpus.Set
 }
 
-// foreign are the CPUs of the partitions that a cgroup is not in, as far as they are in a set, and the first partition that has one.
-// To write such a CPU into the cgroup's list would take the partition apart. A cgroup above a partition keeps its list: the kernel
-// takes the partition's CPUs from what is in force.
+// foreign returns the CPUs of a set that belong to partitions that the cgroup is not in, and the first such partition. Writing such
+// a CPU into the cgroup's list would invalidate the partition. A cgroup above a partition keeps its list: the kernel takes the
+// partition's CPUs from the effective list.
 func (m *Machine) foreign(cgroup string, set cpus.Set) (taken cpus.Set, first string) {
 	for _, p := range m.Partitions {
 		related := cgroup == p.Cgroup || strings.HasPrefix(cgroup, p.Cgroup+"/") || strings.HasPrefix(p.Cgroup, cgroup+"/")
@@ -30,7 +30,7 @@ func (m *Machine) foreign(cgroup string, set cpus.Set) (taken cpus.Set, first st
 	return taken, first
 }
 
-// withoutPartitions takes from a desired set the CPUs of other cgroups' partitions. An error beside true names what was left out.
+// withoutPartitions removes the CPUs of other cgroups' partitions from a desired set. An error beside true names the removed CPUs.
 func (m *Machine) withoutPartitions(s *Setting) (bool, error) {
 	if s.Name != fileCPUs || s.Version != 2 {
 		return true, nil
@@ -46,14 +46,14 @@ func (m *Machine) withoutPartitions(s *Setting) (bool, error) {
 	return true, fmt.Errorf("CPUs %s left out: they are of other cgroups' CPU partitions (as %s)", clip.Text(taken.String(), shownBytes), clip.Text(of, shownBytes))
 }
 
-// First is the text that a restore may put back: see [Kubelet.First], and without the CPUs of partitions that were made since.
+// First returns the text that a restore may write: see [Kubelet.First], and without the CPUs of partitions created since.
 func (m *Machine) First(f File, first, present string) (string, error) {
 	first, err := m.Kubelet.First(f, first, present)
 	if err != nil || f.Name != fileCPUs || m.Versions["cpuset"] != 2 {
 		return first, err
 	}
 	set, err := cpus.Parse(first)
-	if err != nil || set.IsEmpty() { // an empty list is that of the cgroup above
+	if err != nil || set.IsEmpty() { // an empty list means the parent's
 		return first, nil
 	}
 	taken, of := m.foreign(f.Cgroup, set)

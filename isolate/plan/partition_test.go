@@ -20,7 +20,7 @@ func set(t *testing.T, list string) cpus.Set {
 	return s
 }
 
-// Nothing that is advised hands out a CPU of another cgroup's partition, and no restore either.
+// Neither advice nor a restore assigns a CPU of another cgroup's partition.
 func TestCPUsOfPartitionsAreNobodysToGive(t *testing.T) {
 	m := Machine{
 		Versions: map[string]int{"cpuset": 2}, CPUs: set(t, "0-7"), Mems: set(t, "0"),
@@ -38,7 +38,7 @@ func TestCPUsOfPartitionsAreNobodysToGive(t *testing.T) {
 		{"/ownx", "2,5", "5", fmt.Sprintf(left, "2", "/own")},
 		{"/own/a", "2-3", "2-3", ""},
 		{"/own", "2-3", "2-3", ""},
-		{"/tier", "4-6", "4-6", ""}, // the kernel takes CPU 6 from what is in force
+		{"/tier", "4-6", "4-6", ""}, // the kernel takes CPU 6 from the effective list
 		{"/tier/other", "4-6", "4-5", fmt.Sprintf(left, "6", "/tier/pod")},
 		{"/tier/pod/c", "6", "6", ""},
 	} {

@@ -1,8 +1,8 @@
-// Package plan turns the desired state of cgroups and the present one into writes, in an order in which the kernel
-// accepts each of them and no state on the way leaves a cgroup without CPUs or with more than it had or shall have.
+// Package plan turns the desired and the present state of cgroups into writes, in an order in which the kernel accepts each write and no
+// intermediate state leaves a cgroup without CPUs or with more than both its old and its new state.
 //
-// It is pure. The caller reads the files that [Translate] names into the settings, adds what stands around the ones that
-// are to change ([Around]), and carries out what [Make] returns.
+// It is pure. The caller reads the files that [Translate] names into the settings, adds the neighbours of those that
+// change ([Around]), and executes what [Make] returns.
 package plan
 
 import (
@@ -19,28 +19,28 @@ type File struct {
 	Controller string // "cpu", "cpuset", "memory", "io"
 	Cgroup     string
 	Name       string
-	Device     string // the disk's numbers, where the file has a line for each disk ([PerDevice]); empty for others
+	Device     string // the disk's numbers if the file has a line for each disk ([PerDevice]); empty for others
 }
 
 // Machine is what a plan must know of the machine.
 type Machine struct {
-	// Versions has the version that serves each controller; none or 0 where it is not mounted.
+	// Versions has the cgroup version of each controller; none or 0 if it is not mounted.
 	Versions map[string]int
-	// CPUs and Mems are those of the hierarchy's root; empty where they could not be read.
+	// CPUs and Mems are those of the hierarchy's root; empty if they could not be read.
 	CPUs, Mems cpus.Set
 	PageBytes  int64
-	// Kubelet is nil where there is none.
+	// Kubelet is nil if there is none.
 	Kubelet *Kubelet
-	// Partitions are those of version 2, whose CPUs are for the cgroups in them alone.
+	// Partitions are those of version 2; only the cgroups in a partition may use its CPUs.
 	Partitions []Partition
-	// Disks are those that limits may be set of; empty where no limits of disks are desired.
+	// Disks are those for which limits may be set; empty if no disk limits are desired.
 	Disks []Disk
 }
 
 // Setting is one desired value of one file.
 type Setting struct {
 	File
-	// Other is a second name of the file, for kernels that have not the first.
+	// Other is an alternative name of the file, for kernels that do not have the first.
 	Other string
 	// Key is the name in [tick.Cgroup].
 	Key     string
@@ -49,27 +49,27 @@ type Setting struct {
 	set    cpus.Set // of a list
 	milli  int64    // of a quota or burst, unless raw
 	text   string   // of everything else
-	raw    bool     // text is the file's own, of a restore
+	raw    bool     // text is the file's own, from a restore
 	limits limits   // of a disk, unless raw; 0 is one that is not desired
-	given  cpus.Set // what kubelet gave to containers of the cgroup's pod
+	given  cpus.Set // CPUs that kubelet assigned exclusively to containers of the cgroup's pod
 
-	asFirst     bool // the desired value is the one that was there before any plan changed it
-	tighterOnly bool // a limit that never goes beyond First, or a protection that never goes under it
+	asFirst     bool // the desired value is the original one
+	tighterOnly bool // a limit that never exceeds First, or a protection that never falls below it
 
-	optional bool // the file's second name, beside the first: a kernel may have both
-	instead  bool // a weight for kernels without the idle class that is desired of the same cgroup
+	optional bool // the file's alternative name, beside the first: a kernel may have both
+	instead  bool // a weight for kernels without the idle class, which is desired for the same cgroup
 
-	// Present is the file's text, Period and Quota those of PeriodFile and QuotaFile; the caller fills them in.
+	// Present is the file's text; Period and Quota are the texts of PeriodFile and QuotaFile. The caller sets them.
 	Present, Period, Quota string
-	// First is, where [Setting.NeedsFirst], what the file had before any plan changed it.
+	// First is the file's original value, needed if [Setting.NeedsFirst].
 	First string
-	// Burst is, beside a quota that changes, the text of BurstFile, for a kernel takes no quota that is under it; BurstOwn is
-	// what it was before any plan changed it, empty where none did. Where the advice names the burst they are not needed.
+	// Burst is the text of BurstFile beside a quota that changes, because the kernel rejects a quota below its burst;
+	// BurstOwn is its original value, empty if no plan changed it. They are not needed if the advice names the burst.
 	Burst, BurstOwn string
 }
 
-// Instead names the file in whose place the setting stands: where a kernel has that file, the setting is not written, for it takes no
-// weight for an idle cgroup. Empty for a setting that stands for itself.
+// Instead names the file that the setting replaces: if a kernel has that file, the setting is not written, because the kernel accepts
+// no weight for an idle cgroup. It is empty for other settings.
 func (s *Setting) Instead() string {
 	if s.instead {
 		return fileIdle
@@ -77,10 +77,10 @@ func (s *Setting) Instead() string {
 	return ""
 }
 
-// Optional reports whether the setting is one of a file that a kernel may have beside another, in which the same is set.
+// Optional reports whether the file is one that a kernel may have beside another that sets the same.
 func (s *Setting) Optional() bool { return s.optional }
 
-// PeriodFile is the file whose value belongs to the setting's; empty where there is none.
+// PeriodFile returns the file with the period of the setting's value; empty if there is none.
 func (s *Setting) PeriodFile() string {
 	if s.Name == fileQuota || s.Name == fileBurst {
 		return filePeriod
@@ -88,7 +88,7 @@ func (s *Setting) PeriodFile() string {
 	return ""
 }
 
-// QuotaFile is the file with the quota that a burst is held to; empty for what is no burst.
+// QuotaFile returns the file with the quota that bounds a burst; empty for other settings.
 func (s *Setting) QuotaFile() string {
 	switch s.Name {
 	case fileBurst:
@@ -99,7 +99,7 @@ func (s *Setting) QuotaFile() string {
 	return ""
 }
 
-// BurstFile is the file with the burst that goes with a quota's; empty for what is no quota.
+// BurstFile returns the file with the burst that belongs to a quota; empty for other files.
 func (f *File) BurstFile() string {
 	switch f.Name {
 	case fileQuota:
@@ -110,13 +110,13 @@ func (f *File) BurstFile() string {
 	return ""
 }
 
-// Bound reports whether the kernel holds the value against those of the cgroups above and below, so that what stands
-// around matters to the plan.
+// Bound reports whether the kernel checks the value against those of ancestors and descendants, so that the plan
+// must know them.
 func (s *Setting) Bound() bool {
 	return s.Version == 1 && (isList(s.Name) || s.Name == fileQuota)
 }
 
-// Restore is the setting that gives a file its earlier text back.
+// Restore returns the setting that restores a file's earlier text.
 func Restore(f File, key, text string, version int) (Setting, error) {
 	s := Setting{File: f, Key: key, Version: version, text: text, raw: true}
 	if isList(f.Name) {
@@ -132,11 +132,11 @@ func Restore(f File, key, text string, version int) (Setting, error) {
 type Around struct {
 	File
 	Present, Period string
-	// Own is what the file had before any plan changed it; empty where none did.
+	// Own is the original value; empty if no plan changed it.
 	Own string
 	// Burst and BurstOwn are as in [Setting].
 	Burst, BurstOwn string
-	// Fill asks for the parent's value: version 1 starts cgroups with an empty cpuset.mems, in which nothing can run.
+	// Fill requests the parent's value: version 1 creates cgroups with an empty cpuset.mems, in which nothing can run.
 	Fill bool
 }
 
@@ -144,24 +144,24 @@ type Around struct {
 type Write struct {
 	File
 	Key, Old, New string
-	// Period is that of a quota or a burst, in microseconds as the kernel prints it; empty for other keys.
+	// Period is the period of a quota or burst, in microseconds as the kernel prints it; empty for other keys.
 	Period string
-	// Implied means that the advice does not name the cgroup: it follows the one above.
+	// Implied means that the advice does not name the cgroup: it follows its parent.
 	Implied bool
-	// Disturbs names a file of the same cgroup whose value the kernel changes along with this one.
+	// Disturbs names a file of the same cgroup whose value the kernel changes as a side effect.
 	Disturbs string
-	// Needs are the steps (their places in the plan) without which this one must not be done.
+	// Needs are the steps, by their index in the plan, that must succeed before this one may be executed.
 	Needs []int
 }
 
-// draft is a Write whose place is not known yet.
+// draft is a Write whose index is not known yet.
 type draft struct {
 	Write
 	needs []*draft
 	place int
 }
 
-// Make orders the writes that apply the settings. Problems are what cannot be applied, and why.
+// Make orders the writes that apply the settings. The problems say what cannot be applied, and why.
 func Make(m Machine, settings []Setting, around []Around) ([]Write, []tick.IsolationError) {
 	p := planner{machine: m}
 	mems := p.sets(fileMems, m.Mems, settings, around)
@@ -170,7 +170,7 @@ func Make(m Machine, settings []Setting, around []Around) ([]Write, []tick.Isola
 	least, low := p.protections(fileMin, settings), p.protections(fileLow, settings)
 	rest := p.rest(settings)
 
-	// What shrinks is written first, so that nothing grows onto CPUs that are still in use by whom they are taken from.
+	// Decreases are written first, so that no set grows onto CPUs that another cgroup still uses.
 	steps := slices.Concat(mems.shrink, cpuset.shrink, burst.shrink, quota.shrink, least.shrink, low.shrink, rest,
 		mems.grow, cpuset.grow, quota.grow, burst.grow, least.grow, low.grow)
 	for i, d := range steps {
@@ -193,14 +193,14 @@ type planner struct {
 	problems []tick.IsolationError
 }
 
-// phases are the two halves of a part of a plan.
+// phases are the two halves of a plan's part.
 type phases struct{ shrink, grow []*draft }
 
 func (p *planner) problem(s *Setting, text string) {
 	p.problems = append(p.problems, tick.IsolationError{Cgroup: s.Cgroup, Key: s.Key, Error: text})
 }
 
-// rest are the values that no other cgroup's bind.
+// rest returns the writes of values that do not depend on other cgroups.
 func (p *planner) rest(settings []Setting) []*draft {
 	var out []*draft
 	for i := range settings {
@@ -222,14 +222,14 @@ func (p *planner) rest(settings []Setting) []*draft {
 	return out
 }
 
-// place is a cgroup's place among those of a tree: sorted so that a parent stands before its children.
+// place is a cgroup's position in a tree: sorted so that a parent comes before its children.
 type place struct {
 	cgroup string
-	index  int // the caller's
-	parent int // among the sorted; -1 where no ancestor is listed
+	index  int // the caller's index
+	parent int // index among the sorted; -1 if no ancestor is listed
 }
 
-// tree sorts cgroups so that parents stand before children, and finds each one's nearest listed ancestor.
+// tree sorts cgroups so that parents come before children, and finds each one's nearest listed ancestor.
 func tree(cgroups []string) []place {
 	places := make([]place, len(cgroups))
 	for i, c := range cgroups {

@@ -82,7 +82,7 @@ func TestMakeSets(t *testing.T) {
 			steps: []string{"/batch/a cpuset.cpus:  -> 4-5", "/batch cpuset.cpus:  -> 4-7 needs [0]"},
 		},
 		{
-			// To shrink to 6-7 first, which the two lists have in common and the cgroup above has not, would put 0-5 in force.
+			// A first shrink to 6-7, which both lists contain but the parent does not, would make 0-5 effective.
 			name: "on version 2 a list is in force as far as the cgroup above has it", version: 2,
 			old:   map[string]string{"/batch": "0-5", "/batch/a": "4-7"},
 			want:  []tick.Cgroup{{Cgroup: "/batch", CPUSetCPUs: "0-5"}, {Cgroup: "/batch/a", CPUSetCPUs: "0-1,6-7"}},
@@ -158,7 +158,7 @@ func TestTranslate(t *testing.T) {
 		want     tick.Cgroup
 		present  string
 		period   string
-		text     string // of the one setting; "" for none
+		text     string // of the only setting; "" for none
 		problems int
 	}{
 		{"quota v1", 1, tick.Cgroup{CPUMaxMilliCPU: p(1500)}, "-1", "100000", "150000", 0},
@@ -308,7 +308,7 @@ func TestEqualSeesEveryField(t *testing.T) {
 	}
 }
 
-// On version 1 the kernel refuses a list with a CPU that the cgroup above has not: it is cut to what that will have, which is reported.
+// Version 1 rejects a list with a CPU that the parent lacks: the list is limited to the parent's new one, and the limit is reported.
 func TestAListIsCutToThatOfTheCgroupAbove(t *testing.T) {
 	for _, c := range []struct {
 		name    string

@@ -13,7 +13,7 @@ import (
 	"polder/lib/tick"
 )
 
-// names are those of a tree of services and batch jobs.
+// names form a tree of services and batch jobs.
 var names = []string{"/batch", "/batch/p1", "/batch/p1/c", "/batch/p2", "/batch/p2/c", "/serve", "/serve/p1", "/serve/p1/c", "/serve/p2"}
 
 func drawSubset(t *rapid.T, of cpus.Set, label string) cpus.Set {
@@ -54,7 +54,7 @@ func TestSetsAreAcceptedStepByStep(t *testing.T) {
 			all := cpus.New(0, 1, 2, 3, 4, 5)
 			old := drawTree(t, all, "old")
 			desired := drawTree(t, all, "new")
-			for _, name := range names { // a subtree may be named only as far down as one likes
+			for _, name := range names { // a subtree may be named down to any depth
 				if rapid.IntRange(0, 2).Draw(t, "unnamed"+name) == 0 && !strings.HasSuffix(name, "p1") && path.Dir(name) != "/" {
 					for _, below := range names {
 						if strings.HasPrefix(below, name) {
@@ -94,12 +94,12 @@ func checkSteps(t *rapid.T, k *kernel, old, desired map[string]cpus.Set, writes 
 		}
 		for _, name := range names {
 			allowed := before.inForce(name).Union(final.inForce(name))
-			for _, below := range names { // a parent must hold what its children have not left yet
+			for _, below := range names { // a parent must contain the CPUs that its children have not released yet
 				if strings.HasPrefix(below, name+"/") {
 					allowed = allowed.Union(before.inForce(below))
 				}
 			}
-			if _, named := desired[name]; k.version == 2 && !named { // what the plan leaves to the kernel has its parent's
+			if _, named := desired[name]; k.version == 2 && !named { // a list that the plan leaves to the kernel equals its parent's
 				allowed = allowed.Union(k.inForce(path.Dir(name)))
 			}
 			if now := k.inForce(name); !now.IsSubsetOf(allowed) {
@@ -115,7 +115,7 @@ func checkSteps(t *rapid.T, k *kernel, old, desired map[string]cpus.Set, writes 
 	}
 }
 
-// checkOverlap holds where every cgroup keeps a CPU: what must leave all of its CPUs cannot first shrink to none.
+// checkOverlap applies if every cgroup keeps a CPU: a cgroup that must change all of its CPUs cannot first shrink to none.
 func checkOverlap(t *rapid.T, i int, k, before, final *kernel, writes []Write) {
 	for _, name := range names {
 		if before.inForce(name).Intersection(final.inForce(name)).IsEmpty() {

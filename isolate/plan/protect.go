@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// protections orders the writes of memory.min or memory.low: what falls is first, children before parents, then what rises,
-// parents before children. So, where a cgroup has as much as those below it together before and after, it has so at every
-// step: in between each has the lesser of its two values. And none ever has less than that.
+// protections orders the writes of memory.min or memory.low: decreases first, children before parents, then increases,
+// parents before children. So a cgroup whose protection covers the sum of its children before and after the change covers
+// it at every step, because in between each has the smaller of its two values. No cgroup ever has less than that.
 func (p *planner) protections(name string, settings []Setting) phases {
 	var changing []*Setting
 	var cgroups []string
@@ -56,7 +56,7 @@ func (p *planner) protections(name string, settings []Setting) phases {
 	return out
 }
 
-// protected is a protection in bytes; "max" is all there is.
+// protected returns a protection in bytes; "max" is the largest number.
 func protected(text string) (int64, error) {
 	n, err := bytesOf(text)
 	if n < 0 {

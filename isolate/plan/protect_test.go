@@ -14,7 +14,7 @@ import (
 	"polder/lib/tick"
 )
 
-// drawProtections draws values of pages where each cgroup has at least as much as those below it together.
+// drawProtections draws page-aligned values so that each cgroup has at least the sum of its children.
 func drawProtections(t *rapid.T, label string) map[string]int64 {
 	out := map[string]int64{}
 	for _, name := range slices.Backward(names) { // children first

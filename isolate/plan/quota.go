@@ -8,7 +8,7 @@ import (
 	"polder/lib/clip"
 )
 
-// quotaNode is one cgroup's CPU quota on its way.
+// quotaNode is one cgroup's CPU quota during its change.
 type quotaNode struct {
 	File
 	key      string
@@ -20,22 +20,22 @@ type quotaNode struct {
 	own      share // before any plan changed it, and its text
 	ownText  string
 	old, new share
-	text     string // what to write for new
-	now      string // the file's, as far as the plan has come
+	text     string // the text that means new
+	now      string // the file's text after the steps planned so far
 	last     *draft
 	writes   []*draft
 
 	oldInForce, newInForce share
 }
 
-// quotas orders the writes of quotas: children before parents where they fall, parents before children where they rise.
-// Version 1 refuses a child's quota that is over its parent's (EINVAL), so there what the advice asks for is cut to what
-// the cgroup above gets, and cgroups that it does not name follow.
+// quotas orders the writes of quotas: children before parents for decreases, parents before children for increases.
+// Version 1 rejects a child's quota above its parent's (EINVAL), so there the advised quota is limited to the parent's
+// new one, and cgroups that the advice does not name follow.
 //
-// What counts is the limit in force, a parent's where a child has none of its own. A child that loses its own limit while
-// its parent's falls first goes down to the parent's new one: at no moment may it use the parent's old.
+// The effective limit decides: the parent's if a child has none of its own. A child that loses its own limit while its
+// parent's falls first gets the parent's new one: at no moment may it use the parent's old one.
 //
-// The second result are the writes of bursts, which are held to the quotas.
+// The second result contains the writes of bursts, which must not exceed their quotas.
 func (p *planner) quotas(settings []Setting, around []Around) (out, bursts phases) {
 	nodes := p.quotaNodes(settings, around)
 	for _, n := range nodes {
@@ -55,7 +55,7 @@ func (p *planner) quotas(settings []Setting, around []Around) (out, bursts phase
 			if text, err = n.newInForce.within(n.period); err != nil {
 				continue
 			}
-			text += strings.TrimPrefix(n.present, quotaOf(n.present)) // the period that cpu.max has beside it
+			text += strings.TrimPrefix(n.present, quotaOf(n.present)) // the period, which cpu.max contains after the quota
 		}
 		needs := make([]*draft, 0, len(n.kids)+1)
 		for _, kid := range n.kids {
@@ -144,7 +144,7 @@ func (p *planner) quotaNodes(settings []Setting, around []Around) []*quotaNode {
 	return sorted
 }
 
-// settleQuota finds a cgroup's new quota; its parent's is known.
+// settleQuota determines a cgroup's new quota; its parent's is known.
 func (p *planner) settleQuota(n *quotaNode) {
 	n.new, n.text, n.now = n.old, n.present, n.present
 	s := n.setting
@@ -171,7 +171,7 @@ func (p *planner) settleQuota(n *quotaNode) {
 		}
 	}
 	limit, above := noLimit, ""
-	for up := n.parent; up != nil; up = up.parent { // an unlimited parent is bound by its own
+	for up := n.parent; up != nil; up = up.parent { // an unlimited parent is bounded by its own parent
 		if up.new != noLimit {
 			limit, above = up.new, up.Cgroup
 			break
@@ -180,7 +180,7 @@ func (p *planner) settleQuota(n *quotaNode) {
 	switch {
 	case s == nil && (n.parent == nil || n.own == noLimit && n.old == noLimit):
 		return
-	case s == nil && n.own != n.old && n.parent.changes(): // what an earlier plan took, it gets back, as far as it may
+	case s == nil && n.own != n.old && n.parent.changes(): // restore what an earlier plan took, as far as the parent allows
 		if n.own <= limit {
 			n.new, n.text = n.own, n.ownText
 			return
@@ -197,7 +197,7 @@ func (p *planner) settleQuota(n *quotaNode) {
 
 func (n *quotaNode) changes() bool { return n != nil && (n.text != n.present || n.parent.changes()) }
 
-// cut sets the new quota to a share.
+// cut reduces the new quota to a share.
 func (n *quotaNode) cut(p *planner, to share) {
 	text, err := to.within(n.period)
 	if err != nil {

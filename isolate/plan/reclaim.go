@@ -8,29 +8,29 @@ import (
 	"polder/lib/tick"
 )
 
-// Bounds of one reclaim. The kernel takes memory back in the time of whoever writes, so that little at a time bounds how long that is.
+// These are the bounds of one reclaim. The kernel reclaims memory in the time of the writing process; small amounts bound that time.
 const (
-	// MaxReclaimCgroups is how many cgroups one may name, and MaxReclaimBytes what may be taken of all of them together.
+	// MaxReclaimCgroups is how many cgroups one reclaim may name; MaxReclaimBytes is the maximum for all of them together.
 	MaxReclaimCgroups = 64
 	MaxReclaimBytes   = 1 << 30
-	// MaxReclaimAge is how old the sample may be that it was decided by, in seconds, whatever --max-age is.
+	// MaxReclaimAge is the maximum age, in seconds, of the sample on which the decision is based, whatever --max-age is.
 	MaxReclaimAge = 30
-	// aheadSeconds is how much later than now that may be: /proc/uptime has steps of 10 ms.
+	// aheadSeconds is how far in the future that sample's time may be: /proc/uptime has steps of 10 ms.
 	aheadSeconds = 1
 )
 
-// ReclaimClock is the kernel's own clock, and what was asked for by it.
+// ReclaimClock is the kernel's own clock, and the time of the last reclaim by it.
 type ReclaimClock struct {
-	// Boot is the run of the kernel, and Seconds the time since its start.
+	// Boot is the kernel's boot ID, and Seconds the time since boot.
 	Boot    string
 	Seconds float64
-	// Last is the time of the last reclaim that was begun; before the first one it is when isolate started.
+	// Last is the time when the last reclaim began; before the first one it is the time when isolate started.
 	Last float64
 }
 
-// Skips returns why a reclaim is not to be begun, neither now nor later; empty where it is. It is what makes a repeated tick do nothing: a
-// time of a run of the kernel is good for one reclaim, and none is good that is not later than the last one. So a replay, a duplicate and a
-// tick that comes late change nothing, and neither do those from before isolate was started, by which another isolate may have acted.
+// Skips returns why a reclaim must not begin, neither now nor later; empty if it may. It makes a repeated tick have no effect: each time
+// since boot allows one reclaim, and only if it is later than the last one. So a replay, a duplicate or a late tick changes nothing, and
+// neither does a tick from before the start of isolate, which another isolate may have applied.
 func (c ReclaimClock) Skips(want *tick.MemoryReclaim) string {
 	at := want.BootSeconds
 	switch {
@@ -48,7 +48,7 @@ func (c ReclaimClock) Skips(want *tick.MemoryReclaim) string {
 	return ""
 }
 
-// Reclaims are those parts of a reclaim that may be done. The cgroups' paths are the caller's to check.
+// Reclaims returns the valid parts of a reclaim. The caller must check the cgroups' paths.
 func Reclaims(want []tick.MemoryToTake) (list []tick.MemoryToTake, problems []tick.IsolationError) {
 	const key = KeyReclaim
 	refuse := func(cgroup, format string, args ...any) {
@@ -86,5 +86,5 @@ func Reclaims(want []tick.MemoryToTake) (list []tick.MemoryToTake, problems []ti
 // KeyReclaim is the key of errors about reclaims.
 const KeyReclaim = "memoryReclaim"
 
-// NoReclaim is the problem that the kernel has no such file.
+// NoReclaim is the problem of a kernel without memory.reclaim.
 const NoReclaim = unavailable + "this kernel has no memory.reclaim (it is of cgroup version 2 and Linux 5.19); nothing is taken back"

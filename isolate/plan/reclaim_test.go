@@ -9,8 +9,8 @@ import (
 	"polder/lib/tick"
 )
 
-// However ticks are repeated, mixed up, delayed or made up, no time is good for two reclaims, none for one of another run of the kernel, and
-// each that is begun is later than all before it and than the start.
+// However ticks are repeated, reordered, delayed or invented, no time allows two reclaims, none is executed in another boot, and each
+// that begins is later than all before it and than the start.
 func TestNoReclaimTwice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		start := rapid.Float64Range(0, 1000).Draw(t, "start")
@@ -46,7 +46,7 @@ func TestNoReclaimTwice(t *testing.T) {
 	})
 }
 
-// A run of the kernel that is not known is no other tick's.
+// An unknown boot ID equals no other tick's.
 func TestUnknownBootReclaimsNothing(t *testing.T) {
 	if (ReclaimClock{Seconds: 10}).Skips(&tick.MemoryReclaim{BootSeconds: 9}) == "" {
 		t.Error("it is begun")
@@ -56,7 +56,7 @@ func TestUnknownBootReclaimsNothing(t *testing.T) {
 	}
 }
 
-// Whatever is asked for, what is done is bounded, of pods alone, and each cgroup once.
+// Whatever is requested, the reclaims are bounded, only of pods, and each cgroup occurs once.
 func TestReclaimsAreBounded(t *testing.T) {
 	paths := []string{
 		"/", "/kubepods", "/kubepods/besteffort", "/kubepods.slice/kubepods-besteffort.slice", "/batch/a", "/batch/b", "/jobs",

@@ -8,18 +8,18 @@ import (
 	"polder/lib/cpus"
 )
 
-// setNode is one cgroup's list of CPUs or memory nodes on its way from old to new.
+// setNode is one cgroup's list of CPUs or memory nodes during its change from old to new.
 type setNode struct {
 	File
 	key         string
-	setting     *Setting // nil where the advice does not name the cgroup
+	setting     *Setting // nil if the advice does not name the cgroup
 	around      *Around
 	parent      *setNode
 	kids        []*setNode
 	old, own    cpus.Set
 	new         cpus.Set
-	text        string // the file's, as far as the plan has come
-	final       string // the text that stands for new
+	text        string // the file's text after the steps planned so far
+	final       string // the text that means new
 	changes     bool
 	kept, wide  cpus.Set // after the shrinking, and while the children move
 	now         cpus.Set
@@ -27,16 +27,16 @@ type setNode struct {
 	movesDeeply bool
 }
 
-// sets orders the writes of one list file. With O a cgroup's old set and N its new one:
+// sets orders the writes of one list file. O is a cgroup's old set and N its new one:
 //
 //  1. Children before parents, each shrinks to what it keeps: the part of O that is in N, plus what its children keep.
-//     What would be left empty stays as it is.
-//  2. Where something could not shrink because O and N have nothing in common, parents before children widen to N plus
-//     what their children keep, then children before parents they narrow to N. These go first, for they free CPUs.
+//     A set that would become empty stays unchanged.
+//  2. If a set could not shrink because O and N are disjoint, parents before children widen to N plus
+//     what their children keep, then children before parents they narrow to N. These come first, because they free CPUs.
 //  3. Parents before children, the others grow to N.
 //
-// So on version 1 a child's set is within its parent's at every step, no set is ever empty, and but for the moves of 2
-// none ever holds a CPU that is in neither O and another's N.
+// So on version 1 a child's set is a subset of its parent's at every step, and no set is ever empty. Except during the
+// moves of step 2, no set contains a CPU that is in neither O nor N while another cgroup's N contains it.
 func (p *planner) sets(name string, all cpus.Set, settings []Setting, around []Around) phases {
 	nodes := p.setNodes(name, settings, around)
 	if !slices.ContainsFunc(nodes, func(n *setNode) bool {
@@ -92,7 +92,7 @@ func stepsOf(nodes []*setNode) phases {
 	for _, n := range nodes {
 		out.grow = n.to(out.grow, n.new, n.parentLast())
 	}
-	for _, n := range nodes { // version 2: the same CPUs in force, by another text
+	for _, n := range nodes { // version 2: the same effective CPUs, with another text
 		if n.changes && n.text != n.final && !Same(n.Name, n.text, n.final) {
 			out.grow = n.write(out.grow, n.final)
 		}
@@ -100,7 +100,7 @@ func stepsOf(nodes []*setNode) phases {
 	return out
 }
 
-// to adds the write of a set, unless the cgroup has it.
+// to adds the write of a set, unless the cgroup already has it.
 func (n *setNode) to(steps []*draft, set cpus.Set, needs ...*draft) []*draft {
 	if !n.changes || n.now.Equals(set) {
 		return steps
@@ -137,14 +137,14 @@ func (n *setNode) parentLast() *draft {
 	return n.parent.last
 }
 
-// setNodes lists the cgroups that have a part in the order, parents first.
+// setNodes lists the cgroups that take part in the order, parents first.
 func (p *planner) setNodes(name string, settings []Setting, around []Around) []*setNode {
 	var nodes []*setNode
 	var cgroups []string
 	add := func(n *setNode, f File, key, present, own string) {
 		old, err := cpus.Parse(present)
 		if err != nil {
-			return // a file that is no list is none of ours
+			return // not a list: the file is not changed
 		}
 		n.File, n.key, n.text, n.old, n.now, n.own = f, key, present, old, old, old
 		if own != "" {
@@ -190,7 +190,7 @@ func keyOf(name string) string {
 	return ""
 }
 
-// settleV1 finds the new set where a child's must be within its parent's.
+// settleV1 determines the new set; a child's must be a subset of its parent's.
 func (p *planner) settleV1(n *setNode, all cpus.Set) {
 	limit, above := all, "the root"
 	if n.parent != nil {
@@ -218,7 +218,7 @@ func (p *planner) settleV1(n *setNode, all cpus.Set) {
 	n.final = n.new.String()
 }
 
-// followed is the set of a cgroup that the advice does not name: its own, as far as the one above lets it.
+// followed returns the set of a cgroup that the advice does not name: its own, as far as its parent's allows.
 func (n *setNode) followed() cpus.Set {
 	up := n.parent
 	if up == nil || !up.changes || n.old.IsEmpty() {
@@ -233,8 +233,8 @@ func (n *setNode) followed() cpus.Set {
 	return up.new
 }
 
-// settleV2 finds the sets in force: on version 2 any list may be asked for, an empty one means the parent's, and so does
-// one that has nothing in common with the parent's.
+// settleV2 determines the effective sets: version 2 accepts any list; an empty list, or one that is disjoint from the
+// parent's, means the parent's.
 func (n *setNode) settleV2(all cpus.Set) {
 	oldLimit, newLimit := all, all
 	if n.parent != nil {

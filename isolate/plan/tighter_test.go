@@ -6,7 +6,7 @@ import (
 	"polder/lib/tick"
 )
 
-// A limit that may only be tighter never goes beyond what the file had first, and no limit restores that; a protection never goes under it.
+// A limit that may only be tighter never exceeds the original one, and no limit restores it; a protection never falls below the original.
 func TestTighterOnly(t *testing.T) {
 	for _, tt := range []struct {
 		name, first string

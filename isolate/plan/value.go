@@ -13,10 +13,10 @@ import (
 	"polder/lib/tick"
 )
 
-// shownBytes is how much of a text from elsewhere stands in a message.
+// shownBytes is the maximum length of foreign text in a message.
 const shownBytes = 60
 
-// The files whose values are more than a number.
+// These files contain more than a single number.
 const (
 	fileCPUs   = "cpuset.cpus"
 	fileMems   = "cpuset.mems"
@@ -32,24 +32,24 @@ const (
 	fileSoft     = "memory.soft_limit_in_bytes"
 )
 
-// minQuotaMicroseconds is the least quota that the kernel takes (min_cfs_quota_period).
+// minQuotaMicroseconds is the smallest quota that the kernel accepts (min_cfs_quota_period).
 const minQuotaMicroseconds = 1000
 
-// noLimitBytes is at most what version 1 shows for "no limit": LONG_MAX rounded down to pages, of 64 KiB at the largest.
+// noLimitBytes is the smallest value that version 1 may show for "no limit": LONG_MAX rounded down to pages, of 64 KiB at most.
 const noLimitBytes = math.MaxInt64 &^ 0xffff
 
 func isList(name string) bool  { return name == fileCPUs || name == fileMems }
 func isBurst(name string) bool { return name == fileBurst || name == fileMaxBurst }
 func isQuota(name string) bool { return name == fileQuota || name == fileMax }
 
-// isProtection reports whether a cgroup's value counts only as far as those above have as much.
+// isProtection reports whether a cgroup's value has effect only as far as its ancestors have as much.
 func isProtection(name string) bool { return name == fileMin || name == fileLow }
 
 func isBytes(name string) bool {
 	return isProtection(name) || name == "memory.high" || name == "memory.max" || name == "memory.limit_in_bytes" || name == fileSoft
 }
 
-// WeightFile names the file that the kernel changes along with cpu.idle.
+// WeightFile returns the name of the file that the kernel changes together with cpu.idle.
 func WeightFile(version int) string {
 	if version == 1 {
 		return "cpu.shares"
@@ -57,7 +57,7 @@ func WeightFile(version int) string {
 	return "cpu.weight"
 }
 
-// Want is the text to write, given Present and Period.
+// Want returns the text to write, given Present and Period.
 func (s *Setting) Want() (string, error) {
 	switch {
 	case isCost(s.Name):
@@ -91,8 +91,8 @@ func (s *Setting) Want() (string, error) {
 	return s.text, nil
 }
 
-// tighter is the limit, or the cgroup's first one where that is smaller; of a protection the larger. A first one that cannot be made out
-// bounds nothing.
+// tighter returns the smaller of the limit and the cgroup's original one; for a protection the larger. An original value that cannot be
+// parsed bounds nothing.
 func (s *Setting) tighter() string {
 	if isProtection(s.Name) {
 		first, bad := protected(s.First)
@@ -111,17 +111,17 @@ func (s *Setting) tighter() string {
 	return s.First
 }
 
-// NeedsFirst reports whether the setting counts only against the file's first value.
+// NeedsFirst reports whether the desired value depends on the file's original value.
 func (s *Setting) NeedsFirst() bool { return s.tighterOnly || s.asFirst || PerDevice(s.Name) }
 
-// Done reports whether Present is what is desired. A value that cannot be made out is not done.
+// Done reports whether Present is the desired value. A value that cannot be parsed is not done.
 func (s *Setting) Done() bool {
 	want, err := s.Want()
 	return err == nil && Same(s.Name, s.Present, want)
 }
 
-// Same reports whether two texts of a file mean the same: the kernel prints lists its own way, and has several words for
-// no limit.
+// Same reports whether two texts of a file mean the same: the kernel prints lists in its own format, and has several
+// texts for no limit.
 func Same(name, a, b string) bool {
 	if a == b {
 		return true
@@ -147,7 +147,7 @@ func Same(name, a, b string) bool {
 	return false
 }
 
-// isDefault reports whether the file has a line "default N" among lines for single devices.
+// isDefault reports whether the file has a line "default N" beside lines for single devices.
 func isDefault(name string) bool { return name == "io.weight" || name == "io.bfq.weight" }
 
 func defaultOf(text string) string {
@@ -190,8 +190,8 @@ type share uint64
 
 const noLimit share = math.MaxUint64
 
-// MilliCPU is what a quota's or burst's text comes to: microseconds of each period, cpu.max with its period beside them. [tick.Unlimited]
-// is no limit, and nil a text or a period that is no number.
+// MilliCPU converts a quota's or burst's text, microseconds per period, to thousandths of a CPU; the text of cpu.max includes its period.
+// It returns [tick.Unlimited] for no limit, and nil for a text or a period that is not a number.
 func MilliCPU(text, period string) *int64 {
 	micros, err := microsOf(quotaOf(text))
 	switch {
@@ -221,7 +221,7 @@ func shareOf(quota, period string) (share, error) {
 	return share(q << 20 / p), nil
 }
 
-// within is the largest quota for a period that is not over the share.
+// within returns the largest quota for a period that does not exceed the share.
 func (s share) within(period string) (string, error) {
 	if s == noLimit {
 		return "-1", nil
@@ -230,7 +230,7 @@ func (s share) within(period string) (string, error) {
 	if err != nil || p == 0 {
 		return "", fmt.Errorf("%q: %w", clip.Text(period, shownBytes), errPeriod)
 	}
-	hi, lo := bits.Mul64(uint64(s)+1, p) // the first quota that is over: shares are rounded down
+	hi, lo := bits.Mul64(uint64(s)+1, p) // the smallest quota that exceeds it: shares are rounded down
 	lo, borrow := bits.Sub64(lo, 1, 0)
 	quota := (hi-borrow)<<44 | lo>>20
 	if quota < minQuotaMicroseconds {
@@ -239,9 +239,9 @@ func (s share) within(period string) (string, error) {
 	return strconv.FormatUint(quota, 10), nil
 }
 
-// sharesOf gives the cpu.shares of version 1 that a weight of version 2 stands for. It inverts the conversion of
-// opencontainers/cgroups, weight = ceil(10^((l*l+125*l)/612 - 7/34)) with l = log2(shares), under which the defaults meet
-// (100 and 1024) and so do the ends (1 and 2, 10000 and 262144).
+// sharesOf returns the cpu.shares of version 1 that correspond to a weight of version 2. It inverts the conversion of
+// opencontainers/cgroups, weight = ceil(10^((l*l+125*l)/612 - 7/34)) with l = log2(shares), which maps the defaults (100
+// and 1024) and the bounds (1 and 2, 10000 and 262144) to each other.
 func sharesOf(weight int64) int64 {
 	exponent := math.Log10(float64(weight))
 	l := (-125 + math.Sqrt(125*125+4*612*(exponent+7.0/34))) / 2
@@ -266,6 +266,6 @@ func weightOf(shares int64) int64 {
 	return int64(math.Ceil(math.Pow(10, (l*l+125*l)/612.0-7.0/34.0)))
 }
 
-// blkioOf gives the weight of 10 to 1000 that version 1's blkio and BFQ have for version 2's of 1 to 10000: the inverse of
+// blkioOf returns the weight of 10 to 1000 that version 1's blkio and BFQ use for version 2's 1 to 10000: the inverse of
 // opencontainers' 1 + (blkio-10)*9999/990.
 func blkioOf(weight int64) int64 { return 10 + (weight-1)*990/9999 }

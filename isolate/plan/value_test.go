@@ -7,7 +7,7 @@ import (
 	"polder/lib/tick"
 )
 
-// The file of the weight is the version's own.
+// Each version has its own weight file.
 func TestWeightFile(t *testing.T) {
 	for version, want := range map[int]string{1: "cpu.shares", 2: "cpu.weight"} {
 		if got := WeightFile(version); got != want {
@@ -16,7 +16,7 @@ func TestWeightFile(t *testing.T) {
 	}
 }
 
-// Of two desired states what is not desired and what is, and two different values, are not the same.
+// Desired states differ if only one has a value, or if the values differ.
 func TestSameValue(t *testing.T) {
 	one, two := 1, 2
 	again := one
@@ -30,7 +30,7 @@ func TestSameValue(t *testing.T) {
 	}
 }
 
-// The weights of I/O are from 1 to 10000, on version 1 from 10 to 1000; BFQ has those of version 1 on either.
+// I/O weights are 1 to 10000, on version 1 10 to 1000; BFQ uses those of version 1 on both.
 func TestWeightsOfIO(t *testing.T) {
 	for _, tt := range []struct {
 		weight        int64
@@ -57,7 +57,7 @@ func TestWeightsOfIO(t *testing.T) {
 			}
 		}
 	}
-	raw := Setting{raw: true, text: "default 100", Other: "io.bfq.weight"} // a text that was there before: it is put back as it was
+	raw := Setting{raw: true, text: "default 100", Other: "io.bfq.weight"} // the original text: it is restored unchanged
 	raw.UseOther()
 	if raw.text != "default 100" {
 		t.Errorf("what was there is put back as %q", raw.text)
@@ -67,7 +67,7 @@ func TestWeightsOfIO(t *testing.T) {
 	}
 }
 
-// A quota is from none, which is -1, to that of the largest machine.
+// A quota ranges from none, which is -1, to that of the largest machine.
 func TestBoundsOfAQuota(t *testing.T) {
 	for milliCPU, want := range map[int64]bool{tick.Unlimited - 1: false, tick.Unlimited: true, 0: true, maxMilliCPU: true, maxMilliCPU + 1: false} {
 		if _, err := fillQuota(nil, &tick.Cgroup{CPUMaxMilliCPU: &milliCPU}, &Setting{}); (err == nil) != want {
@@ -76,7 +76,7 @@ func TestBoundsOfAQuota(t *testing.T) {
 	}
 }
 
-// The largest quota within another one, by its own period, is within it by the kernel's reckoning, and one more microsecond is not.
+// The largest quota within another one, in its own period, is valid by the kernel's calculation, and one more microsecond is not.
 func TestTheLargestQuotaWithinAShare(t *testing.T) {
 	for _, tt := range []struct{ quota, period, own, want string }{
 		{"50000", "100000", "100000", "50000"},
@@ -113,7 +113,7 @@ func TestTheLargestQuotaWithinAShare(t *testing.T) {
 	}
 }
 
-// What kubelet writes again and again above its pods is no contest: the weight, and no quota where it asks for none.
+// Values that kubelet repeatedly writes above its pods are no contest: the weight, and no quota if it requests none.
 func TestWhatKubeletResets(t *testing.T) {
 	for _, tt := range []struct {
 		cgroup, name, text string

@@ -1,12 +1,12 @@
-// Package reclaim takes cold memory back where an advice asks for it, by the kernel's memory.reclaim (cgroup version 2, Linux 5.19).
+// Package reclaim reclaims cold memory as the advice requests, with the kernel's memory.reclaim (cgroup version 2, Linux 5.19).
 //
-// That is an action and not a state: a tick that comes again must not repeat it. Each has the run of the kernel and the time in it at which
-// its sample was taken, by the kernel's own clock, which is never set back; a [Runner] begins none whose time is not later than that of the
-// last one, or than its own start. So nothing has to be kept on a disk: what another isolate may have begun is from before this one's start
+// A reclaim is an action and not a state: a repeated tick must not repeat it. Each request has the boot ID and the time since boot of its
+// sample, by the kernel's own clock, which is never set back; a [Runner] begins none whose time is not later than that of the last one,
+// or than its own start. So nothing has to be stored on a disk: whatever another isolate may have begun is older than this one's start
 // (docs/adr/0015-reclaim-once.md).
 //
-// The kernel works in the time of whoever writes, as long as it takes. So it is done beside the ticks, by one goroutine at a time, in small
-// parts and for a bounded time, and a later tick reports what became of it.
+// The kernel reclaims in the time of the writing process, for as long as it takes. So one goroutine writes in parallel with the ticks, in
+// small parts and for a bounded time, and a later tick reports the result.
 package reclaim
 
 import (
@@ -28,12 +28,12 @@ import (
 )
 
 const (
-	// partBytes is what is written at once: the time is looked at between two parts.
+	// partBytes is the size of one write: the time is checked between two writes.
 	partBytes = 4 << 20
-	// mostTime is how long one reclaim may take, all its cgroups together. The kernel counts it as time in which a task waited for memory, of
-	// isolate's cgroup and of the machine.
+	// mostTime is the maximum duration of one reclaim, all its cgroups together. The kernel counts it as memory pressure of isolate's
+	// cgroup and of the machine.
 	mostTime = time.Second
-	// shownBytes is how much of a text from elsewhere stands in a message.
+	// shownBytes is the maximum length of foreign text in a message.
 	shownBytes = 300
 	// mostReported bounds what one tick reports.
 	mostReported = 2 * plan.MaxReclaimCgroups
@@ -48,12 +48,12 @@ type Options struct {
 	Log       *slog.Logger
 }
 
-// Runner does one reclaim after the other. Its methods are for one goroutine.
+// Runner executes one reclaim after the other. Only one goroutine may call its methods.
 type Runner struct {
 	Options
 	boot     string
 	last     float64
-	reported bool // that the kernel has no such file
+	reported bool // the missing file was reported
 
 	running sync.WaitGroup
 	mu      sync.Mutex
@@ -61,16 +61,16 @@ type Runner struct {
 	ended   []tick.Reclaim // not reported yet
 }
 
-// New returns a Runner, to which all that was sampled before is past.
+// New returns a Runner that ignores all samples from before its start.
 func New(o Options) *Runner {
 	r := &Runner{Options: o, boot: kernfile.BootID(o.Root)}
-	if o.Root == "" || o.Root == "/" { // a copy's clock stands still: there is no before
+	if o.Root == "" || o.Root == "/" { // the clock of a copy stands still, so nothing is from before
 		r.last, _ = r.seconds()
 	}
 	return r
 }
 
-// seconds is the time since the start of the kernel.
+// seconds returns the time since boot.
 func (r *Runner) seconds() (float64, bool) {
 	data, err := kernfile.Read(filepath.Join("/", r.Root, "proc/uptime"), nil)
 	if err != nil {
@@ -81,7 +81,7 @@ func (r *Runner) seconds() (float64, bool) {
 	return seconds, err == nil && seconds >= 0
 }
 
-// Apply begins what an advice asks for, where it is not begun already and nothing else is under way.
+// Apply begins what an advice requests, unless it was begun already or another reclaim is in progress.
 func (r *Runner) Apply(out *tick.Isolation, want *tick.MemoryReclaim) {
 	if want == nil {
 		return
@@ -99,7 +99,7 @@ func (r *Runner) Apply(out *tick.Isolation, want *tick.MemoryReclaim) {
 	}
 	why := r.skips(want)
 	if why == "" {
-		r.last = want.BootSeconds // whether it is begun or not: what is dropped is not made up for
+		r.last = want.BootSeconds // also if it does not begin: a dropped request is not executed later
 		if r.isBusy() {
 			why = "an earlier one is under way"
 		}
@@ -122,13 +122,13 @@ func (r *Runner) Apply(out *tick.Isolation, want *tick.MemoryReclaim) {
 	if len(list) == 0 {
 		return
 	}
-	for i := range list { // the tick's memory is used again
+	for i := range list { // the tick's memory is reused
 		list[i].Cgroup = strings.Clone(list[i].Cgroup)
 	}
 	r.begin(want.BootSeconds, list)
 }
 
-// skips returns why a reclaim is not begun. A dry run shows any: it does nothing.
+// skips returns why a reclaim does not begin. A dry run shows every reclaim, because it does nothing.
 func (r *Runner) skips(want *tick.MemoryReclaim) string {
 	if r.DryRun {
 		return ""
@@ -140,7 +140,7 @@ func (r *Runner) skips(want *tick.MemoryReclaim) string {
 	return plan.ReclaimClock{Boot: r.boot, Seconds: now, Last: r.last}.Skips(want)
 }
 
-// finite is a number that JSON has.
+// finite returns a number that JSON can represent.
 func finite(f float64) float64 {
 	if f-f != 0 || f < 0 {
 		return 0
@@ -148,7 +148,7 @@ func finite(f float64) float64 {
 	return f
 }
 
-// checked are the parts whose cgroups may be paths.
+// checked returns the parts whose cgroups are valid paths.
 func (r *Runner) checked(out *tick.Isolation, want []tick.MemoryToTake) []tick.MemoryToTake {
 	good := make([]tick.MemoryToTake, 0, min(len(want), mostReported))
 	for _, w := range want[:min(len(want), mostReported)] {
@@ -185,7 +185,7 @@ func (r *Runner) begin(at float64, list []tick.MemoryToTake) {
 	})
 }
 
-// take takes memory back of one cgroup, until that is all, the kernel finds no more, or the time is over.
+// take reclaims memory of one cgroup, until the amount is reached, the kernel finds no more, or the time is over.
 func (r *Runner) take(w tick.MemoryToTake, until time.Time) (out tick.Reclaim) {
 	out = tick.Reclaim{Cgroup: w.Cgroup, Bytes: w.Bytes, State: tick.ReclaimDone}
 	begun := r.Now()
@@ -228,7 +228,7 @@ func (r *Runner) Report(out *tick.Isolation) {
 	r.ended = nil
 }
 
-// Close waits for what is under way, for a bounded time: the kernel may be in the middle of a part.
+// Close waits for a reclaim in progress, for a bounded time: the kernel may be in the middle of a write.
 func (r *Runner) Close() {
 	ended := make(chan struct{})
 	go func() {

@@ -16,8 +16,8 @@ import (
 	"polder/lib/tick"
 )
 
-// machine is a copy of a machine of cgroup version 2 that is up for so many seconds. The clock of a copy stands still; what the kernel would do
-// on a write is the guest's test (tests/vm).
+// machine is a copy of a machine of cgroup version 2 with the given uptime. The clock of a copy stands still; the guest's test (tests/vm)
+// covers the kernel's behaviour on a write.
 func machine(t *testing.T, up float64, files ...string) (*Runner, string) {
 	t.Helper()
 	root := t.TempDir()
@@ -48,7 +48,7 @@ func ask(at float64, cgroups ...string) *tick.MemoryReclaim {
 	return m
 }
 
-// What is asked for is done in parts, once, and a later tick reports it; a cgroup that has gone is no failure.
+// A request is executed in parts, once, and a later tick reports it; a cgroup that was removed is no failure.
 func TestItIsDoneOnce(t *testing.T) {
 	r, root := machine(t, 100, "sys/fs/cgroup/memory.reclaim", "sys/fs/cgroup/b/memory.reclaim", "sys/fs/cgroup/b/cgroup.procs")
 	var out tick.Isolation
@@ -74,11 +74,11 @@ func TestItIsDoneOnce(t *testing.T) {
 	}
 }
 
-// While one is under way no other is begun, nothing waits for it, and what was dropped is not made up for.
+// While a reclaim is in progress no other one begins, nothing waits for it, and dropped requests are not executed later.
 func TestOneAtATime(t *testing.T) {
 	r, root := machine(t, 100, "sys/fs/cgroup/memory.reclaim", "sys/fs/cgroup/b/cgroup.procs")
 	file := filepath.Join(root, "sys/fs/cgroup/b/memory.reclaim")
-	if err := unix.Mkfifo(file, 0o600); err != nil { // a write blocks, as the kernel's does
+	if err := unix.Mkfifo(file, 0o600); err != nil { // a write blocks, as in the kernel
 		t.Fatal(err)
 	}
 	var out tick.Isolation
@@ -103,10 +103,10 @@ func TestOneAtATime(t *testing.T) {
 	}
 }
 
-// A failure is an error of the tick that tells it.
+// A failure is an error of the tick that reports it.
 func TestAFailureIsReported(t *testing.T) {
 	r, root := machine(t, 100, "sys/fs/cgroup/memory.reclaim", "sys/fs/cgroup/b/cgroup.procs")
-	if err := os.Mkdir(filepath.Join(root, "sys/fs/cgroup/b/memory.reclaim"), 0o755); err != nil { // which takes no write
+	if err := os.Mkdir(filepath.Join(root, "sys/fs/cgroup/b/memory.reclaim"), 0o755); err != nil { // which accepts no write
 		t.Fatal(err)
 	}
 	var out tick.Isolation
@@ -118,7 +118,7 @@ func TestAFailureIsReported(t *testing.T) {
 	}
 }
 
-// A kernel without the file is named once; from then on the key alone is.
+// A kernel without the file is reported once; from then on only the key is named.
 func TestAKernelWithoutIt(t *testing.T) {
 	r, _ := machine(t, 100)
 	for i := range 3 {
@@ -130,7 +130,7 @@ func TestAKernelWithoutIt(t *testing.T) {
 	}
 }
 
-// On the machine itself what was sampled before the start is past.
+// On the machine itself samples from before the start are ignored.
 func TestTheStartIsAMark(t *testing.T) {
 	h, err := cgroup.Detect("/")
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package resctrl brings the groups of /sys/fs/resctrl to their desired state: it makes a group that is missing, holds every line of its
-// schemata against what the machine has before it writes one that differs, moves the tasks of the named cgroups that are not in
-// it yet, and keeps a journal from which it can be put back.
+// Package resctrl reconciles the groups of /sys/fs/resctrl: it creates a missing group, checks every line of its schemata against the
+// machine before it writes a line that differs, moves tasks of the named cgroups into the group, and keeps a journal from which
+// everything can be restored.
 package resctrl
 
 import (
@@ -21,12 +21,12 @@ import (
 	"polder/lib/tick"
 )
 
-// shownBytes is how much of a text from elsewhere stands in a message.
+// shownBytes is the maximum length of foreign text in a message.
 const shownBytes = 400
 
-// Keys of what is written, in the tick.
+// These keys name what is written in the tick.
 const (
-	keyAll      = "resctrl" // where nothing is mounted
+	keyAll      = "resctrl" // if resctrl is not mounted
 	keyGroup    = "group"
 	keySchemata = "schemata"
 	keyTasks    = "tasks"
@@ -36,25 +36,25 @@ const (
 type Options struct {
 	Root      string // of the machine
 	Hierarchy *cgroup.Hierarchy
-	Journal   *Journal // none where nil
-	// Contest is how many times a line that someone else changes is written again before it is left alone.
+	Journal   *Journal // nil if there is none
+	// Contest is how often a line that another program changes is written again before it is left alone.
 	Contest int
 	DryRun  bool
 	Now     func() time.Time
 	Log     *slog.Logger
 }
 
-// Applier applies desired groups, one advice after the other. It is not for use by several goroutines.
+// Applier applies desired groups, one advice after the other. It is not safe for concurrent use.
 type Applier struct {
 	Options
-	dir    string // where resctrl is mounted
+	dir    string // resctrl's mount point
 	kernel kernel
-	// unmounted reports whether the last round found nothing mounted.
+	// unmounted means that the last round found resctrl not mounted.
 	unmounted bool
 
 	lines  map[line]*contest
-	walked map[string]string // the cgroups whose tasks were looked at, with their group
-	allAt  time.Time         // when all of them were
+	walked map[string]string // the cgroups whose tasks were read, with their group
+	allAt  time.Time         // when all of them were read
 	buf    []byte
 	have   []uint64
 	fresh  []uint64
@@ -71,7 +71,7 @@ func New(o Options) *Applier {
 	}
 }
 
-// Apply applies the desired groups as far as it can, and adds what it did to out.
+// Apply applies the desired groups as far as possible, and adds what it did to out.
 func (a *Applier) Apply(out *tick.Isolation, desired []tick.ResctrlGroup) {
 	if len(desired) == 0 {
 		return
@@ -87,7 +87,7 @@ func (a *Applier) Apply(out *tick.Isolation, desired []tick.ResctrlGroup) {
 		r.fail("", keyAll, fmt.Errorf("unavailable: resctrl is not mounted at %s (mount -t resctrl resctrl /sys/fs/resctrl, where the processor has it): left alone", a.dir))
 		return
 	}
-	at, err := os.OpenRoot(a.dir) // not held: nobody could unmount it
+	at, err := os.OpenRoot(a.dir) // not kept open: it would prevent unmounting
 	if err != nil {
 		r.fail("", "", err)
 		return
@@ -102,7 +102,7 @@ func (a *Applier) Apply(out *tick.Isolation, desired []tick.ResctrlGroup) {
 		err := CheckName(g.Group)
 		switch {
 		case err != nil:
-			r.fail("", "", fmt.Errorf("refused: %w", err)) // such a name is quoted in the error alone
+			r.fail("", "", fmt.Errorf("refused: %w", err)) // only the error quotes such a name
 		case seen[g.Group]:
 			r.fail(g.Group, "", errors.New("refused: the group is named twice"))
 		default:
@@ -120,7 +120,7 @@ func (a *Applier) Apply(out *tick.Isolation, desired []tick.ResctrlGroup) {
 // maxName bounds a group's name.
 const maxName = 64
 
-// CheckName refuses what is no group's name: it becomes a directory beside the kernel's own.
+// CheckName rejects an invalid group name: it becomes a directory beside the kernel's own ones.
 func CheckName(name string) error {
 	switch {
 	case name == "" || len(name) > maxName:
@@ -135,19 +135,19 @@ func CheckName(name string) error {
 	return nil
 }
 
-// kernels are the directories that are no groups.
+// kernels are the kernel's directories that are not groups.
 var kernels = []string{"info", "mon_groups", "mon_data"}
 
-// round is what is done for one tick.
+// round collects what is done for one tick.
 type round struct {
 	*Applier
 	out     *tick.Isolation
 	at      *os.Root
 	machine *tick.Resctrl     // nil until it is needed
-	owners  map[string]string // each desired cgroup's group
+	owners  map[string]string // the group of each desired cgroup
 }
 
-// maxListed bounds the errors and writes that are listed: an advice is another's, and may be hostile.
+// maxListed bounds the errors and writes that are listed: the advice comes from another process and may be hostile.
 const maxListed = 200
 
 func (r *round) fail(group, key string, err error) {
@@ -157,7 +157,7 @@ func (r *round) fail(group, key string, err error) {
 	}
 }
 
-// place names a group in the tick, where others name cgroups.
+// place names a group in the tick, in the place of a cgroup.
 func place(group string) string {
 	if group == "" {
 		return "resctrl"
@@ -177,10 +177,10 @@ func (r *round) wrote(group, key, old, now string) {
 	}
 }
 
-// group brings one group to its desired state.
+// group reconciles one group.
 func (r *round) group(g *tick.ResctrlGroup) {
 	if g.IfExists && len(g.Schemata) == 0 {
-		return // advised where nothing was mounted: what it shall have is not known
+		return // advised while resctrl was not mounted: its desired lines are unknown
 	}
 	var want []schemata.Line
 	for _, text := range g.Schemata {
@@ -211,8 +211,8 @@ func (r *round) group(g *tick.ResctrlGroup) {
 	r.tasks(g)
 }
 
-// create makes a missing group, unless none of its lines can hold: then it would be of no use. It reports whether there is a
-// group now; in a dry run, as if there were.
+// create creates a missing group, unless the machine supports none of its lines: then it would have no effect. It reports
+// whether the group exists now; in a dry run, whether it would.
 func (r *round) create(g *tick.ResctrlGroup, want []schemata.Line) bool {
 	var bad []error
 	for _, l := range want {
@@ -247,7 +247,7 @@ func (r *round) create(g *tick.ResctrlGroup, want []schemata.Line) bool {
 		}
 		if err := r.kernel.mkdir(r.at, g.Group, 0o755); err != nil {
 			err = r.explain("make "+filepath.Join(r.dir, g.Group), err)
-			if errors.Is(err, fs.ErrPermission) { // the kernel's directory is 0555
+			if errors.Is(err, fs.ErrPermission) { // the kernel's directory has mode 0555
 				err = fmt.Errorf("%w: make it beforehand, or give isolate CAP_DAC_OVERRIDE", err)
 			}
 			r.fail(g.Group, keyGroup, err)
@@ -262,7 +262,7 @@ func (r *round) create(g *tick.ResctrlGroup, want []schemata.Line) bool {
 	return true
 }
 
-// what is what the machine can divide, read once in a round in which something is to be written.
+// what returns what the machine can divide, read once in a round that writes.
 func (r *round) what() (*tick.Resctrl, error) {
 	if r.machine != nil {
 		return r.machine, nil
@@ -275,7 +275,7 @@ func (r *round) what() (*tick.Resctrl, error) {
 	return m, err
 }
 
-// check holds a line against the machine, and returns it as the kernel will hold it.
+// check checks a line against the machine, and returns it in the kernel's form.
 func (r *round) check(l schemata.Line) (schemata.Line, error) {
 	m, err := r.what()
 	if m == nil {
@@ -283,12 +283,12 @@ func (r *round) check(l schemata.Line) (schemata.Line, error) {
 	}
 	out, bad := schemata.Check(m, l)
 	if bad != nil && err != nil {
-		return l, err // why the machine seems not to have it
+		return l, err // why the machine seems not to support it
 	}
 	return out, bad
 }
 
-// schemata writes those lines that differ. One write a line: a line that the kernel refuses leaves the others in force.
+// schemata writes the lines that differ, one write per line: a line that the kernel rejects does not affect the others.
 func (r *round) schemata(group string, want []schemata.Line) {
 	if len(want) == 0 {
 		return

@@ -7,13 +7,13 @@ import (
 	"polder/lib/schemata"
 )
 
-// contest is that over one line.
+// contest counts external changes of one line.
 type contest struct {
 	journal.Contest
 	agreed schemata.Line // as it was read or written last
 }
 
-// agree notes a line that is as desired.
+// agree records that a line is as desired.
 func (r *round) agree(group string, l schemata.Line) {
 	if r.DryRun {
 		return
@@ -28,13 +28,13 @@ func (r *round) agree(group string, l schemata.Line) {
 	c.Calm()
 }
 
-// contested reports whether a line that differs is to be left alone because someone else keeps changing it.
+// contested reports whether a line that differs must be left alone because another program keeps changing it.
 func (r *round) contested(group string, now schemata.Line) bool {
 	c := r.lines[line{group, now.Resource}]
 	if r.DryRun || c == nil {
 		return false
 	}
-	if c.agreed.Holds(now) { // it is the advice that has changed, or the value stays as the other one wants it
+	if c.agreed.Holds(now) { // the advice changed, or the value stays as the other program set it
 		c.Calm()
 	} else {
 		c.Change()

@@ -7,43 +7,43 @@ import (
 	"polder/lib/schemata"
 )
 
-// JournalName is the name of the groups' journal beside that of the cgroups.
+// JournalName is the name of the groups' journal, beside that of the cgroups.
 func JournalName(path string) string { return path + ".resctrl" }
 
 // entry is one line of the journal.
 type entry struct {
 	Group string `json:"group"`
-	// Inode is the group's and the stamp has the machine's run: another group of the same name is not taken for this one.
+	// Inode is the group's inode. With the boot ID of the stamp it tells the group from another one of the same name.
 	Inode uint64 `json:"inode,omitempty"`
 	journal.Stamp
 
-	// Creates stands before the group is made, Created after that with its inode, and Not where it could not be made.
+	// Creates is written before the group is created, Created afterwards with its inode, and Not if the creation failed.
 	Creates bool   `json:"creates,omitempty"`
 	Created bool   `json:"created,omitempty"`
 	Not     bool   `json:"not,omitempty"`
-	First   string `json:"first,omitempty"` // a line as it was before it was ever changed
-	Wrote   string `json:"wrote,omitempty"` // one about to be written
+	First   string `json:"first,omitempty"` // the original text of a line
+	Wrote   string `json:"wrote,omitempty"` // a line that is about to be written
 }
 
 // record is what the journal contains about one group.
 type record struct {
-	inode   uint64 // 0 where isolate was killed between making the group and noting it
+	inode   uint64 // 0 if isolate was killed between creating the group and recording it
 	created bool
 	first   map[string]schemata.Line   // by resource
 	wrote   map[string][]schemata.Line // the last ones
 }
 
-// keepWrote is how many written lines are remembered of a resource: a killed one may have stopped before the last.
+// keepWrote is the number of written lines that are remembered for a resource: isolate may be killed before the last write.
 const keepWrote = 2
 
-// Journal is the file that keeps which groups were made, and the first lines of those that were there. Whoever has the cgroups'
-// journal locked has this one too. It is made with the first entry. All its methods may be called on nil.
+// Journal is the file that records which groups were created, and the original lines of groups that existed before. The lock of
+// the cgroups' journal protects it too. The first entry creates the file. All its methods may be called on nil.
 type Journal struct {
 	*journal.File[entry, *entry]
 	records map[string]*record
 }
 
-// OpenJournal reads the journal of groups beside the one at path. root is the machine's.
+// OpenJournal reads the journal of groups beside the journal at path. root is the root directory of the machine.
 func OpenJournal(path, root string, now func() time.Time) (*Journal, error) {
 	j := &Journal{records: map[string]*record{}}
 	var err error
@@ -82,7 +82,7 @@ func (j *Journal) take(e *entry) {
 	}
 }
 
-// Len is the number of groups that the journal knows.
+// Len returns the number of groups in the journal.
 func (j *Journal) Len() int {
 	if j == nil {
 		return 0
@@ -90,20 +90,20 @@ func (j *Journal) Len() int {
 	return len(j.records)
 }
 
-// creates notes that a group is about to be made.
+// creates records that a group is about to be created.
 func (j *Journal) creates(group string) error {
 	return j.note(entry{Group: group, Creates: true})
 }
 
-// created notes the inode of the group that was made.
+// created records the inode of the new group.
 func (j *Journal) created(group string, inode uint64) error {
 	return j.note(entry{Group: group, Inode: inode, Created: true})
 }
 
-// forget notes that a group could not be made. Where that cannot be noted, a restore finds no group, or an empty claim.
+// forget records that a group could not be created. If that fails too, a restore finds no group or no inode.
 func (j *Journal) forget(group string) { _ = j.note(entry{Group: group, Not: true}) }
 
-// changes notes a line before it is changed, unless its group was made here: that is removed as a whole.
+// changes records a line before it is changed, unless isolate created its group: that is removed as a whole.
 func (j *Journal) changes(group string, inode uint64, old, now schemata.Line) error {
 	if j == nil {
 		return nil
@@ -116,12 +116,12 @@ func (j *Journal) changes(group string, inode uint64, old, now schemata.Line) er
 	if r == nil || r.created || r.inode != inode || r.first[old.Resource].Values == nil {
 		e.First = textOf(old)
 	} else if wrote := r.wrote[now.Resource]; len(wrote) > 0 && wrote[len(wrote)-1].String() == e.Wrote {
-		return nil // the same value again, which another program had changed
+		return nil // the same value again, after another program changed it
 	}
 	return j.note(e)
 }
 
-// note adds an entry, on the disk before it returns.
+// note adds an entry, which is on the disk before it returns.
 func (j *Journal) note(e entry) error {
 	if j == nil {
 		return nil

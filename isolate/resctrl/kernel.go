@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kernel is what only the kernel's own file system does: a new directory has a group's files in it at once, and one with files
-// in it can be removed. Tests on a copy do that here.
+// kernel contains what only the kernel's own file system does: a new directory contains a group's files at once, and a
+// directory with these files can be removed. In tests on a copy, functions do that here.
 type kernel struct {
 	mkdir func(at *os.Root, group string, mode fs.FileMode) error
 	rmdir func(at *os.Root, group string) error
@@ -26,7 +26,7 @@ type kernel struct {
 	move func(at *os.Root, dir, group string, tid uint64) error
 }
 
-// moveTask moves a task as runc does for its containers. A file of a copy is no kernel's: what was there would be cut off.
+// moveTask moves a task as runc does for its containers. A file of a copy is not the kernel's: a write would truncate its content.
 func moveTask(at *os.Root, dir, group string, tid uint64) error {
 	var mount unix.Statfs_t
 	if unix.Statfs(dir, &mount) == nil && mount.Type == unix.RDTGROUP_SUPER_MAGIC {
@@ -36,7 +36,7 @@ func moveTask(at *os.Root, dir, group string, tid uint64) error {
 }
 
 func runcTask(_ *os.Root, dir, group string, tid uint64) error {
-	if tid > math.MaxInt32 { // more than the kernel's largest pid, and to runc a negative one may mean none
+	if tid > math.MaxInt32 { // above the kernel's largest PID; runc may take a negative one for none
 		return unix.EINVAL
 	}
 	return intelrdt.WriteIntelRdtTasks(filepath.Join(dir, group), int(tid))
@@ -50,8 +50,8 @@ func readAll(r io.Reader) (string, error) {
 	return string(data), err
 }
 
-// appendLine writes one line to a file that is there, the newline with it: the kernel takes no line of schemata without. To the
-// kernel it is the same at whatever place; in a copy what was there stays.
+// appendLine writes one line with its newline to an existing file: the kernel rejects a line of schemata without a newline. The
+// kernel ignores the file position; in a copy the previous lines stay.
 func appendLine(at *os.Root, name, text string) error {
 	f, err := at.OpenFile(name, os.O_WRONLY|os.O_APPEND, 0)
 	if err != nil {
@@ -61,7 +61,7 @@ func appendLine(at *os.Root, name, text string) error {
 	return errors.Join(err, f.Close())
 }
 
-// groupsIn are the names of the groups beside the root's.
+// groupsIn returns the names of the groups beside the root group.
 func groupsIn(at *os.Root) ([]string, error) {
 	f, err := at.Open(".")
 	if err != nil {
@@ -82,7 +82,7 @@ func groupsIn(at *os.Root) ([]string, error) {
 	return names, nil
 }
 
-// inodeOf tells a group from another one of its name; 0 where it is not there.
+// inodeOf returns the inode that tells a group from another one of its name; 0 if the group does not exist.
 func inodeOf(at *os.Root, group string) uint64 {
 	info, err := at.Lstat(group)
 	if err != nil || !info.IsDir() {
@@ -94,7 +94,7 @@ func inodeOf(at *os.Root, group string) uint64 {
 	return 0
 }
 
-// explain adds the kernel's own text about its last refusal.
+// explain adds the kernel's own text about its last error.
 func (r *round) explain(what string, err error) error { return explain(r.at, r.dir, what, err) }
 
 func explain(at *os.Root, dir, what string, err error) error {

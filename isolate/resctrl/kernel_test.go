@@ -22,8 +22,8 @@ import (
 	"polder/tests/need"
 )
 
-// realGroups lets a directory of cgroup v1's freezer stand in for /sys/fs/resctrl: there too the kernel makes a group's files with
-// its directory, "tasks" takes one task's id a write and refuses one that has ended with ESRCH, and a task is in one group alone.
+// realGroups uses a directory of cgroup v1's freezer instead of /sys/fs/resctrl: there too the kernel creates a group's files with
+// its directory, "tasks" accepts one task ID per write and rejects one that has ended with ESRCH, and a task is in only one group.
 // It has no schemata. The pods' cgroups are in another hierarchy, as always.
 type realGroups struct {
 	t    *testing.T
@@ -114,12 +114,12 @@ func TestKernelMovesTasks(t *testing.T) {
 		t.Errorf("again: %s", summary(out))
 	}
 
-	// The pod's class changes: its tasks are in the other group, and not in the first.
+	// The pod's class changes: its tasks move to the other group.
 	if out := apply("LS"); len(out.Errors) > 0 || !slices.Equal(g.tasks("LS"), want) || len(g.tasks("BE")) > 0 {
 		t.Errorf("%s; LS %v, BE %v, want %v", summary(out), g.tasks("LS"), g.tasks("BE"), want)
 	}
 
-	// A task that has ended between the reading and the write is no error, and those after it are moved.
+	// A task that has ended between the reading and the write is no error, and the following ones are moved.
 	ended := exec.Command("true")
 	if err := ended.Run(); err != nil {
 		t.Fatal(err)
@@ -136,7 +136,7 @@ func TestKernelMovesTasks(t *testing.T) {
 		t.Errorf("%s; BE %v", got, g.tasks("BE"))
 	}
 
-	// One that the kernel refuses is an error that names it, and ends nothing.
+	// A task that the kernel rejects is an error that names it; the others are moved.
 	r.out = &tick.Isolation{}
 	a.fresh = []uint64{1 << 40, uint64(second.Process.Pid)}
 	r.move("BE")
@@ -145,11 +145,11 @@ func TestKernelMovesTasks(t *testing.T) {
 	}
 }
 
-// The kernel's own directory is 0555: root without capabilities, as the service runs, makes no group, and is told what to do. A
-// group that was made beforehand is used.
+// The kernel's own directory has mode 0555: root without capabilities, as the service runs, creates no group, and the error
+// says what to do. A group that was created beforehand is used.
 func TestKernelWithoutCapabilities(t *testing.T) {
 	g := newRealGroups(t)
-	if err := os.Chmod(g.dir, 0o555); err != nil { // as the root of every such file system is
+	if err := os.Chmod(g.dir, 0o555); err != nil { // as the root of every such file system
 		t.Fatal(err)
 	}
 	task := g.task(g.pods + "/a")
@@ -160,7 +160,7 @@ func TestKernelWithoutCapabilities(t *testing.T) {
 	}
 	without := func(f func() string) (out string) {
 		done := make(chan struct{})
-		go func() { // the thread ends with it: capabilities are the thread's own
+		go func() { // the thread ends with it: capabilities belong to the thread
 			defer close(done)
 			runtime.LockOSThread()
 			header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}

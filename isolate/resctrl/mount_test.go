@@ -10,8 +10,8 @@ import (
 	"polder/lib/resctrl"
 )
 
-// A group that is only named, as advise names it where nothing is mounted, is reported while that is so; mounted meanwhile, it
-// is neither made, nor is a task moved into one of that name.
+// A group that is only named, as advise does if resctrl is not mounted, is reported while that lasts; after a mount it is
+// neither created, nor is a task moved into one of that name.
 func TestOnlyNamed(t *testing.T) {
 	m := newMachine(t)
 	named := be()

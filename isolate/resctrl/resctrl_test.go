@@ -17,9 +17,9 @@ import (
 	"polder/lib/tick"
 )
 
-// machine is a copy of a machine with resctrl. Its files are ordinary ones: nothing refuses a value, a write adds a line where
-// the kernel changes one, and a task can be in two groups. What the kernel itself answers has been seen on no hardware; the tests
-// in kernel_test.go let cgroups of version 1 answer, whose tasks files are alike.
+// machine is a copy of a machine with resctrl. Its files are ordinary ones: they reject no value, a write adds a line where the
+// kernel changes one, and a task can be in two groups. The kernel's own responses were not tested on hardware; kernel_test.go
+// uses cgroups of version 1, whose tasks files behave alike.
 type machine struct {
 	t    *testing.T
 	root string
@@ -50,7 +50,7 @@ func newMachine(t *testing.T) *machine {
 	return m
 }
 
-// applier has the kernel's part of making and removing groups, on the copy.
+// applier simulates the kernel's part of creating and removing groups, on the copy.
 func (m *machine) applier(j *Journal) *Applier {
 	m.t.Helper()
 	h, err := cgroup.Detect(m.root)
@@ -94,7 +94,7 @@ func (m *machine) write(name, text string) {
 	}
 }
 
-// read is a file of resctrl's, its lines joined by blanks; "-" where it is not there.
+// read returns a file of resctrl, its lines joined by blanks; "-" if it does not exist.
 func (m *machine) read(name string) string {
 	m.t.Helper()
 	data, err := os.ReadFile(filepath.Join(m.root, resctrl.Dir, name))
@@ -110,7 +110,7 @@ func (m *machine) apply(desired ...tick.ResctrlGroup) tick.Isolation {
 	return out
 }
 
-// summary is what the tick contains, a line each.
+// summary returns the content of the tick, one line each.
 func summary(i tick.Isolation) string {
 	var b strings.Builder
 	for _, w := range i.Writes {
@@ -141,7 +141,7 @@ resctrl/BE tasks "" -> "101 102 103"
 		t.Errorf("tasks %s", got)
 	}
 
-	// Nothing differs: nothing is written. A new task alone is moved, and one that is gone is none.
+	// Without a difference nothing is written. Only a new task is moved, and one that has ended is ignored.
 	if out := m.apply(be()); summary(out) != "" || out.Applied != 0 || out.Unchanged != 2 {
 		t.Errorf("again: %+v", out)
 	}
@@ -154,14 +154,14 @@ resctrl/BE tasks "" -> "101 102 103"
 		t.Errorf("a new task: %+v", out)
 	}
 
-	// A part is given up, one domain's alone.
+	// One domain's part is reduced, and no other.
 	g := be()
 	g.Schemata = []string{"L3:1=3f"}
 	if out := m.apply(g); summary(out) != "resctrl/BE schemata \"L3:1=f\" -> \"L3:1=3f\"\n" {
 		t.Errorf("one domain: %+v", out)
 	}
 
-	// A cgroup that is newly named, or for another group, does not wait.
+	// A cgroup that is newly named, or named for another group, does not wait.
 	g.Cgroups = append(g.Cgroups, "/ls")
 	if out := m.apply(g); summary(out) != "resctrl/BE tasks \"\" -> \"201\"\n" {
 		t.Errorf("a new cgroup: %+v", out)
@@ -192,14 +192,14 @@ resctrl/BE tasks "" -> "101 102 103"
 	}
 }
 
-// Lines of the stream are untrusted: what is no group's name, no line of this machine's or no cgroup is refused, and the rest holds.
+// Lines of the stream are untrusted: an invalid group name, line or cgroup is rejected, and the rest applies.
 func TestRefuses(t *testing.T) {
 	group := func(name string, lines ...string) tick.ResctrlGroup {
 		return tick.ResctrlGroup{Group: name, Schemata: lines}
 	}
 	for name, c := range map[string]struct {
 		desired []tick.ResctrlGroup
-		want    string // in the summary; "!" alone for nothing at all
+		want    string // in the summary; only "!" for nothing at all
 	}{
 		"no name":          {[]tick.ResctrlGroup{group("", "L3:0=f")}, "! resctrl : refused: \"\": a group's name has 1 to 64"},
 		"long name":        {[]tick.ResctrlGroup{group(strings.Repeat("a", 65), "L3:0=f")}, "aaa\": a group's name has 1 to 64"},
@@ -237,7 +237,7 @@ func TestRefuses(t *testing.T) {
 		if strings.Contains(c.want, "schemata: refused") && name != "line twice" && m.read("B/tasks") != "-" {
 			t.Errorf("%s: the group was made, though it could not hold a line", name)
 		}
-		for _, file := range []string{"schemata", "tasks"} { // the root's own are never touched
+		for _, file := range []string{"schemata", "tasks"} { // the root's own are never written
 			if got, want := m.read(file), map[string]string{"schemata": "MB:0=100;1=100 L3:0=fff;1=fff", "tasks": "1"}[file]; got != want {
 				t.Errorf("%s: the root's %s is %s", name, file, got)
 			}
@@ -247,18 +247,18 @@ func TestRefuses(t *testing.T) {
 		}
 	}
 
-	// One sound line is enough for the group, and the other is reported.
+	// One valid line is enough for the group, and the other is reported.
 	m := newMachine(t)
 	if got := summary(m.apply(group("B", "L3:0=ffff", "MB:0=15"))); !strings.Contains(got, `"MB:0=100" -> "MB:0=20"`) || strings.Count(got, "! resctrl/B schemata: refused") != 1 {
 		t.Error(got)
 	}
-	// Rounded up by the kernel is as desired.
+	// A value that the kernel rounds up counts as desired.
 	if out := m.apply(group("B", "MB:0=15")); summary(out) != "" || out.Unchanged != 1 {
 		t.Errorf("%+v", out)
 	}
 }
 
-// There are as many groups as the machine has; those of others count.
+// The machine has a limited number of groups; those of other programs count.
 func TestNoGroupIsLeft(t *testing.T) {
 	m := newMachine(t)
 	for _, other := range []string{"a", "b", "c"} {
@@ -268,14 +268,14 @@ func TestNoGroupIsLeft(t *testing.T) {
 		t.Error(got)
 	}
 	g := be()
-	g.Group = "c" // one that is there is changed
+	g.Group = "c" // an existing one is changed
 	g.Schemata = nil
 	if got := summary(m.apply(g)); got != "resctrl/c tasks \"\" -> \"101 102 103\"\n" {
 		t.Error(got)
 	}
 }
 
-// A line that someone else insists on is left alone after --contest rounds, and tried again when it has been quiet for long.
+// A line that another program keeps changing is left alone after --contest rounds, and retried after a long quiet time.
 func TestContest(t *testing.T) {
 	m := newMachine(t)
 	g := be()
@@ -297,7 +297,7 @@ func TestContest(t *testing.T) {
 	}
 }
 
-// Tasks that another pid namespace hides have no id: that is reported, not passed over.
+// Tasks that another PID namespace hides have no ID: that is reported, not ignored.
 func TestHiddenTasks(t *testing.T) {
 	m := newMachine(t)
 	m.write("sys/fs/cgroup/be/a/c/cgroup.threads", "0\n0\n")
@@ -306,7 +306,7 @@ func TestHiddenTasks(t *testing.T) {
 	}
 }
 
-// BenchmarkSteady is a tick in which nothing is to be done: 250 pods of 20 threads.
+// BenchmarkSteady measures a tick without changes: 250 pods of 20 threads.
 func BenchmarkSteady(b *testing.B) {
 	m := &machine{root: b.TempDir()}
 	h, g := m.crowd(b)
@@ -322,7 +322,7 @@ func BenchmarkSteady(b *testing.B) {
 	}
 }
 
-// crowd makes a machine with many pods, all of whose tasks are where they belong.
+// crowd creates a machine with many pods, all of whose tasks are in the right group.
 func (m *machine) crowd(b *testing.B) (*cgroup.Hierarchy, []tick.ResctrlGroup) {
 	write := func(name, text string) {
 		path := filepath.Join(m.root, name)

@@ -16,23 +16,23 @@ import (
 
 // Restored counts what a restore did.
 type Restored struct {
-	Removed  int // groups that isolate had made
-	Back     int // lines written back
-	Already  int // lines that were so already
-	Vanished int // groups that are gone, or another's by now
-	Foreign  int // lines that someone else changed
+	Removed  int // groups that isolate created
+	Back     int // lines restored
+	Already  int // lines that had their original value already
+	Vanished int // groups that are gone, or belong to another program by now
+	Foreign  int // lines that another program changed
 	Failed   int
 }
 
-// Restore removes the groups that were made, which gives their tasks to the root group, writes the first lines of those that
-// were there before, and removes the journal when all is back. Tasks that were moved into a group of someone else's stay there.
+// Restore removes the groups that isolate created, which moves their tasks to the root group, restores the original lines of groups that
+// existed before, and removes the journal when everything is restored. Tasks that were moved into an existing group stay there.
 func (a *Applier) Restore(force bool) (Restored, error) {
 	var out Restored
 	j := a.Journal
 	if j.Len() == 0 {
 		return out, a.done()
 	}
-	if _, mounted := resctrl.Mounted(a.Root); !mounted { // with the mount all groups went
+	if _, mounted := resctrl.Mounted(a.Root); !mounted { // unmounting removed all groups
 		out.Vanished = j.Len()
 		clear(j.records)
 		return out, a.done()
@@ -63,7 +63,7 @@ func (a *Applier) Restore(force bool) (Restored, error) {
 	return out, a.done()
 }
 
-// done removes the journal where nothing is left in it.
+// done removes the journal if it is empty.
 func (a *Applier) done() error {
 	if a.DryRun || a.Journal == nil || a.Journal.Len() > 0 {
 		return nil
@@ -84,7 +84,7 @@ func (a *Applier) removeGroup(at *os.Root, group string, out *Restored) bool {
 	return true
 }
 
-// linesBack puts the first lines of a group back; it reports whether all of them are.
+// linesBack restores the original lines of a group; it reports whether all of them are restored.
 func (a *Applier) linesBack(at *os.Root, group string, rec *record, force bool, out *Restored) bool {
 	name := filepath.Join(group, keySchemata)
 	read := func() ([]schemata.Line, error) {
@@ -139,7 +139,7 @@ func (a *Applier) linesBack(at *os.Root, group string, rec *record, force bool, 
 	return all
 }
 
-// String is the outcome in one line.
+// String returns the result in one line.
 func (r Restored) String() string {
 	return phrase.Nonzero("resctrl: removed "+phrase.Count(r.Removed, "group")+", restored "+phrase.Count(r.Back, "line"),
 		phrase.Number{N: r.Already, Text: "unchanged"},

@@ -11,7 +11,7 @@ import (
 	"polder/lib/tick"
 )
 
-// What was made is removed, what was changed is as it was; each part by itself after a kill.
+// Created groups are removed, changed lines are restored; each part also after a kill.
 func TestRestore(t *testing.T) {
 	m := newMachine(t)
 	m.write(filepath.Join(resctrl.Dir, "theirs/schemata"), "L3:0=ff0;1=ff0\nMB:0=50;1=50\n")
@@ -91,7 +91,7 @@ func TestRestoreLeavesOthersAlone(t *testing.T) {
 	}
 }
 
-// Killed between making the group and noting which one it is: it is removed all the same. One that could not be made is not.
+// After a kill between creating a group and recording its inode, the group is removed all the same. One that could not be created is not.
 func TestJournal(t *testing.T) {
 	m := newMachine(t)
 	j := m.journal()
@@ -115,7 +115,7 @@ func TestJournal(t *testing.T) {
 	if again.Len() != 1 || again.Bad != 4 {
 		t.Fatalf("%d groups, %d bad lines; want 1 and 4", again.Len(), again.Bad)
 	}
-	if err := again.created("LS", 5); err != nil { // after a cut line
+	if err := again.created("LS", 5); err != nil { // after a line that was cut off
 		t.Fatal(err)
 	}
 	if third := m.journal(); third.Len() != 2 || third.Bad != 4 {
@@ -128,7 +128,7 @@ func TestJournal(t *testing.T) {
 		t.Error("a group of someone else's was removed")
 	}
 
-	// What cannot be put back is not changed.
+	// What cannot be restored is not changed.
 	nowhere, err := OpenJournal(filepath.Join(m.root, "no/such/dir/journal"), m.root, time.Now)
 	if err != nil {
 		t.Fatal(err)

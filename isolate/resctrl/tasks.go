@@ -19,7 +19,7 @@ import (
 	"polder/lib/tick"
 )
 
-// ownersOf returns which group each desired cgroup belongs to: the first that names it.
+// ownersOf returns the group of each desired cgroup: the first group that names it.
 func (r *round) ownersOf(desired []tick.ResctrlGroup) map[string]string {
 	owners := map[string]string{}
 	for i := range desired {
@@ -32,7 +32,7 @@ func (r *round) ownersOf(desired []tick.ResctrlGroup) map[string]string {
 	return owners
 }
 
-// refuse returns why a cgroup's tasks are not moved. What is within another group's cgroup would be moved to and fro for ever.
+// refuse returns why a cgroup's tasks are not moved. Tasks below another group's cgroup would be moved back and forth forever.
 func (r *round) refuse(group, c string) error {
 	if err := cgroup.CheckPath(c); err != nil {
 		return err
@@ -48,11 +48,11 @@ func (r *round) refuse(group, c string) error {
 	return nil
 }
 
-// walkEvery is how often the tasks of all cgroups are looked at: what a task forks is in its group already, so that only what
-// comes from outside, as a new container or an exec, waits for it. A cgroup that is newly named is looked at at once.
+// walkEvery is how often the tasks of all cgroups are read: a forked task is in its parent's group already, so only tasks
+// from outside, such as a new container or an exec, wait for it. A newly named cgroup is read at once.
 const walkEvery = 5 * time.Second
 
-// pace forgets what was looked at when it is time to look again.
+// pace clears what was read when it must be read again.
 func (r *round) pace() {
 	now := r.Now()
 	if age := now.Sub(r.allAt); r.DryRun || age < 0 || age >= walkEvery {
@@ -67,7 +67,7 @@ func (r *round) pace() {
 	}
 }
 
-// tasks moves those tasks of the cgroups into the group that are not in it. What they fork is in it too.
+// tasks moves those tasks of the cgroups into the group that are not in it. Tasks that they fork are in it too.
 func (r *round) tasks(g *tick.ResctrlGroup) {
 	unseen := func(c string) bool { return r.walked[c] != g.Group }
 	if !slices.ContainsFunc(g.Cgroups, unseen) {
@@ -113,7 +113,7 @@ func (r *round) tasks(g *tick.ResctrlGroup) {
 	}
 }
 
-// readTasks reads which tasks the group has.
+// readTasks reads which tasks are in the group.
 func (r *round) readTasks(name string) error {
 	r.have = r.have[:0]
 	f, err := r.at.Open(name)
@@ -139,7 +139,7 @@ func (r *round) readTasks(name string) error {
 	return nil
 }
 
-// move writes the fresh tasks, a write each: the kernel ends a longer one at the first task that has ended.
+// move writes the new tasks, one write each: of a longer write the kernel stops at the first task that has ended.
 func (r *round) move(group string) {
 	var moved []uint64
 	if r.DryRun {
@@ -159,7 +159,7 @@ func (r *round) move(group string) {
 		}
 	}
 	if failed > 0 {
-		clear(r.walked) // the next tick tries again
+		clear(r.walked) // the next tick retries
 		r.fail(group, keyTasks, fmt.Errorf("%d of %d tasks were not moved: %w", failed, len(r.fresh), first))
 	}
 	if len(moved) > 0 {
@@ -167,10 +167,10 @@ func (r *round) move(group string) {
 	}
 }
 
-// maxTIDs bounds the task ids that a tick lists.
+// maxTIDs bounds the task IDs that a tick lists.
 const maxTIDs = 20
 
-// listed is the moved tasks' ids, the first of them at least.
+// listed returns the moved tasks' IDs, cut to maxTIDs.
 func listed(tids []uint64) string {
 	var b strings.Builder
 	for i, tid := range tids {

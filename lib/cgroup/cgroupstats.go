@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cgroupStats requests from the kernel how many threads of a cgroup of version 1 run or wait for a CPU
-// (Documentation/accounting/cgroupstats.rst): one message over a netlink socket instead of a file for each thread. It needs no privilege.
+// cgroupStats asks the kernel how many threads of a cgroup of version 1 run or wait for a CPU (Documentation/accounting/cgroupstats.rst):
+// one message over a netlink socket instead of reading a file per thread. It needs no privilege.
 type cgroupStats struct {
 	socket *os.File // closed by its finalizer
 	family uint16
@@ -20,7 +20,7 @@ type cgroupStats struct {
 
 var errMessage = errors.New("unexpected answer")
 
-// openCgroupStats fails where the kernel has no taskstats or a sandbox forbids netlink.
+// openCgroupStats fails if the kernel has no taskstats or a sandbox forbids netlink.
 func openCgroupStats() (*cgroupStats, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_GENERIC)
 	if err != nil {
@@ -42,8 +42,8 @@ func openCgroupStats() (*cgroupStats, error) {
 	return c, nil
 }
 
-// runnable is the number of threads that run or wait for a CPU in the cgroup whose directory is open as that descriptor, without those of
-// the cgroups below it.
+// runnable returns the number of threads that run or wait for a CPU in the cgroup whose directory has that descriptor, without those of
+// its descendants.
 func (c *cgroupStats) runnable(directory int) (uint64, error) {
 	var fd [4]byte
 	binary.NativeEndian.PutUint32(fd[:], uint32(directory))
@@ -58,14 +58,14 @@ func (c *cgroupStats) runnable(directory int) (uint64, error) {
 	return binary.NativeEndian.Uint64(answer[running:]), nil
 }
 
-// Sizes of a message's parts.
+// These are the sizes of a message's parts.
 const (
 	genericHeader = unix.NLMSG_HDRLEN + 4
 	attributeHead = 4
 )
 
-// ask sends a message with one attribute and returns the value of an attribute of the answer, which is available as soon as the message
-// was sent.
+// ask sends a message with one attribute and returns the value of an attribute of the response, which is available as soon as the
+// message was sent.
 func (c *cgroupStats) ask(family uint16, command uint8, attribute uint16, value []byte, wanted uint16) ([]byte, error) {
 	c.number++
 	length := genericHeader + attributeHead + len(value)
@@ -91,7 +91,7 @@ func (c *cgroupStats) ask(family uint16, command uint8, attribute uint16, value 
 	return c.answer(c.buf[:n], wanted)
 }
 
-// answer finds an attribute in the kernel's answer to the last message.
+// answer finds an attribute in the kernel's response to the last message.
 func (c *cgroupStats) answer(b []byte, wanted uint16) ([]byte, error) {
 	order := binary.NativeEndian
 	if len(b) < genericHeader {
@@ -120,8 +120,8 @@ func (c *cgroupStats) answer(b []byte, wanted uint16) ([]byte, error) {
 	return nil, errMessage
 }
 
-// states counts the cgroup's runnable threads by one message. It reports false where that is impossible: on version 2, on a copy, in a
-// sandbox, and with cgroups below, whose threads the kernel does not include.
+// states counts the cgroup's runnable threads by one message. It returns false if that is impossible: on version 2, on a copy, in a
+// sandbox, and for a cgroup with descendants, whose threads the kernel does not include.
 func (r *Reader) states(cgroup string) (uint64, bool) {
 	if r.h.root != "/" || r.h.primaryVersion() != 1 {
 		return 0, false

@@ -10,8 +10,8 @@ import (
 	"polder/tests/group"
 )
 
-// The kernel's own count of a cgroup's runnable threads is that of the threads' files. It is not used where it does not include the cgroups
-// below.
+// The kernel's own count of a cgroup's runnable threads equals that of the threads' files. It is not used if it does not include the
+// descendants.
 func TestRunnableByMessageAndByFile(t *testing.T) {
 	h, err := cgroup.Detect("/")
 	if err != nil {
@@ -50,7 +50,7 @@ func TestRunnableByMessageAndByFile(t *testing.T) {
 	}
 }
 
-// The answers are the kernel's, but arbitrary ones are parsed without harm, too.
+// The responses are the kernel's, but arbitrary ones must be parsed without harm, too.
 func FuzzCgroupStatsAnswer(f *testing.F) {
 	message := func(kind uint16, rest ...byte) []byte {
 		b := binary.NativeEndian.AppendUint32(nil, uint32(16+len(rest)))

@@ -8,12 +8,12 @@ import (
 	"polder/lib/kernfile"
 )
 
-// ThreadFile is a thread's open schedstat; the zero ThreadFile is none. It always belongs to that thread: another one that gets its
-// number later is not read through it.
+// ThreadFile is a thread's open schedstat; the zero ThreadFile is none. It always belongs to that thread: a later thread with the
+// same ID is not read through it.
 type ThreadFile int32
 
-// MaxThreadFiles bounds the threads' files that a [Reader] keeps open, a tenth of the process's files at most. Each costs the kernel some
-// 8 KiB, and saves four fifths of the time of reading the file by its name.
+// MaxThreadFiles bounds the threads' files that a [Reader] keeps open; it uses at most a tenth of the process's descriptors. Each file
+// costs the kernel some 8 KiB, and saves four fifths of the time of reading the file by its name.
 const MaxThreadFiles = 2048
 
 // ThreadFiles has the files of a cgroup's threads between two walks.
@@ -24,9 +24,9 @@ type ThreadFiles interface {
 	See(tid uint32, f ThreadFile, nanoseconds uint64)
 }
 
-// RunDelays calls See with the run delay of each thread in the cgroup and in those below it: the time that the thread was runnable and
-// waited for a CPU, in nanoseconds since it was created. The kernel counts a wait when it ends. The walk continues at w, and stops when
-// more returns false; w.Count is the number of threads whose delay could be read. ok is false where the cgroup cannot be read.
+// RunDelays calls See with the run delay of each thread in the cgroup and its descendants: the time that the thread was runnable and
+// waited for a CPU, in nanoseconds since its creation. The kernel counts a wait when it ends. The walk continues at w, and stops when
+// more returns false; w.Count is the number of threads whose delay could be read. ok is false if the cgroup cannot be read.
 func (r *Reader) RunDelays(cgroup string, w *Walk, more More, files ThreadFiles) (done, ok bool) {
 	if CheckPath(cgroup) != nil {
 		return false, false
@@ -49,7 +49,7 @@ func (r *Reader) runDelay(tid uint32, f ThreadFile) (nanoseconds uint64, open Th
 		if ok {
 			return nanoseconds, f, true
 		}
-		r.Release(f) // the thread has ended; another one may have its number
+		r.Release(f) // the thread has ended; another one may have its ID
 	}
 	id := strconv.FormatUint(uint64(tid), 10)
 	fd, err := unix.Open(r.h.root+"/proc/"+id+"/task/"+id+"/schedstat", unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -94,8 +94,8 @@ func (r *Reader) Release(f ThreadFile) {
 }
 
 // RunDelay finds the run delay in a thread's schedstat (Documentation/scheduler/sched-stats.rst): the time on a CPU, the run delay, both
-// in nanoseconds, and the number of times that the thread got a CPU. "0 0 0" is a thread that never ran, or a kernel that does not count
-// them: then the delay is not known.
+// in nanoseconds, and how often the thread got a CPU. "0 0 0" is a thread that never ran, or a kernel that does not count: then the
+// delay is unknown.
 func RunDelay(data []byte) (nanoseconds uint64, ok bool) {
 	var numbers [3]uint64
 	rest := kernfile.Text(data)

@@ -31,7 +31,7 @@ func TestRunDelay(t *testing.T) {
 	}
 }
 
-// The threads of the cgroups below count too; one that has ended, and one whose delay the kernel does not count, do not.
+// The threads of descendants count too; one that has ended, and one whose delay the kernel does not count, do not.
 func TestRunDelays(t *testing.T) {
 	root := t.TempDir()
 	write := func(path, content string) {
@@ -73,7 +73,7 @@ func TestRunDelays(t *testing.T) {
 	}
 }
 
-// delays has the threads' delays, and keeps no file.
+// delays contains the threads' delays, and keeps no file open.
 type delays map[uint32]uint64
 
 func (delays) Take(uint32) ThreadFile                       { return 0 }

@@ -7,10 +7,10 @@ import (
 	"polder/lib/kernfile"
 )
 
-// MemoryEvents has the counts of a cgroup's memory.events, including the cgroups below it.
+// MemoryEvents has the counters of a cgroup's memory.events, including its descendants.
 type MemoryEvents struct{ High, Max, OOM, OOMKill uint64 }
 
-// OpenMemoryEvents opens a cgroup's memory.events. It returns nil where there is none: on version 1, in the root, and without the
+// OpenMemoryEvents opens a cgroup's memory.events. It returns nil if there is none: on version 1, in the root, and without the
 // controller.
 func (h *Hierarchy) OpenMemoryEvents(cgroup string) (*File, error) {
 	return h.openV2("memory", cgroup, "memory.events")
@@ -22,12 +22,12 @@ func (h *Hierarchy) HasReclaim() bool {
 	return h.Version("memory") == version && h.Has("memory", "/", FileReclaim)
 }
 
-// FileReclaim is the file that reclaims the amount of memory that is written to it.
+// FileReclaim is the file into which the amount of memory to reclaim is written.
 const FileReclaim = "memory.reclaim"
 
 var errEvents = errors.New("not all of high, max, oom and oom_kill")
 
-// Parse parses memory.events. Lines of other events are left out.
+// Parse parses memory.events. It ignores lines of other events.
 func (e *MemoryEvents) Parse(data []byte) error {
 	var found MemoryEvents
 	const all = 4

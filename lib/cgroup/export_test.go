@@ -6,7 +6,7 @@ func (r *Reader) WithoutMessages() { r.statsOpened = true }
 // States counts a cgroup's runnable threads by a message.
 func (r *Reader) States(cgroup string) (uint64, bool) { return r.states(cgroup) }
 
-// Answer finds an attribute in an answer to message 0.
+// Answer finds an attribute in a response to message 0.
 func Answer(b []byte, wanted uint16) ([]byte, error) { return new(cgroupStats).answer(b, wanted) }
 
 // ReadThreadFile reads the delay of a thread through its open file.

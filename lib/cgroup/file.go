@@ -14,13 +14,13 @@ import (
 	"polder/lib/kernfile"
 )
 
-// File is a cgroup's file, open for reading. The error of a reading wraps unix.ENODEV where the cgroup was removed meanwhile (see [Gone]).
+// File is a cgroup's file, open for reading. The error of a reading wraps unix.ENODEV if the cgroup was removed meanwhile (see [Gone]).
 type File = kernfile.File
 
-// noLinks is how cgroup files are opened: beneath the hierarchy's mount, without following links.
+// noLinks are the flags for opening cgroup files: below the hierarchy's mount, without following symbolic links.
 const noLinks = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS
 
-// Open opens a cgroup's file for reading. The error wraps fs.ErrNotExist where the cgroup or the file does not exist.
+// Open opens a cgroup's file for reading. The error wraps fs.ErrNotExist if the cgroup or the file does not exist.
 func (h *Hierarchy) Open(controller, cgroup, name string) (*File, error) {
 	if err := CheckPath(cgroup); err != nil {
 		return nil, err
@@ -96,7 +96,7 @@ func (h *Hierarchy) WriteFile(controller, cgroup, name, value string) error {
 	return nil
 }
 
-// rootCause removes the library's text, because our own message has the same facts.
+// rootCause removes the library's text, because Polder's own message has the same facts.
 func rootCause(err error) error {
 	if errno, ok := errors.AsType[unix.Errno](err); ok {
 		return errno
@@ -141,7 +141,7 @@ func directories(dir string) ([]string, error) {
 	return names, nil
 }
 
-// PIDs lists the processes of a cgroup and of all cgroups below it.
+// PIDs lists the processes of a cgroup and its descendants.
 func (h *Hierarchy) PIDs(controller, cgroup string) ([]int, error) {
 	dir, _, err := h.Dir(controller, cgroup)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"polder/tests/group"
 )
 
-// The next reading finds that a cgroup was removed, although some of its files would not be read again so soon.
+// The next reading detects that a cgroup was removed, although some of its files are not due yet.
 func TestARemovedCgroupIsGoneAtOnce(t *testing.T) {
 	own := group.New(t, nil, "gone")
 	g, err := reader(t).Open(own.Name)

@@ -23,8 +23,8 @@ type valueFile struct {
 	pace      pace
 }
 
-// valueFiles are all of them; a machine uses those whose controller is mounted in that version. The amount of memory must come before
-// memory.stat, whose pace depends on it.
+// valueFiles are all such files; a machine uses those whose controller is mounted in that version. The amount of memory must come
+// before memory.stat, whose pace depends on it.
 var valueFiles = []valueFile{
 	{controller: "cpuacct", version: 1, name: "cpuacct.usage", parse: (*Values).ParseUsage},
 	{controller: "cpu", version: 1, name: "cpu.stat", parse: (*Values).ParseCPUStat, pace: paceQuota},
@@ -46,7 +46,7 @@ var numaFiles = []valueFile{
 	{controller: "memory", version: 2, name: "memory.numa_stat", parse: (*Values).ParseNUMAStatV2, pace: paceMemory},
 }
 
-// cpuFiles are those of [NewCPUReader].
+// cpuFiles are the files of [NewCPUReader].
 var cpuFiles = []valueFile{
 	{controller: "cpuacct", version: 1, name: "cpuacct.usage", parse: (*Values).ParseUsage},
 	{controller: "cpu", version: 1, name: "cpu.cfs_quota_us", parse: (*Values).ParseQuota},
@@ -60,24 +60,24 @@ var cpuFiles = []valueFile{
 	{controller: "cpuset", version: 2, name: "cpuset.cpus.effective", parse: (*Values).ParseCPUSet, inherited: true},
 }
 
-// Reader opens cgroups for reading their values repeatedly. It is not safe for concurrent use.
+// Reader opens cgroups whose values are read repeatedly. It is not safe for concurrent use.
 type Reader struct {
 	h       *Hierarchy
 	files   []valueFile
 	buf     []byte
 	stat    []byte // memory for a thread's stat
 	tids    []uint32
-	threads bool // they are counted where no file has their number
+	threads bool // they are counted if no file has their number
 	more    More
 	opened  int // groups so far
 
-	openThreads, mostThreads int // files of threads that are open, and may be; 0 is not known yet
+	openThreads, mostThreads int // open files of threads, and their limit; 0 means not known yet
 
-	stats       *cgroupStats // nil where it is not available or was not opened yet
+	stats       *cgroupStats // nil if it is unavailable or not opened yet
 	statsOpened bool
 }
 
-// spreads is the number of different times over which the groups' readings are spread.
+// spreads is the number of offsets over which the groups' readings are spread in time.
 const spreads = 16
 
 // NewReader returns a Reader of h's cgroups. With numa it also reads the memory on each NUMA node.
@@ -91,7 +91,7 @@ func NewReader(h *Hierarchy, numa bool) *Reader {
 	return r
 }
 
-// NewCPUReader returns a Reader of the cgroups' CPU use, CPU list, quota and idle switch alone.
+// NewCPUReader returns a Reader of only the cgroups' CPU use, CPU list, quota and idle switch.
 func NewCPUReader(h *Hierarchy) *Reader {
 	r := &Reader{h: h, buf: make([]byte, 4<<10)}
 	r.use(cpuFiles)
@@ -106,7 +106,7 @@ func (r *Reader) use(all []valueFile) {
 	}
 }
 
-// Allow bounds the time for counting threads in the following readings, where no file has their number.
+// Allow bounds the time for counting threads in the following readings, if no file has their number.
 func (r *Reader) Allow(more More) { r.more = more }
 
 // Group is one cgroup with its open files.
@@ -115,15 +115,15 @@ type Group struct {
 	Values Values
 
 	reader *Reader
-	files  []*File       // one for each of reader.files, nil where it does not exist
-	owners []string      // the cgroup of each of files: an ancestor, where the value is inherited
+	files  []*File       // one for each of reader.files, nil if it does not exist
+	owners []string      // the cgroup of each of files: an ancestor if the value is inherited
 	last   []lastReading // of each
 	spread float64       // see [pace.note]
 	count  Walk
 }
 
-// Open opens a cgroup. Values of files that do not exist are absent, as where the cgroup has not been created in all
-// hierarchies of v1; [Group.Reopen] tries to open these files again.
+// Open opens a cgroup. Values of files that do not exist are absent, for example while the cgroup is not created in
+// all hierarchies of v1; [Group.Reopen] tries to open these files again.
 func (r *Reader) Open(cgroup string) (*Group, error) {
 	if err := CheckPath(cgroup); err != nil {
 		return nil, err
@@ -199,7 +199,7 @@ func (g *Group) Complete() bool {
 	return true
 }
 
-// ErrGone is wrapped where a cgroup was removed.
+// ErrGone is wrapped if a cgroup was removed.
 var ErrGone = errors.New("the cgroup is gone")
 
 // pass is one reading of a group's files.
@@ -210,9 +210,9 @@ type pass struct {
 	errs           []error
 }
 
-// Read reads the values again: some of them each time, others only when they are old or may have changed (see [Group.At]); seconds
-// is the time. A file of a cgroup that is being removed is closed, and its value is absent; when none is left, the error wraps ErrGone.
-// Other errors are about single files; the values of the other files are set.
+// Read reads the values again: some of them each time, others only when they are old or may have changed (see [Group.At]); seconds is
+// the time. A file of a cgroup that is being removed is closed, and its value is absent; when none is left, the error wraps ErrGone.
+// Other errors concern single files; the values of the other files are set.
 func (g *Group) Read(seconds float64) error {
 	v := &g.Values
 	v.Has = 0
@@ -288,7 +288,7 @@ func (g *Group) readFile(i int, seconds float64, p *pass) {
 	p.inherited = p.inherited || g.owners[i] != g.Path
 }
 
-// At is when the values in of were read, in seconds; 0 where they are not known.
+// At returns when the values in of were read, in seconds; 0 if they are unknown.
 func (g *Group) At(of Has) float64 {
 	for i := range g.last {
 		if h := &g.last[i]; h.has&of == of {
@@ -298,7 +298,7 @@ func (g *Group) At(of Has) float64 {
 	return 0
 }
 
-// readNext reads an inherited value from the next cgroup that has it, after the former one has lost it. There is none where the cgroup
+// readNext reads an inherited value from the next cgroup that has it, after the former one has lost it. There is none if the cgroup
 // itself was removed.
 func (g *Group) readNext(i int, f valueFile) ([]byte, error) {
 	g.files[i].Close()
@@ -312,8 +312,8 @@ func (g *Group) readNext(i int, f valueFile) ([]byte, error) {
 	return g.files[i].Read(g.reader.buf)
 }
 
-// countThreads is for kernels and cgroups without the pids controller. If the time does not suffice, the number is not known, and
-// the next reading continues.
+// countThreads is for kernels and cgroups without the pids controller. If the time is too short, the number is unknown, and the
+// next reading continues.
 func (g *Group) countThreads() {
 	done, ok := g.reader.walk(g.Path, &g.count, g.reader.more, nil)
 	if done {
@@ -325,7 +325,7 @@ func (g *Group) countThreads() {
 	}
 }
 
-// Counting reports whether the last reading had no time to count all threads.
+// Counting reports whether the last reading ran out of time before all threads were counted.
 func (g *Group) Counting() bool { return g.count != Walk{} }
 
 // Close closes the files.

@@ -22,7 +22,7 @@ import (
 	"polder/lib/kernfile"
 )
 
-// Modes of mounting.
+// These are the modes of mounting.
 const (
 	ModeV1     = "v1"
 	ModeV2     = "v2"
@@ -34,17 +34,17 @@ type Hierarchy struct {
 	root    string
 	mode    string
 	v1      map[string]string // controller -> mount point, under root
-	unified string            // the v2 mount point, under root; empty where there is none
+	unified string            // the v2 mount point, under root; empty if there is none
 	v2      []string          // the controllers at v2's root
 }
 
-// ErrNoCgroups is returned where no cgroup hierarchy is mounted.
+// ErrNoCgroups is returned if no cgroup hierarchy is mounted.
 var ErrNoCgroups = errors.New("no cgroup hierarchy is mounted")
 
 // testMode makes opencontainers/cgroups accept files that are not on a cgroup file system, for copies. It is set once.
 var testMode sync.Once
 
-// Detect finds the mounts, by /proc/self/mountinfo under root. For a copy without a mountinfo the files at its
+// Detect finds the mounts in /proc/self/mountinfo under root. For a copy without a mountinfo the files at its
 // /sys/fs/cgroup decide.
 func Detect(root string) (*Hierarchy, error) {
 	root, err := filepath.Abs(root)
@@ -136,10 +136,10 @@ func (h *Hierarchy) settle() error {
 	return nil
 }
 
-// Mode is ModeV1, ModeV2 or ModeHybrid.
+// Mode returns ModeV1, ModeV2 or ModeHybrid.
 func (h *Hierarchy) Mode() string { return h.mode }
 
-// Version returns the version of the hierarchy that has the controller ("cpu", "cpuset", "memory", …), 1 or 2, and 0 where none has.
+// Version returns the version of the hierarchy that has the controller ("cpu", "cpuset", "memory", …), 1 or 2, and 0 if none has it.
 // Names of both versions are accepted: v1's "cpuacct" is v2's "cpu", and "blkio" is "io".
 func (h *Hierarchy) Version(controller string) int {
 	_, version := h.mount(controller)
@@ -147,7 +147,7 @@ func (h *Hierarchy) Version(controller string) int {
 }
 
 func (h *Hierarchy) mount(controller string) (at string, version int) {
-	if controller == "" { // the hierarchy itself, whatever it controls
+	if controller == "" { // the hierarchy itself, with any controllers
 		return h.Primary(), h.primaryVersion()
 	}
 	v1 := controller
@@ -162,18 +162,18 @@ func (h *Hierarchy) mount(controller string) (at string, version int) {
 		controller = "cpu"
 	case "blkio":
 		controller = "io"
-	case "freezer": // in v2 it is no controller but always there
+	case "freezer": // in v2 it is no controller but always available
 		if h.unified != "" && len(h.v1) == 0 {
 			return h.unified, 2
 		}
 	}
-	if slices.Contains(h.v2, controller) || h.mode == ModeV2 && controller == "cpu" { // cpu.stat's usage is there without the controller
+	if slices.Contains(h.v2, controller) || h.mode == ModeV2 && controller == "cpu" { // cpu.stat's usage exists without the controller
 		return h.unified, 2
 	}
 	return "", 0
 }
 
-// Primary is the mount point in which cgroups are found: v2's, or in v1 the one that accounts for CPU time.
+// Primary returns the mount point in which cgroups are searched: v2's, or in v1 the one that accounts for CPU time.
 func (h *Hierarchy) Primary() string {
 	if h.mode == ModeV2 {
 		return h.unified
@@ -186,7 +186,7 @@ func (h *Hierarchy) Primary() string {
 	return h.unified
 }
 
-// Unified is the mount point of version 2, which may exist besides version 1; empty where there is none.
+// Unified returns the mount point of version 2, which may exist beside version 1; empty if there is none.
 func (h *Hierarchy) Unified() string { return h.unified }
 
 func (h *Hierarchy) primaryVersion() int {
@@ -196,8 +196,8 @@ func (h *Hierarchy) primaryVersion() int {
 	return 1
 }
 
-// Dir is the directory of a cgroup in the controller's hierarchy ("" stands for [Hierarchy.Primary]), with the version.
-// It refuses paths that lead out of the hierarchy; it does not check whether the directory exists.
+// Dir returns the directory of a cgroup in the controller's hierarchy ("" stands for [Hierarchy.Primary]), with the
+// version. It rejects paths that lead out of the hierarchy; it does not check whether the directory exists.
 func (h *Hierarchy) Dir(controller, cgroup string) (string, int, error) {
 	if err := CheckPath(cgroup); err != nil {
 		return "", 0, err
@@ -209,10 +209,10 @@ func (h *Hierarchy) Dir(controller, cgroup string) (string, int, error) {
 	return filepath.Join(at, cgroup), version, nil
 }
 
-// Inode is the number of a cgroup's directory in the primary hierarchy: a cgroup that is created again has another one.
+// Inode returns the inode of a cgroup's directory in the primary hierarchy: a cgroup that is created again has another one.
 func (h *Hierarchy) Inode(cgroup string) (uint64, error) { return h.InodeIn("", cgroup) }
 
-// InodeIn is the same in the controller's hierarchy.
+// InodeIn is like Inode for the controller's hierarchy.
 func (h *Hierarchy) InodeIn(controller, cgroup string) (uint64, error) {
 	dir, _, err := h.Dir(controller, cgroup)
 	if err != nil {
@@ -225,13 +225,13 @@ func (h *Hierarchy) InodeIn(controller, cgroup string) (uint64, error) {
 	return st.Ino, nil
 }
 
-// ErrNoController is wrapped where no mounted hierarchy has a controller.
+// ErrNoController is wrapped if no mounted hierarchy has a controller.
 var ErrNoController = errors.New("not mounted in any cgroup hierarchy")
 
-// ErrPath is wrapped where a cgroup's path is refused.
+// ErrPath is wrapped if a cgroup's path is rejected.
 var ErrPath = errors.New("not a cgroup's path")
 
-// CheckPath refuses a cgroup's path that is relative, not in its shortest form, leads out of the hierarchy, or contains
+// CheckPath rejects a cgroup's path that is relative, not in its shortest form, leads out of the hierarchy, or contains
 // control characters.
 func CheckPath(cgroup string) error {
 	switch {

@@ -9,11 +9,11 @@ import (
 	"polder/lib/kernfile"
 )
 
-// IO has a cgroup's reads and writes on disks since it was created, including the cgroups below it.
+// IO has a cgroup's reads and writes on disks since its creation, including its descendants.
 type IO struct {
 	ReadBytes, WriteBytes uint64
 	Reads, Writes         uint64
-	// HasBytes and HasOperations tell which of them are known: version 1 has a file for each.
+	// HasBytes and HasOperations say which of them are known: version 1 has a file for each.
 	HasBytes, HasOperations bool
 }
 
@@ -30,18 +30,18 @@ var ioFiles = []ioFile{
 	{2, "io.stat", (*IO).ParseStat},
 }
 
-// Skip reports whether a device must not be counted, given its numbers as in "254:0", because another one counts its input and output.
+// Skip reports whether a device, by its number as in "254:0", must not be counted, because another device counts its input and output.
 type Skip func(device []byte) bool
 
-// IOReader reads one cgroup's input and output, from files that it keeps open.
+// IOReader reads one cgroup's input and output from files that it keeps open.
 type IOReader struct {
 	IO    IO
 	files []*File
 	parse []func(*IO, []byte, Skip) error
 }
 
-// OpenIO opens a cgroup's files. It returns nil where there are none: without the controller, and on version 1 before Linux 4.17,
-// which does not include the cgroups below.
+// OpenIO opens a cgroup's files. It returns nil if there are none: without the controller, and on version 1 before Linux 4.17,
+// which does not include the descendants.
 func (h *Hierarchy) OpenIO(cgroup string) (*IOReader, error) {
 	version := h.Version("io")
 	r := &IOReader{}
@@ -65,8 +65,8 @@ func (h *Hierarchy) OpenIO(cgroup string) (*IOReader, error) {
 	return r, nil
 }
 
-// Read reads the files again into buf, and returns buf, or a larger one if that was needed. [Gone] is true for the error where the cgroup
-// is being removed.
+// Read reads the files again into buf, and returns buf, or a larger one if needed. If the cgroup is being removed, [Gone] is true for the
+// error.
 func (r *IOReader) Read(buf []byte, skip Skip) ([]byte, error) {
 	r.IO = IO{}
 	for i, f := range r.files {
@@ -94,8 +94,8 @@ func (r *IOReader) Close() {
 
 var errIOStat = errors.New("not a line of a device")
 
-// ParseStat parses version 2's io.stat: "254:0 rbytes=1 wbytes=2 rios=3 wios=4 dbytes=0 dios=0". Some kernels write the numbers of an
-// unused device in the line of the next one, before its numbers.
+// ParseStat parses version 2's io.stat: "254:0 rbytes=1 wbytes=2 rios=3 wios=4 dbytes=0 dios=0". Some kernels write the number of an
+// unused device in the line of the next one, before that one's number.
 func (v *IO) ParseStat(data []byte, skip Skip) error {
 	for len(data) > 0 {
 		var line []byte
@@ -141,7 +141,7 @@ func (v *IO) count(field []byte) error {
 	return nil // a value of discards, costs, or of a later kernel
 }
 
-// plus adds without wrapping around: a sum that does not fit becomes the largest number, from which no rate follows.
+// plus adds without overflow: a sum that does not fit becomes the largest number, from which no rate follows.
 func plus(into *uint64, n uint64) {
 	if *into > math.MaxUint64-n {
 		*into = math.MaxUint64

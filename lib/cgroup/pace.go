@@ -1,56 +1,56 @@
 package cgroup
 
-// pace sets how often one of a [Reader]'s files is read. A value that is not read again stays for a bounded time, and only while the
-// values that are read each time show no sign that it may have changed. A file with the zero pace is read each time.
+// pace sets how often one of a [Reader]'s files is read. A value that is not read again is used for a bounded time, and only while
+// the values that are read each time show no sign that it may have changed. A file with the zero pace is read each time.
 type pace struct {
-	// every is how old the values may become, in seconds.
+	// every is the maximum age of the values, in seconds.
 	every float64
 	// mayDiffer, if set, reports such a sign; v has the values that were read before this file.
 	mayDiffer func(v *Values, h *lastReading) bool
 }
 
 const (
-	// soonSeconds is for the limits of a cgroup, for signs that a limit is reached, and for its number of threads; laterSeconds for the
-	// kinds of its memory while the amount is the same. Both are half a second early rather than late, for ticks a second apart.
+	// soonSeconds is for the limits of a cgroup, for signs that a limit is reached, and for its number of threads; laterSeconds is for the
+	// kinds of its memory while the amount is the same. For ticks that are a second apart, both are half a second early rather than late.
 	soonSeconds  = 2 - 0.5
 	laterSeconds = 5 - 0.5
 )
 
 var (
-	// paceSoon is for the list of CPUs in force.
+	// paceSoon is for the effective CPU list.
 	paceSoon = pace{every: soonSeconds}
-	// paceQuota is for the counts of version 1's quotas: each time after a quota has counted a period, because each round then needs the
-	// share of the time in which the cgroup was throttled.
+	// paceQuota is for the counters of version 1's quotas: they are read each time after a quota has counted a period, because each
+	// round then needs the share of the time in which the cgroup was throttled.
 	paceQuota = pace{every: soonSeconds, mayDiffer: func(_ *Values, h *lastReading) bool { return h.counted }}
-	// paceThreads is for the number of threads: each time while there are none, because the cgroup is then being filled.
+	// paceThreads is for the number of threads: it is read each time while there are none, because the cgroup is then being filled.
 	paceThreads = pace{every: soonSeconds, mayDiffer: func(_ *Values, h *lastReading) bool { return h.empty }}
-	// paceMemory is for the kinds of memory: each time that the amount has changed, or pages were refaulted shortly after they were
-	// reclaimed. It is the most expensive file, with more than forty sums over all CPUs.
+	// paceMemory is for the kinds of memory: they are read each time that the amount has changed, or pages were refaulted shortly
+	// after they were reclaimed. It is the most expensive file, with more than forty sums over all CPUs.
 	paceMemory = pace{every: laterSeconds, mayDiffer: func(v *Values, h *lastReading) bool {
 		return v.Has&HasMemory == 0 || v.MemoryBytes != h.memory || h.refaulted
 	}}
 )
 
-// lastReading is what is remembered of the last readings of one file.
+// lastReading is the state of the last readings of one file.
 type lastReading struct {
 	has     Has     // its values
 	skipped bool    // it was skipped in the current reading
-	at      float64 // when it was read, in seconds; 0 where that failed or never happened
+	at      float64 // when it was read, in seconds; 0 if that failed or never happened
 	due     float64 // when it must be read again
 	// readings counts the first two: rates need both.
 	readings int
 
-	memory            uint64 // the amount of memory then
+	memory            uint64 // the amount of memory at that time
 	periods, refaults uint64
-	// counted and refaulted tell that these had grown since the previous reading.
+	// counted and refaulted mean that these had grown since the previous reading.
 	counted, refaulted bool
 	empty              bool // there was no thread
 }
 
-// firstReadings are always made: a rate needs two, and a run of collect that writes one tick has no more.
+// firstReadings are always made: a rate needs two, and a run of collect that writes one tick makes no more.
 const firstReadings = 2
 
-// isFresh reports whether the file need not be read. A clock that stands still or goes back is a copy's, which may have changed.
+// isFresh reports whether the file need not be read. A clock that stands still or is set back belongs to a copy, which may have changed.
 func (p *pace) isFresh(h *lastReading, v *Values, seconds float64) bool {
 	if p.every == 0 || h.at == 0 || h.readings < firstReadings || seconds <= h.at || seconds >= h.due {
 		return false
@@ -58,8 +58,8 @@ func (p *pace) isFresh(h *lastReading, v *Values, seconds float64) bool {
 	return p.mayDiffer == nil || !p.mayDiffer(v, h)
 }
 
-// note notes a reading. The groups' readings are spread over the time between two of them, by spread, from 0 to 1, so that not all
-// of them are in one round.
+// note records a reading. The groups' readings are spread over the time between two of them, by spread, from 0 to 1, so that not
+// all of them are in one round.
 func (p *pace) note(h *lastReading, v *Values, has Has, seconds, spread float64) {
 	if p.every == 0 {
 		h.has, h.at = has, seconds

@@ -22,7 +22,7 @@ func ofV1(t *testing.T) (*Hierarchy, func(controller, file, text string)) {
 }
 
 // No value is older than its pace allows, in whatever second the cgroup was found, and none is read more often than that without a sign.
-// Every file has the second in which it was written.
+// Every file contains the second in which it was written.
 func TestNoValueIsOlderThanItsPace(t *testing.T) {
 	h, write := ofV1(t)
 	r := NewReader(h, false)
@@ -110,7 +110,7 @@ func TestNoValueIsOlderThanItsPace(t *testing.T) {
 	}
 }
 
-// With a clock that stands still, as that of a copy, every value is read each time.
+// If the clock stands still, as that of a copy, every value is read each time.
 func TestACopyIsReadEachTime(t *testing.T) {
 	h, write := ofV1(t)
 	write("cpuset", "cpuset.effective_cpus", "0")

@@ -11,7 +11,7 @@ import (
 )
 
 // Partition is the root of a CPU partition of version 2 (cpuset.cpus.partition is root or isolated): only the cgroups in it may use its
-// CPUs. A sibling that names one of them makes the partition invalid.
+// CPUs. A sibling whose list contains one of them makes the partition invalid.
 type Partition struct {
 	Cgroup string
 	// CPUs are all of its CPUs, including those of the partitions in it.
@@ -23,7 +23,7 @@ func (p *Partition) Within(cgroup string) bool {
 	return cgroup == p.Cgroup || strings.HasPrefix(cgroup, p.Cgroup+"/")
 }
 
-// The files of partitions.
+// These are the files of partitions.
 const (
 	partitionFile = "cpuset.cpus.partition"
 	exclusiveFile = "cpuset.cpus.exclusive" // since Linux 6.7
@@ -42,7 +42,7 @@ type Partitions struct {
 func NewPartitions(h *Hierarchy) *Partitions { return &Partitions{h: h} }
 
 // Read returns the partitions, outer ones first. It searches the cgroups if all is set or something has changed: the CPUs of a new
-// partition are missing from the list in force of the root, or of the partition around it. After an error it returns the last list.
+// partition are missing from the effective list of the root, or of the partition around it. After an error it returns the last list.
 func (p *Partitions) Read(all bool) ([]Partition, error) {
 	if p.h.Version("cpuset") != 2 {
 		return nil, nil
@@ -69,14 +69,14 @@ func (p *Partitions) same() bool {
 	return true
 }
 
-// trace is the content of a partition's files, by which a change is detected.
+// trace returns the content of a partition's files, by which a change is detected.
 func (h *Hierarchy) trace(cgroup string) string {
 	state, _ := h.ReadFile("cpuset", cgroup, partitionFile) // the root has none
 	list, _ := h.ReadFile("cpuset", cgroup, effectiveFile)
 	return state + "\n" + list
 }
 
-// maxPartitionDepth bounds how deep partitions are searched.
+// maxPartitionDepth bounds the depth at which partitions are searched.
 const maxPartitionDepth = 16
 
 // search is one search through the cgroups.
@@ -107,7 +107,7 @@ func (s *search) below(cgroup string, depth int) (found cpus.Set) {
 	return found
 }
 
-// look examines a cgroup and, where partitions may be below it, its children.
+// look examines a cgroup and, if partitions may be below it, its children.
 func (s *search) look(cgroup string, depth int) cpus.Set {
 	state, err := s.h.ReadFile("cpuset", cgroup, partitionFile)
 	if err != nil { // without the cpuset controller there is none below it either

@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The CPUs of each partition are known, also those of partitions in partitions, and of partitions below members with exclusive CPUs.
-// An invalid partition has none. A new one is found as soon as the list in force around it is shorter.
+// The CPUs of each partition are known, also those of nested partitions, and of partitions below members with exclusive CPUs. An
+// invalid partition has none. A new one is found as soon as the effective list around it is shorter.
 func TestPartitions(t *testing.T) {
 	h, base := copyOfV2(t)
 	put(t, base+"/cgroup.controllers", "cpuset cpu memory\n")

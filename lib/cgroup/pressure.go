@@ -6,13 +6,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OpenPressure opens a cgroup's pressure file of a resource: "cpu", "memory" or "io". It returns nil where there is none: on version 1, on
-// kernels without pressure stall information, and where it was switched off for the cgroup.
+// OpenPressure opens a cgroup's pressure file of a resource: "cpu", "memory" or "io". It returns nil if there is none: on version 1, on
+// kernels without pressure stall information, and if it was disabled for the cgroup.
 func (h *Hierarchy) OpenPressure(resource, cgroup string) (*File, error) {
 	return h.openV2(resource, cgroup, resource+".pressure")
 }
 
-// openV2 opens a file that only version 2 has. It returns nil where there is none, or where it was switched off for the cgroup.
+// openV2 opens a file that only version 2 has. It returns nil if there is none, or if it was disabled for the cgroup.
 func (h *Hierarchy) openV2(controller, cgroup, name string) (*File, error) {
 	const version = 2
 	if h.Version(controller) != version {
@@ -25,5 +25,5 @@ func (h *Hierarchy) openV2(controller, cgroup, name string) (*File, error) {
 	return f, err
 }
 
-// NoPressure reports whether an error of reading a pressure file means that there is none, or none any more.
+// NoPressure reports whether an error of reading a pressure file means that the file does not exist (any more).
 func NoPressure(err error) bool { return Gone(err) || errors.Is(err, unix.EOPNOTSUPP) }

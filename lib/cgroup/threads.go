@@ -22,9 +22,9 @@ func (h *Hierarchy) threadsFile() string {
 	return "tasks"
 }
 
-// Threads calls f with the id of each thread in the cgroup and in those below it, by the primary hierarchy. It returns the number
-// of hidden threads: those of another pid namespace, which have no id here. The error wraps fs.ErrNotExist where the cgroup
-// does not exist, [ErrPath] where its path is refused. buf is memory to read into.
+// Threads calls f with the ID of each thread in the cgroup and its descendants, by the primary hierarchy. It returns the number
+// of hidden threads: those of another PID namespace, which have no ID here. The error wraps fs.ErrNotExist if the cgroup does not
+// exist, [ErrPath] if its path is rejected. buf is reused memory.
 func (h *Hierarchy) Threads(cgroup string, buf []byte, f func(tid uint64)) (hidden int, err error) {
 	dir, _, err := h.Dir("", cgroup)
 	if err != nil {
@@ -60,7 +60,7 @@ func (h *Hierarchy) eachThreadBelow(dir string, buf []byte, f func(n uint64)) bo
 	return true
 }
 
-// eachThreadIn calls f with every number in a directory's file: 0 stands for a thread of another pid namespace. It returns the
+// eachThreadIn calls f with every number in a directory's file: 0 stands for a thread of another PID namespace. It returns the
 // memory for the next reading.
 func (h *Hierarchy) eachThreadIn(dir, name string, buf []byte, f func(n uint64)) ([]byte, bool) {
 	data, err := kernfile.Read(dir+"/"+name, buf)
@@ -85,7 +85,7 @@ func (h *Hierarchy) eachThreadIn(dir, name string, buf []byte, f func(n uint64))
 	return buf, true
 }
 
-// hasDirectories is a cheap check, false only where a directory certainly has no other in it: the kernel's have one link for each.
+// hasDirectories is a cheap check, false only if a directory certainly has no subdirectory: the kernel's have one link for each.
 func hasDirectories(dir string) bool {
 	var st unix.Stat_t
 	return unix.Stat(dir, &st) != nil || st.Nlink != 2
@@ -100,18 +100,18 @@ type Walk struct {
 	Count uint64 `json:"count,omitempty"`
 }
 
-// More reports whether a walk has time for so many more steps; a step takes as long as reading one thread. With a nil More the
-// time is not limited.
+// More reports whether a walk has time for this many more steps; a step takes as long as reading one thread. With a nil More
+// the time is unlimited.
 type More func(steps int) bool
 
 // leastThreads is how many threads a walk reads even if listing them took all its time, so that it ends eventually.
 const leastThreads = 16
 
-// listedPerStep is how many threads the kernel lists in the time of reading one.
+// listedPerStep is how many threads the kernel lists in the time in which one is read.
 const listedPerStep = 32
 
-// Runnable counts the threads of the cgroup, and of those below it, that run or wait for a CPU. It continues at w, and stops
-// when more returns false; w.Count is the number when it is done. ok is false where the cgroup cannot be read.
+// Runnable counts the threads of the cgroup and its descendants that run or wait for a CPU. It continues at w, and stops
+// when more returns false; w.Count is the number when it is done. ok is false if the cgroup cannot be read.
 func (r *Reader) Runnable(cgroup string, w *Walk, more More) (done, ok bool) {
 	if CheckPath(cgroup) != nil {
 		return false, false
@@ -128,8 +128,8 @@ func (r *Reader) Runnable(cgroup string, w *Walk, more More) (done, ok bool) {
 	return r.walk(cgroup, w, more, r.runs)
 }
 
-// walker is one walk over the threads of a cgroup and of those below it: the directories in depth-first order by name, the
-// threads of each by number, so that it can continue at a place.
+// walker is one walk over the threads of a cgroup and its descendants: the directories in depth-first order by name, the
+// threads of each by number, so that the walk can continue at any position.
 type walker struct {
 	*Reader
 	top, file string
@@ -150,8 +150,8 @@ func (r *Reader) walk(cgroup string, w *Walk, more More, visit func(uint32) bool
 	return done && !v.failed, !v.failed
 }
 
-// directory visits the threads of a directory, those after a number, and of all below it. resume is the path below it where
-// the walk continues; everything before that is left out. It reports false where the walk stopped.
+// directory visits the threads of a directory, those after a number, and all threads of its descendants. resume is the path
+// below it at which the walk continues; everything before that is skipped. It returns false if the walk stopped.
 func (v *walker) directory(rel, resume string, after uint32) bool {
 	dir := v.top + rel
 	if resume == "" {
@@ -207,7 +207,7 @@ func (v *walker) list(dir string) bool {
 	return ok
 }
 
-// threads visits the threads that were listed, those after a number.
+// threads visits the listed threads after a number.
 func (v *walker) threads(rel string, after uint32) bool {
 	i, _ := slices.BinarySearch(v.tids, after+1)
 	left := v.tids[i:]
@@ -235,7 +235,7 @@ func (v *walker) stop(steps int) bool {
 	return v.more != nil && !v.more(steps) && v.visited >= leastThreads
 }
 
-// runs reports whether a thread runs or waits for a CPU. It does not read the file of the process, for which the kernel sums
+// runs reports whether a thread runs or waits for a CPU. It does not read the file of the process, for which the kernel adds
 // up all the process's threads. A thread that ended meanwhile does not run.
 func (r *Reader) runs(tid uint32) bool {
 	id := strconv.FormatUint(uint64(tid), 10)
@@ -247,7 +247,7 @@ func (r *Reader) runs(tid uint32) bool {
 	return err == nil && ThreadState(data) == 'R'
 }
 
-// ThreadState finds the state in /proc/TID/stat, 0 where there is none. The name before it, in parentheses, may itself contain
+// ThreadState finds the state in /proc/TID/stat, 0 if there is none. The name before it, in parentheses, may itself contain
 // blanks and parentheses.
 func ThreadState(data []byte) byte {
 	i := bytes.LastIndexByte(data, ')')

@@ -20,7 +20,7 @@ import (
 	"polder/tests/group"
 )
 
-// sleepers is the environment variable that makes this test binary a process of so many sleeping threads.
+// sleepers is the environment variable that makes this test binary a process with so many sleeping threads.
 const sleepers = "POLDER_TEST_SLEEPERS"
 
 func TestMain(m *testing.M) {
@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 	_, _ = io.Copy(io.Discard, os.Stdin) // until the test ends
 }
 
-// withSleepers starts a process with somewhat more than n threads in its own cgroup.
+// withSleepers starts a process with slightly more than n threads in its own cgroup.
 func withSleepers(t testing.TB, n int) *group.Group {
 	t.Helper()
 	g := group.New(t, nil, fmt.Sprintf("sleepers%d", n))
@@ -82,7 +82,7 @@ func withSleepers(t testing.TB, n int) *group.Group {
 	return g
 }
 
-// cpuTime is the process's CPU time.
+// cpuTime returns the process's CPU time.
 func cpuTime(t testing.TB) time.Duration {
 	t.Helper()
 	var ts unix.Timespec
@@ -124,7 +124,7 @@ func reader(t testing.TB) *cgroup.Reader {
 	return cgroup.NewReader(h, false)
 }
 
-// BenchmarkRunnable measures the walk over the threads of a process that has many, against the floor: the same files read by their
+// BenchmarkRunnable measures the walk over the threads of a process with many threads, against the floor: the same files read by their
 // names, without parsing. It also measures the cost of the process's own file for each thread. All are measured in the same run.
 func BenchmarkRunnable(b *testing.B) {
 	for _, n := range []int{500, 4000, 8000} {
@@ -222,7 +222,7 @@ func BenchmarkRunDelays(b *testing.B) {
 	b.ReportMetric(per(floor), "floor-us/thread")
 }
 
-// The file of a thread that has ended is not read: another thread of the same number is another one.
+// The file of a thread that has ended is not read: a thread with the same ID is another one.
 func TestThreadFilesAreOfTheirThreads(t *testing.T) {
 	own := group.New(t, nil, "delays")
 	cmd := own.Run(t, "while :; do :; done")

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// The threads of the cgroups below count too; those of another pid namespace, and text that is not a number, do not.
+// The threads of descendants count too; those of another PID namespace, and text that is not a number, do not.
 func TestRunnable(t *testing.T) {
 	h, base := copyOfV2(t)
 	for path, content := range map[string]string{
@@ -57,7 +57,7 @@ func TestRunnable(t *testing.T) {
 	}
 }
 
-// A walk that is stopped repeatedly, at any place, counts each thread once.
+// A walk that is stopped repeatedly, at any position, counts each thread once.
 func TestRunnableGoesOnWhereItWasStopped(t *testing.T) {
 	h, base := copyOfV2(t)
 	dirs := []string{"/a", "/a/b", "/a/b/c", "/a/b-", "/a/d", "/a/d/empty", "/a/d/empty/e"}

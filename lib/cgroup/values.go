@@ -12,7 +12,7 @@ import (
 // Has is the set of a cgroup's values that could be read.
 type Has uint16
 
-// The values of [Values].
+// These are the values of [Values].
 const (
 	HasUsage Has = 1 << iota
 	HasThrottling
@@ -27,26 +27,26 @@ const (
 	HasRefaults // RefaultPages
 )
 
-// Values are the contents of a cgroup's files at one instant, including the cgroups below it. Only those in Has are valid.
+// Values are the contents of a cgroup's files at one instant, including its descendants. Only those in Has are valid.
 type Values struct {
 	Has Has
 
 	UsageNanoseconds uint64
-	// Periods counts the CFS periods in which the cgroup ran under a quota, ThrottledPeriods those in which it used the
-	// quota up.
+	// Periods counts the CFS periods in which the cgroup ran under a quota, ThrottledPeriods those in which it
+	// exhausted the quota.
 	Periods, ThrottledPeriods uint64
 
-	// QuotaMicroseconds is the CPU time that the cgroup may use in a period, negative where it is unlimited.
+	// QuotaMicroseconds is the CPU time that the cgroup may use in a period, negative if it is unlimited.
 	QuotaMicroseconds  int64
 	PeriodMicroseconds uint64
-	// Idle is 1 where the kernel runs the cgroup only when no sibling has a task to run (SCHED_IDLE).
+	// Idle is 1 if the kernel runs the cgroup only when no sibling has a task to run (SCHED_IDLE).
 	Idle uint64
 
 	MemoryBytes, RSSBytes, CacheBytes, InactiveFileBytes uint64
 	// RefaultPages counts the pages that were refaulted shortly after they had been reclaimed.
 	RefaultPages uint64
 
-	// CPUSetCPUs is the CPU list in force.
+	// CPUSetCPUs is the effective CPU list.
 	CPUSetCPUs string
 	Threads    uint64
 	NUMA       []NodeBytes
@@ -58,7 +58,7 @@ type NodeBytes struct {
 	Bytes uint64
 }
 
-// WorkingSetBytes is the memory in use without the file pages that would be reclaimed first, never below 0.
+// WorkingSetBytes returns the memory in use without the file pages that would be reclaimed first, never below 0.
 func (v *Values) WorkingSetBytes() uint64 {
 	if v.InactiveFileBytes >= v.MemoryBytes {
 		return 0
@@ -66,7 +66,7 @@ func (v *Values) WorkingSetBytes() uint64 {
 	return v.MemoryBytes - v.InactiveFileBytes
 }
 
-// errNumber means that a file is not one number.
+// errNumber means that a file does not contain exactly one number.
 var errNumber = errors.New("not one number")
 
 // ParseUsage parses v1's cpuacct.usage, nanoseconds.
@@ -88,7 +88,7 @@ func (v *Values) number(data []byte, into *uint64, has Has) error {
 	return nil
 }
 
-// ParseQuota parses v1's cpu.cfs_quota_us, where -1 is none.
+// ParseQuota parses v1's cpu.cfs_quota_us, where -1 means no quota.
 func (v *Values) ParseQuota(data []byte) error {
 	if text := kernfile.Text(data); len(text) > 1 && text[0] == '-' {
 		if _, ok := kernfile.Uint(text[1:]); !ok {
@@ -131,7 +131,7 @@ func (v *Values) ParseCPUMax(data []byte) error {
 	return nil
 }
 
-// QuotaMilliCPU is the quota in thousandths of a CPU, -1 where there is none. known is false where it is not known.
+// QuotaMilliCPU returns the quota in thousandths of a CPU, -1 if there is none. known is false if it is unknown.
 func (v *Values) QuotaMilliCPU() (milli int64, known bool) {
 	const both = HasQuota | HasPeriod
 	switch {
@@ -144,7 +144,7 @@ func (v *Values) QuotaMilliCPU() (milli int64, known bool) {
 	return int64(f), f < 1<<53
 }
 
-// ParseCPUSet parses a CPU list; text that is the same as last time costs no allocation.
+// ParseCPUSet parses a CPU list; text that is the same as last time needs no allocation.
 func (v *Values) ParseCPUSet(data []byte) error {
 	data = kernfile.Text(data)
 	if !isList(data) {
@@ -160,7 +160,7 @@ func (v *Values) ParseCPUSet(data []byte) error {
 // isList reports whether text is empty or a list of numbers and ranges, "0-3,8": a truncated or wrong file must not become
 // a list that the stream does not allow.
 func isList(text []byte) bool {
-	number, ranged := 0, false // the number's digits so far; whether it is a range's second
+	number, ranged := 0, false // the number's digits so far; whether it is the end of a range
 	for _, c := range text {
 		switch {
 		case c >= '0' && c <= '9':
@@ -174,8 +174,8 @@ func isList(text []byte) bool {
 	return number > 0 || len(text) == 0
 }
 
-// ParseCPUStat parses cpu.stat of either version: nr_periods and nr_throttled, and in v2 usage_usec (in v2 the former
-// are there only where the controller is on).
+// ParseCPUStat parses cpu.stat of either version: nr_periods and nr_throttled, and in v2 usage_usec (in v2 the first
+// two exist only if the controller is enabled).
 func (v *Values) ParseCPUStat(data []byte) error {
 	var periods, throttled, micros uint64
 	var has Has
@@ -207,7 +207,7 @@ func (v *Values) ParseCPUStat(data []byte) error {
 	return nil
 }
 
-// ParseMemoryStatV1 parses v1's memory.stat. Its total_ lines include the cgroups below.
+// ParseMemoryStatV1 parses v1's memory.stat. Its total_ lines include the descendants.
 func (v *Values) ParseMemoryStatV1(data []byte) error {
 	if i := bytes.Index(data, []byte("\ntotal_")); i >= 0 {
 		return v.memoryStat(data[i+1:], "total_rss", "total_cache", "total_inactive_file")
@@ -224,7 +224,7 @@ func (v *Values) ParseMemoryStatV2(data []byte) error {
 }
 
 // refaults parses workingset_refault_anon and workingset_refault_file, which follow each other; before Linux 5.9 workingset_refault
-// has both.
+// includes both.
 func (v *Values) refaults(data []byte) error {
 	const prefix = "workingset_refault"
 	at := bytes.Index(data, []byte("\n"+prefix))
@@ -300,7 +300,7 @@ func (v *Values) ParseNUMAStatV1(data []byte) error {
 }
 
 // ParseNUMAStatV2 parses v2's memory.numa_stat: "anon N0=1234 N1=0", in bytes. The memory of a node is its anonymous
-// and its file pages and the kernel's own, as far as the file has them.
+// and file pages and the kernel's own, as far as the file contains them.
 func (v *Values) ParseNUMAStatV2(data []byte) error {
 	v.NUMA = v.NUMA[:0]
 	for len(data) > 0 {
@@ -317,7 +317,7 @@ func (v *Values) ParseNUMAStatV2(data []byte) error {
 	return nil
 }
 
-// maxNode bounds the accepted NUMA ids (the kernel's MAX_NUMNODES is at most 1024).
+// maxNode bounds the accepted NUMA IDs (the kernel's MAX_NUMNODES is at most 1024).
 const maxNode = 1024
 
 func (v *Values) numaLine(line []byte, unit uint64) error {

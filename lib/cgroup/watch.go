@@ -10,7 +10,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// Watcher notes which cgroups are created and removed in the directories that it watches, by inotify.
+// Watcher records which cgroups are created and removed in the directories that it watches, with inotify.
 type Watcher struct {
 	base string
 	w    *fsnotify.Watcher
@@ -22,7 +22,7 @@ type Watcher struct {
 
 // Changes are the events since the last call of Take.
 type Changes struct {
-	// Removed are cgroups that were removed; a new one of the same name may be there.
+	// Removed are cgroups that were removed; a new one of the same name may exist.
 	Removed []string
 	// Parents are cgroups with new or removed children; one may be named more than once.
 	Parents []string

@@ -1,5 +1,5 @@
-// Package choice checks words that are chosen from a list: the values of flags, the keys of files. Where a word is not in the list, it
-// names the one that was perhaps meant.
+// Package choice checks words against a list: the values of flags, the keys of files. If a word is not in the list, it suggests a
+// similar one.
 package choice
 
 import (
@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Check is nil where the list has the word. Otherwise it is an error that names the word, the list, and what was perhaps meant.
+// Check returns nil if the list contains the word, otherwise an error that names the word, the list, and a similar word.
 func Check(word string, list []string) error {
 	if slices.Contains(list, word) {
 		return nil
@@ -16,7 +16,7 @@ func Check(word string, list []string) error {
 	return fmt.Errorf("%q: want %s%s", word, Listed(list), Meant(word, list))
 }
 
-// Listed is a list in words: "a", "a or b", "one of a, b, c".
+// Listed formats a list: "a", "a or b", "one of a, b, c".
 func Listed(list []string) string {
 	if len(list) <= 2 {
 		return strings.Join(list, " or ")
@@ -24,7 +24,7 @@ func Listed(list []string) string {
 	return "one of " + strings.Join(list, ", ")
 }
 
-// Meant is the end of an error about a word that the list does not have: "; did you mean harvest?", or nothing where no word is like it.
+// Meant returns the end of an error about an unknown word: "; did you mean harvest?", or nothing if no word is similar.
 func Meant(word string, list []string) string {
 	if near := Nearest(word, list); near != "" {
 		return "; did you mean " + near + "?"
@@ -32,8 +32,8 @@ func Meant(word string, list []string) string {
 	return ""
 }
 
-// Nearest is the word of the list that is most like another one: that begins with it, or has it with a third of its letters, at most
-// three, written otherwise; capitals are the same as small letters. Empty where none is like it.
+// Nearest returns the word of the list that is most similar to another one: it begins with that one, or differs in at most a third
+// of its letters and at most three; case is ignored. It is empty if no word is similar.
 func Nearest(word string, list []string) string {
 	if len(word) < 2 || len(word) > 40 {
 		return ""
@@ -53,8 +53,8 @@ func Nearest(word string, list []string) string {
 	return near
 }
 
-// distance is the number of letters to put in, take out, change, or swap with the next one that make a into b (Damerau's and Levenshtein's,
-// no letter being touched twice).
+// distance is the number of letters to insert, delete, change, or swap with the next one to turn a into b (Damerau-Levenshtein distance,
+// no letter being edited twice).
 func distance(a, b string) int {
 	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {

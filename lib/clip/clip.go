@@ -1,7 +1,7 @@
-// Package clip truncates text from elsewhere to a length that fits a message.
+// Package clip truncates foreign text to a length that fits a message.
 package clip
 
-// Text is the text if it has at most so many bytes, otherwise its beginning, cut between two characters, and an ellipsis.
+// Text returns the text if it has at most so many bytes, otherwise its beginning, cut between two characters, and an ellipsis.
 func Text[T ~string | ~[]byte](text T, most int) string {
 	if len(text) <= most {
 		return string(text)
@@ -9,13 +9,13 @@ func Text[T ~string | ~[]byte](text T, most int) string {
 	return Bytes(text, most) + "…"
 }
 
-// Columns is the text if it has at most so many characters, otherwise its beginning and an ellipsis, which together have so many.
+// Columns returns the text if it has at most so many characters, otherwise its beginning and an ellipsis, together at most so many.
 func Columns(text string, most int) string {
-	if len(text) <= most { // no character has less than a byte
+	if len(text) <= most { // no character is shorter than a byte
 		return text
 	}
 	left := max(most, 0)
-	end := 0 // of the part that fits beside the ellipsis
+	end := 0 // the end of the part that fits beside the ellipsis
 	for at := range text {
 		if left--; left == 0 {
 			end = at
@@ -27,13 +27,13 @@ func Columns(text string, most int) string {
 	return text
 }
 
-// Bytes is the longest beginning of a text that has at most so many bytes and ends between two characters.
+// Bytes returns the longest beginning of a text that has at most so many bytes and ends between two characters.
 func Bytes[T ~string | ~[]byte](text T, most int) string {
 	if len(text) <= most {
 		return string(text)
 	}
 	most = max(most, 0)
-	const continuation, mask = 0x80, 0xC0 // of a byte that is not a character's first (RFC 3629)
+	const continuation, mask = 0x80, 0xC0 // of a byte that is not the first of a character (RFC 3629)
 	for most > 0 && text[most]&mask == continuation {
 		most--
 	}

@@ -56,7 +56,7 @@ func TestColumns(t *testing.T) {
 	}
 }
 
-// FuzzBytes: a beginning of the text that is not too long, and characters stay whole.
+// FuzzBytes: the result is a beginning of the text within the limit, and characters are not split.
 func FuzzBytes(f *testing.F) {
 	f.Add("日本語", 4)
 	f.Fuzz(func(t *testing.T, text string, most int) {

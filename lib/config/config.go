@@ -1,5 +1,5 @@
-// Package config reads the tools' own configuration files: YAML, read strictly, with the line in every error, and
-// read again when they change.
+// Package config reads the tools' own configuration files: strict YAML, with the line in every error, read again
+// when they change.
 package config
 
 import (
@@ -24,11 +24,11 @@ import (
 	"polder/lib/choice"
 )
 
-// maxBytes bounds a configuration file; a larger one is a mistake.
+// maxBytes bounds a configuration file; a larger one is an error.
 const maxBytes = 4 << 20
 
-// Decode reads YAML (or JSON, which is YAML) into v. Unknown and double keys are errors; every error names path and
-// line. An empty document leaves v as it is.
+// Decode reads YAML (or JSON, which is YAML) into v. Unknown and duplicate keys are errors; every error contains
+// path and line. An empty document does not change v.
 func Decode(path string, data []byte, v any) error {
 	d := yaml.NewDecoder(bytes.NewReader(data))
 	d.KnownFields(true)
@@ -54,7 +54,7 @@ func located(path string, err error) error {
 	return at(path, strings.TrimPrefix(err.Error(), "yaml: "))
 }
 
-// unknownField is the library's error about an unknown key, with the name of a Go type.
+// unknownField matches the library's error about an unknown key, which contains the name of a Go type.
 var unknownField = regexp.MustCompile(`^(.*)field (\S+) not found in type \S+$`)
 
 func at(path, text string) error {
@@ -67,8 +67,8 @@ func at(path, text string) error {
 	return fmt.Errorf("%s: %s", path, text)
 }
 
-// DecodeKeys reads YAML whose keys are those of into, each into its pointer, and returns their lines. Values that the file does not have,
-// or has as null, do not change. The errors are like those of [Decode].
+// DecodeKeys reads YAML whose keys are those of into, each into its pointer, and returns their lines. Values that are missing in the
+// file, or null, do not change. The errors are like those of [Decode].
 func DecodeKeys(path string, data []byte, into map[string]any) (map[string]int, error) {
 	values, lines := map[string]yaml.Node{}, Lines(data)
 	if err := Decode(path, data, &values); err != nil {
@@ -84,7 +84,7 @@ func DecodeKeys(path string, data []byte, into map[string]any) (map[string]int, 
 			delete(lines, key)
 		} else if err := value.Decode(pointer); errors.As(err, new(*yaml.TypeError)) {
 			errs = append(errs, located(path, err))
-		} else if err != nil { // of the type itself, which does not know its line
+		} else if err != nil { // from the type itself, which does not know its line
 			errs = append(errs, fmt.Errorf("%s:%d: %s: %w", path, lines[key], key, err))
 		}
 	}
@@ -100,7 +100,7 @@ func Read(path string, v any) error {
 	return Decode(path, data, v)
 }
 
-// Lines are those of the top-level keys, for errors about their values.
+// Lines returns those of the top-level keys, for errors about their values.
 func Lines(data []byte) map[string]int {
 	lines := map[string]int{}
 	var doc yaml.Node
@@ -114,14 +114,14 @@ func Lines(data []byte) map[string]int {
 	return lines
 }
 
-// settle is how long a file must be quiet before it is read again: editors and ConfigMap updates come in bursts.
+// settle is how long a file must not change before it is read again: editors and ConfigMap updates write several times.
 const settle = 100 * time.Millisecond
 
-// longest bounds that wait where the directory is never quiet.
+// longest bounds that wait if the directory keeps changing.
 const longest = 20 * settle
 
 // Watch calls changed, from its own goroutine, each time the file's content may have changed, until ctx ends. It
-// watches the file's directory, so that it notices a rename over the file and a ConfigMap's symlink swap.
+// watches the file's directory, so that it detects a rename over the file and a ConfigMap's symlink swap.
 func Watch(ctx context.Context, path string, log *slog.Logger, changed func()) error {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -145,7 +145,7 @@ func watch(ctx context.Context, w *fsnotify.Watcher, path string, before []byte,
 		if since.IsZero() {
 			since = time.Now()
 		}
-		if time.Since(since) < longest { // a busy directory is never quiet
+		if time.Since(since) < longest { // a busy directory never stops changing
 			quiet.Reset(settle)
 		}
 	}

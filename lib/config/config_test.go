@@ -109,7 +109,7 @@ func TestQuantitiesPrintAsTheyAreRead(t *testing.T) {
 	}
 }
 
-// Every way of replacing a file is noticed, and a touch that changes nothing is not.
+// Every way of replacing a file is detected, and a touch without a change is ignored.
 func TestWatch(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "x.yaml")
@@ -143,7 +143,7 @@ func TestWatch(t *testing.T) {
 	}
 	write(path, "two")
 	expect("two")
-	write(path, "two") // the same again is no change
+	write(path, "two") // the same content is no change
 	write(filepath.Join(dir, "tmp"), "three")
 	if err := os.Rename(filepath.Join(dir, "tmp"), path); err != nil {
 		t.Fatal(err)
@@ -182,7 +182,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// A change is noticed although other files of the directory change all the time.
+// A change is detected although other files of the directory change all the time.
 func TestWatchBusyDirectory(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "x.yaml")

@@ -13,7 +13,7 @@ import (
 	"polder/lib/customconfig"
 )
 
-// Load reads a configuration file whole.
+// Load reads a whole configuration file.
 func Load(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -30,7 +30,7 @@ func Load(path string) ([]byte, error) {
 	return data, nil
 }
 
-// document is an object with its place.
+// document is an object with its position.
 type document struct {
 	customconfig.Document
 	node *yaml.Node
@@ -44,7 +44,7 @@ func custom(documents []document) []customconfig.Document {
 	return list
 }
 
-// documentsOf are a file's objects, nil where it has none.
+// documentsOf returns a file's objects, nil if it has none.
 func documentsOf(path string, data []byte) ([]document, error) {
 	var documents []document
 	d := yaml.NewDecoder(bytes.NewReader(data))
@@ -63,7 +63,7 @@ func documentsOf(path string, data []byte) ([]document, error) {
 		}
 		root := n.Content[0]
 		if root.Kind == yaml.ScalarNode && root.Tag == "!!null" {
-			continue // nothing between two separators
+			continue // an empty document between two separators
 		}
 		if first && entry(root, "apiVersion") == nil && entry(root, "kind") == nil {
 			return nil, nil
@@ -85,7 +85,7 @@ func documentsOf(path string, data []byte) ([]document, error) {
 	return documents, nil
 }
 
-// items are the objects of a List, or the object itself.
+// items returns the objects of a List, or the object itself.
 func items(root *yaml.Node) []*yaml.Node {
 	if kind, list := entry(root, "kind"), entry(root, "items"); kind != nil && kind.Value == "List" && list != nil && list.Kind == yaml.SequenceNode {
 		return list.Content
@@ -93,7 +93,7 @@ func items(root *yaml.Node) []*yaml.Node {
 	return []*yaml.Node{root}
 }
 
-// entry is a map's value, nil where there is none.
+// entry returns a map's value, nil if there is none.
 func entry(n *yaml.Node, key string) *yaml.Node {
 	if n.Kind != yaml.MappingNode {
 		return nil
@@ -106,7 +106,7 @@ func entry(n *yaml.Node, key string) *yaml.Node {
 	return nil
 }
 
-// line is the line of the deepest existing key of a path.
+// line returns the line of the deepest existing key of a path.
 func line(n *yaml.Node, keys []string) int {
 	at := n.Line
 	for _, key := range keys {
@@ -126,7 +126,7 @@ func line(n *yaml.Node, keys []string) int {
 	return at
 }
 
-// plain is what the API server would have of it as JSON. There a time is a text, and a key stands once.
+// plain converts a value to the JSON that the API server would store. There a time is a text, and a key occurs once.
 func plain(n *yaml.Node) (any, error) {
 	switch n.Kind {
 	case yaml.MappingNode:

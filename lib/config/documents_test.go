@@ -8,7 +8,7 @@ import (
 	"polder/lib/customconfig"
 )
 
-// guide is the colocation guide's text, and beside it an AdminQoSConfiguration for two nodes.
+// guide is the colocation guide's text, with an AdminQoSConfiguration for two nodes.
 const guide = `apiVersion: config.katalyst.kubewharf.io/v1alpha1
 kind: KatalystCustomConfig
 metadata:
@@ -138,7 +138,7 @@ func TestCustomConfigErrors(t *testing.T) {
 // objectSeeds are files of objects for the fuzzer.
 var objectSeeds = []string{guide, guide + admin, "kind: List\nitems: [1, {}]", "apiVersion: &a x\nkind: *a", "kind: x\n? [a]\n: b", strings.ReplaceAll(guide, "10", ".nan")}
 
-// fuzzObjects takes the same data for configuration objects.
+// fuzzObjects parses the same data as configuration objects.
 func fuzzObjects(t *testing.T, data []byte) {
 	file, err := customConfig("x.yaml", data)
 	if err != nil {

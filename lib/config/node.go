@@ -7,11 +7,11 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Node is a value of a configuration file with its place. A type whose values check themselves has a method
-// UnmarshalYAML(*Node) error, and returns errors of [Complain], so that they have the line.
+// Node is a value of a configuration file with its position. A type that validates its values has a method
+// UnmarshalYAML(*Node) error, and returns errors of [Complain], so that they contain the line.
 type Node = yaml.Node
 
-// Scalar is a node's text; it is an error for lists and maps.
+// Scalar returns a node's text; lists and maps are an error.
 func Scalar(n *Node) (string, error) {
 	if n.Kind != yaml.ScalarNode {
 		return "", Complain(n, errors.New("want a single value"))
@@ -19,7 +19,7 @@ func Scalar(n *Node) (string, error) {
 	return n.Value, nil
 }
 
-// Complain is an error about a node's value, to which [Decode] adds path and line.
+// Complain returns an error about a node's value, to which [Decode] adds path and line.
 func Complain(n *Node, err error) error {
 	return &yaml.TypeError{Errors: []string{fmt.Sprintf("line %d: %s", n.Line, err)}}
 }

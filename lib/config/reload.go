@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// ReadFile reads a tool's configuration file: its own settings as [DecodeKeys] does, or configuration objects. Without a path it has
-// neither.
+// ReadFile reads a tool's configuration file: its own settings as [DecodeKeys] does, or configuration objects. Without a path it
+// returns neither.
 func ReadFile(path string, into map[string]any) (lines map[string]int, objects Objects, err error) {
 	if path == "" {
 		return nil, objects, nil
@@ -24,8 +24,8 @@ func ReadFile(path string, into map[string]any) (lines map[string]int, objects O
 	return lines, objects, err
 }
 
-// Reload reads a configuration again whenever its file changes, and passes it to take. An invalid one is refused: the previous one stays
-// in force. Without a path there is nothing to watch.
+// Reload reads a configuration again whenever its file changes, and passes it to take. An invalid one is rejected: the previous one
+// stays in force. Without a path it does nothing.
 func Reload[T any](ctx context.Context, path string, log *slog.Logger, read func() (T, error), take func(T)) error {
 	if path == "" {
 		return nil
@@ -41,10 +41,10 @@ func Reload[T any](ctx context.Context, path string, log *slog.Logger, read func
 	})
 }
 
-// Reported has the logged problems of a configuration, so that each is logged once as long as it lasts.
+// Reported has the logged problems of a configuration, so that each is logged once while it lasts.
 type Reported struct{ problems, unsupported []string }
 
-// Problems logs the new ones. It reports whether there were some and there are none any more.
+// Problems logs the new ones. It returns true if all earlier problems are solved.
 func (r *Reported) Problems(log *slog.Logger, message string, problems []string) (cleared bool) {
 	for _, text := range problems {
 		if !slices.Contains(r.problems, text) {

@@ -13,18 +13,18 @@ import (
 	"polder/lib/sloconfig"
 )
 
-// Objects are the configuration objects of a file; both are nil where it has none.
+// Objects are the configuration objects of a file; both are nil if it has none.
 type Objects struct {
 	Custom *customconfig.File // Katalyst's
 	SLO    *sloconfig.File    // Koordinator's ConfigMap
 }
 
-// None reports whether the file has no objects: then it has the tool's own settings.
+// None reports whether the file has no objects: then it contains the tool's own settings.
 func (o Objects) None() bool { return o.Custom == nil && o.SLO == nil }
 
-// ReadObjects reads a file of the dialects' configuration objects: YAML documents, each an object or a List of them, as kubectl takes and
-// prints them. They are Katalyst's, and the ConfigMap slo-controller-config of Koordinator, under whatever name. Both are nil where the
-// file is none of these: its first document has neither apiVersion nor kind.
+// ReadObjects reads a file of the dialects' configuration objects: YAML documents, each an object or a List of them, as kubectl accepts
+// and prints them. They are Katalyst's, and Koordinator's ConfigMap slo-controller-config, under any name. Both are nil if the file
+// contains none of these: its first document has neither apiVersion nor kind.
 func ReadObjects(path string, data []byte) (Objects, error) {
 	documents, err := documentsOf(path, data)
 	if err != nil {

@@ -70,7 +70,7 @@ func TestReadObjectsConfigMap(t *testing.T) {
 	}
 }
 
-// What a file contains for a node follows the node's labels and annotations, and the file.
+// The strategies of a file for a node depend on the node's labels and annotations, and on the file.
 func TestLocal(t *testing.T) {
 	found, err := ReadObjects("x.yaml", []byte(sloGuide+sloEntries))
 	if err != nil {
@@ -126,7 +126,7 @@ func TestLocal(t *testing.T) {
 	}
 }
 
-// A file that is invalid is refused whole, with the line and the key.
+// An invalid file is rejected as a whole, with the line and the key.
 func TestReadObjectsRefuses(t *testing.T) {
 	const head = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n"
 	for name, c := range map[string]struct{ text, want string }{
@@ -154,7 +154,7 @@ func TestReadObjectsRefuses(t *testing.T) {
 			t.Errorf("%s: %+v, %v; want %q", name, found, err, c.want)
 		}
 	}
-	// Both faults are named, and not more than a few of many.
+	// Both faults are named, but only a few of many.
 	text := strings.Replace(strings.Replace(sloGuide, "60,", "160,", 1), "80,", "180,", 1)
 	if _, err := ReadObjects("x.yaml", []byte(text)); !strings.Contains(fmt.Sprint(err), "x.yaml:13: ") || !strings.Contains(fmt.Sprint(err), "x.yaml:14: ") {
 		t.Errorf("%v; want both lines", err)

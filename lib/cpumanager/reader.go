@@ -12,19 +12,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Reader reads the file again when it has changed. It is not for use by several goroutines.
+// Reader reads the file again when it has changed. It is not safe for concurrent use.
 type Reader struct {
 	path  string
-	seen  bool // there has been a file
+	seen  bool // the file has existed
 	id    identity
 	state *State
 	err   error
-	// settled means that the file had not been written just before it was read: a write in the same instant would not
-	// show in its times.
+	// settled means that the file was not written just before it was read: another write at the same instant would
+	// not change its times.
 	settled bool
 }
 
-// identity changes with the file.
+// identity changes whenever the file does.
 type identity struct {
 	dev, inode       uint64
 	size             int64
@@ -34,15 +34,15 @@ type identity struct {
 // NewReader returns a Reader of the file in kubelet's root directory.
 func NewReader(kubeletRoot string) *Reader { return &Reader{path: filepath.Join(kubeletRoot, File)} }
 
-// Path is the file's path.
+// Path returns the file's path.
 func (r *Reader) Path() string { return r.path }
 
-// settleTime is longer than the step of any file system's times.
+// settleTime exceeds the resolution of any file system's times.
 const settleTime = 2 * time.Second
 
-// Read returns the state, the same pointer as long as the file is the same; nil where there is no kubelet. The error is
-// that there is one and that what it gave away is not known: the file cannot be read or made out, or it was there before
-// and is gone though kubelet's directory is still there.
+// Read returns the state, the same pointer as long as the file is the same; nil if there is no kubelet. The error means
+// that there is a kubelet and that its assignments are unknown: the file cannot be read or parsed, or it existed before
+// and is gone though kubelet's directory still exists.
 func (r *Reader) Read() (*State, error) {
 	var st unix.Stat_t
 	err := unix.Lstat(r.path, &st)
@@ -76,7 +76,7 @@ func (r *Reader) Read() (*State, error) {
 	return state, nil
 }
 
-// absent judges that there is no file.
+// absent decides what a missing file means.
 func (r *Reader) absent() error {
 	if r.seen {
 		if _, err := os.Stat(filepath.Dir(r.path)); err == nil || !errors.Is(err, fs.ErrNotExist) {
@@ -96,7 +96,7 @@ func (r *Reader) fail(err error) error {
 	return r.err
 }
 
-// file reads the file. It opens nothing that could block, and follows no link: kubelet's is a plain file.
+// file reads the file. It opens nothing that could block, and follows no symbolic link: kubelet's file is a regular file.
 func (r *Reader) file() ([]byte, error) {
 	f, err := os.OpenFile(r.path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -115,7 +115,7 @@ func (r *Reader) file() ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, MaxBytes+1))
 }
 
-// same reports whether two states are the same.
+// same reports whether two states are equal.
 func same(a, b *State) bool {
 	if a.Policy != b.Policy || !a.Default.Equals(b.Default) || len(a.Given) != len(b.Given) {
 		return false

@@ -91,7 +91,7 @@ func TestReader(t *testing.T) {
 	read("kubelet removed for good", "", "")
 }
 
-// A file that has been quiet is not read again, and one that was written in place in the instant of the last reading is.
+// A file that has not changed for a while is not read again, and one that was written at the instant of the last reading is.
 func TestReaderReadsWhatChanged(t *testing.T) {
 	r := NewReader(t.TempDir())
 	put(t, r.Path(), static)
@@ -115,7 +115,7 @@ func TestReaderReadsWhatChanged(t *testing.T) {
 	}
 }
 
-// settled waits until the file is so old that its times tell every change.
+// settled waits until the file is so old that its times show every change.
 func settled(t testing.TB, r *Reader) {
 	t.Helper()
 	await.Until(t, 10*settleTime, "the file is old enough", func() string {
@@ -129,7 +129,7 @@ func settled(t testing.TB, r *Reader) {
 	})
 }
 
-// BenchmarkUnchanged is what a tick costs while kubelet gives nothing away.
+// BenchmarkUnchanged measures a tick while kubelet's state does not change.
 func BenchmarkUnchanged(b *testing.B) {
 	r := NewReader(b.TempDir())
 	if err := os.WriteFile(r.Path(), []byte(static), 0o600); err != nil {

@@ -1,4 +1,4 @@
-// Package cpumanager reads the file in which kubelet's CPU manager keeps which CPUs it gave to containers for themselves.
+// Package cpumanager reads the file in which kubelet's CPU manager records the CPUs that it assigned to containers exclusively.
 package cpumanager
 
 import (
@@ -15,45 +15,45 @@ import (
 // File is the file's name in kubelet's root directory.
 const File = "cpu_manager_state"
 
-// The policies of today's kubelets.
+// These are the policies of present kubelets.
 const (
 	PolicyNone   = "none"
 	PolicyStatic = "static"
 )
 
-// State is what the file contains.
+// State is the content of the file.
 type State struct {
-	// Policy is PolicyNone or PolicyStatic, or what else a later kubelet calls it.
+	// Policy is PolicyNone or PolicyStatic, or the name of a later kubelet's policy.
 	Policy string
-	// Default are the CPUs of all containers that were given none; empty under PolicyNone, which sets no CPUs at all.
+	// Default are the CPUs of all containers without exclusive ones; empty under PolicyNone, which sets no CPUs at all.
 	Default cpus.Set
-	// Given has what was given away, sorted by pod and container.
+	// Given contains the exclusive assignments, sorted by pod and container.
 	Given []Given
-	// Exclusive is all that was given away.
+	// Exclusive are all CPUs that are assigned exclusively.
 	Exclusive cpus.Set
 
-	ids int // in all sets of Given
+	ids int // number of IDs in all sets of Given
 }
 
-// Given are the CPUs that a container, or all containers of a pod together, have for themselves.
+// Given are the CPUs that a container, or all containers of a pod together, have exclusively.
 type Given struct {
-	// PodUID is empty in the files of kubelets before 1.18, which name containers by the runtime's id alone.
+	// PodUID is empty in the files of kubelets before 1.18, which identify containers only by the runtime's ID.
 	PodUID string
-	// Container is the container's name, or its id where PodUID is empty. It is empty where the CPUs are the whole pod's.
+	// Container is the container's name, or its ID if PodUID is empty. It is empty if the CPUs belong to the whole pod.
 	Container string
 	CPUs      cpus.Set
 }
 
-// MaxBytes bounds the file: 500 pods of 10 containers take less than a tenth of it.
+// MaxBytes bounds the file: 500 pods of 10 containers need less than a tenth of it.
 const MaxBytes = 4 << 20
 
-// maxIDs bounds the CPUs that are given away, all entries added up: a short list may name thousands. Init containers have
-// the same CPUs as those that follow them, so that one may be named many times.
+// maxIDs bounds the assigned CPUs, summed over all entries: a short list may name thousands. Init containers have the
+// same CPUs as the containers that follow them, so one CPU may be counted many times.
 const maxIDs = 32 * (cpus.MaxID + 1)
 
-// Parse reads the file's text. It knows the three forms that kubelets have written (version 1 until 1.17, 2 since, 3 with
-// pod-level CPU sets). The checksum is left alone: it is one over Go's names of kubelet's own types, which change, and the
-// file is replaced as a whole.
+// Parse parses the file's text in the three formats that kubelets have written (version 1 until 1.17, 2 since, 3 with
+// pod-level CPU sets). It does not check the checksum, which covers the Go names of kubelet's own types, which change, and
+// the file is always replaced as a whole.
 func Parse(data []byte) (*State, error) {
 	if len(data) > MaxBytes {
 		return nil, fmt.Errorf("more than %d bytes", MaxBytes)
@@ -104,7 +104,7 @@ func Parse(data []byte) (*State, error) {
 	return s, nil
 }
 
-// entry takes a pod's entry, the containers' sets by name, or version 1's, which is a container's set.
+// entry reads a pod's entry, the containers' sets by name, or an entry of version 1, which is a container's set.
 func (s *State) entry(name string, raw tick.Raw) error {
 	if len(raw) > 0 && raw[0] == '"' {
 		var set string
@@ -142,5 +142,5 @@ func (s *State) give(uid, container, text string) error {
 	return nil
 }
 
-// clipped keeps a message short: the decoder quotes what it read.
+// clipped shortens a message, because the decoder quotes its input.
 func clipped(err error) error { return errors.New(clip.Text(err.Error(), 120)) }

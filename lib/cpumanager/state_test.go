@@ -8,7 +8,7 @@ import (
 	"polder/lib/cpus"
 )
 
-// files are as kubelets have written them; the checksums are theirs.
+// files are as kubelets have written them, including the checksums.
 var files = []struct {
 	name, text     string
 	policy, shared string
@@ -48,7 +48,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// What is no state is an error, never one that gives nothing away.
+// An invalid state is an error, never a state without assignments.
 func TestParseRefuses(t *testing.T) {
 	for text, want := range map[string]string{
 		``:                                 "cut off",
@@ -79,7 +79,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// many are entries that are short and name all the CPUs there can be.
+// many are short entries that name all possible CPUs.
 func many(n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -88,7 +88,7 @@ func many(n int) string {
 	return b.String()
 }
 
-// FuzzParse parses any bytes: what is taken is whole, and no more than the machine can have.
+// FuzzParse parses any bytes: an accepted state is complete, and has no more CPUs than the machine can have.
 func FuzzParse(f *testing.F) {
 	for _, file := range files {
 		f.Add([]byte(file.text))

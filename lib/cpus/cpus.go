@@ -1,5 +1,5 @@
-// Package cpus has CPU sets in the kernel's list format and takes CPUs from a machine with regard to its shape. It is
-// pure: sets and topologies in, sets out.
+// Package cpus parses and formats CPU sets in the kernel's list format, and selects CPUs of a machine with regard to
+// its topology. It is pure.
 package cpus
 
 import (
@@ -13,17 +13,17 @@ import (
 	"polder/lib/clip"
 )
 
-// Set is a set of CPU ids.
+// Set is a set of CPU IDs.
 type Set = cpuset.CPUSet
 
-// MaxID is the highest CPU id that Parse takes: the most that the kernel can be built for (CONFIG_NR_CPUS) is 8192.
+// MaxID is the highest CPU ID that Parse accepts: a kernel can be built for at most 8192 (CONFIG_NR_CPUS).
 const MaxID = 8191
 
 // New returns a set of ids.
 func New(ids ...int) Set { return cpuset.New(ids...) }
 
-// Parse reads a list in the kernel's format ("0-10,12-21"); the empty text is the empty set. Ids over MaxID are
-// refused, for a short line could otherwise ask for gigabytes. The set is empty where there is an error.
+// Parse reads a list in the kernel's format ("0-10,12-21"); the empty text is the empty set. It rejects IDs
+// above MaxID, because otherwise a short line could require gigabytes. The set is empty if there is an error.
 func Parse(list string) (Set, error) {
 	spans, err := parse(list)
 	if err != nil || len(spans) == 0 {
@@ -42,8 +42,8 @@ func Parse(list string) (Set, error) {
 	return New(ids...), nil
 }
 
-// ParseWithin is the part of a list that lies within a set. Its cost grows with the text and the set alone, whatever the list
-// names: it is for lists that tenants write.
+// ParseWithin returns the part of a list that lies within a set. Its cost grows only with the text and the set, whatever the
+// list contains: it is for lists that tenants write.
 func ParseWithin(list string, within Set) (Set, error) {
 	spans, err := parse(list)
 	if err != nil || len(spans) == 0 {
@@ -59,10 +59,10 @@ func ParseWithin(list string, within Set) (Set, error) {
 	return New(ids...), nil
 }
 
-// span is a range of ids, both ends included.
+// span is a range of IDs, both ends included.
 type span struct{ first, last int }
 
-// parse reads a list's ranges: in order, and none touching another, so that no id is named twice however often the list does.
+// parse reads a list's ranges: sorted and merged, so that no ID is contained twice however often the list names it.
 func parse(list string) ([]span, error) {
 	if len(list) > 64<<10 {
 		return nil, fmt.Errorf("CPU list of %d bytes", len(list))
@@ -102,7 +102,7 @@ func parse(list string) ([]span, error) {
 	return merged, nil
 }
 
-// number is an id, or -1 where the text is none.
+// number returns an ID, or -1 if the text is none.
 func number(text string) int {
 	if text == "" || len(text) > 9 {
 		return -1

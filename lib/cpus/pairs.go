@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// TakePairs takes n CPUs of avail, or all where it has fewer, in the order in which Koordinator's suppression picks them
-// (pkg/koordlet/qosmanager/plugins/cpusuppress of its repository): the CPUs of each NUMA node and socket are a bucket, the
-// larger buckets come first, and each gives the next two free hyperthreads of one core in turn. When one CPU at most is
-// wanted still, or a round over all buckets finds no pair, the buckets give single CPUs in turn, from where the pairs ended.
+// TakePairs takes n CPUs of avail, or all if it has fewer, in the order in which Koordinator's suppression selects them
+// (pkg/koordlet/qosmanager/plugins/cpusuppress of its repository): the CPUs of each NUMA node and socket form a bucket, the larger buckets
+// come first, and each in turn provides the next two free hyperthreads of one core. If at most one more CPU is needed, or a round over all
+// buckets finds no pair, the buckets provide single CPUs in turn, starting where the pairs ended.
 func (t *Topology) TakePairs(avail Set, n int) []int {
 	n = min(n, avail.Intersection(t.Online).Size())
 	if n <= 0 {
@@ -43,11 +43,11 @@ func (t *Topology) TakePairs(avail Set, n int) []int {
 	return taken
 }
 
-// bucket is the CPUs of one NUMA node and socket, by core and id.
+// bucket contains the CPUs of one NUMA node and socket, by core and ID.
 type bucket struct {
 	cpus         []thread
 	lowest       int
-	pair, single int // where to look next: what lies before is taken, or no pair
+	pair, single int // the next index: earlier ones are taken, or are no pair
 }
 
 type thread struct {
@@ -79,8 +79,8 @@ func (t *Topology) buckets(avail Set) []*bucket {
 	return all
 }
 
-// turns lets the buckets give in turn, from the i-th on, until enough or until a whole round, which begins at the first, gave
-// nothing. It returns whose turn is next.
+// turns takes CPUs from the buckets in turn, starting with the i-th, until there are enough or until a whole round, which
+// begins at the first, yields none. It returns the index of the next bucket.
 func turns(buckets []*bucket, i int, enough func() bool, give func(*bucket) bool) int {
 	gave := true
 	for ; !enough(); i = (i + 1) % len(buckets) {

@@ -67,7 +67,7 @@ func TestSocketsAreChecked(t *testing.T) {
 	}
 }
 
-// naivePairs is the rule to the letter, without cursors.
+// naivePairs implements the rule literally, without cursors.
 func naivePairs(t *Topology, avail Set, n int) []int {
 	type bucket struct{ cpus, core []int }
 	at := map[[2]int]*bucket{}
@@ -144,8 +144,8 @@ func TestTakePairsProperties(t *testing.T) {
 	})
 }
 
-// On real machines, whatever their numbering: every number of CPUs is had, one core at most is split where cores have two threads,
-// and one CPU more moves one at most.
+// On real machines, with any numbering: every number of CPUs is possible, at most one core is split if cores have two threads, and
+// one CPU more moves at most one.
 func TestTakePairsOnRealMachines(t *testing.T) {
 	for _, m := range hosttest.Machines() {
 		t.Run(m.Name, func(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Lists are read as Kubernetes reads them, however often and in whatever order they name an id.
+// Lists are parsed as in Kubernetes, however often and in whatever order they name an ID.
 func TestParseIsKubernetes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var parts []string
@@ -37,8 +37,8 @@ func TestParseIsKubernetes(t *testing.T) {
 	})
 }
 
-// A list that a tenant writes costs what its text costs: 4 KiB of "0-8191" named 560 times took 41 ms. What one name costs, on
-// the same machine at the same time, is the measure.
+// The cost of a tenant's list depends on its text: 4 KiB of "0-8191" named 560 times took 41 ms. The reference is the cost of
+// naming it once, on the same machine at the same time.
 func TestAListThatNamesCPUsAgainAndAgainCostsNoMoreThanItsText(t *testing.T) {
 	within := New()
 	for id := range 48 {

@@ -8,24 +8,24 @@ import (
 	"sort"
 )
 
-// Core is a physical core: the hyperthreads that share it.
+// Core is a physical core, with the hyperthreads that share it.
 type Core struct {
 	CPUs   Set
-	NUMA   int // the NUMA node's id
-	L3     int // an index that cores behind the same L3 share; -1 where there is no L3
-	Socket int // an index that cores of the same socket share; -1 where none names it
+	NUMA   int // the NUMA node's ID
+	L3     int // an index that cores with the same L3 share; -1 if there is no L3
+	Socket int // an index that cores of the same socket share; -1 if the socket is unknown
 
 	lowest int
 }
 
-// Topology is the shape of a machine's online CPUs.
+// Topology is the topology of a machine's online CPUs.
 type Topology struct {
 	Online Set
 	Cores  []Core // in the order of their lowest CPU
-	NUMA   []int  // ids of the nodes that have CPUs, ascending
+	NUMA   []int  // IDs of the nodes that have CPUs, ascending
 }
 
-// Shape is what NewTopology reads: lists in the kernel's format, as in a tick's topology.
+// Shape is the input of NewTopology: lists in the kernel's format, as in a tick's topology.
 type Shape struct {
 	Online  string
 	Cores   []string
@@ -34,8 +34,8 @@ type Shape struct {
 	NUMA    map[int]string
 }
 
-// NewTopology checks the lists against each other. CPUs that no core names are cores of their own, CPUs that no NUMA
-// node names belong to node 0.
+// NewTopology checks the lists against each other. A CPU that is in no core becomes a core of its own, and a CPU
+// that is in no NUMA node belongs to node 0.
 func NewTopology(s Shape) (*Topology, error) {
 	online, err := Parse(s.Online)
 	if err != nil {
@@ -95,7 +95,7 @@ func NewTopology(s Shape) (*Topology, error) {
 	return t, nil
 }
 
-// indexes are the lists' places by the CPUs that they name.
+// indexes returns the index of the list that contains each CPU.
 func indexes(lists []string) (map[int]int, error) {
 	m := make(map[int]string, len(lists))
 	for i, list := range lists {
@@ -134,7 +134,7 @@ func numaIDs(cores []Core) []int {
 	return ids
 }
 
-// LargestCore is the most hyperthreads that a core has.
+// LargestCore returns the largest number of hyperthreads of a core.
 func (t *Topology) LargestCore() int {
 	n := 0
 	for _, c := range t.Cores {
@@ -154,14 +154,14 @@ func (t *Topology) within(avail Set) []Core {
 	return cores
 }
 
-// Balanced returns the cores of avail in the order in which the reclaimed side takes them, so that both sides are spread
-// over the NUMA nodes: the first core of each node, then the second of each, and so on (Katalyst's TakeByNUMABalance).
-// What is left at the end is the share pool: on the guide's 48-CPU node its last three cores are 11,22-23,35,46-47.
-// Where nodes have more and fewer cores the turns are counted from the end, for the share pool's sake. Cores of fewer
-// hyperthreads come first: on hybrid machines those are the slow ones, and services keep the others.
+// Balanced returns the cores of avail in the order in which the reclaimed side takes them, so that both sides are spread over the NUMA
+// nodes: the first core of each node, then the second of each, and so on (Katalyst's TakeByNUMABalance). The remaining cores at the end are
+// the share pool: on the 48-CPU node of Katalyst's guide its last three cores are 11,22-23,35,46-47. If nodes have different numbers of
+// cores the turns are counted from the end, so that the share pool is balanced. Cores with fewer hyperthreads come first: on hybrid
+// machines those are the slow ones, and services keep the others.
 func (t *Topology) Balanced(avail Set) []Core {
 	cores := t.within(avail)
-	turn := make([]int, len(cores)) // a core's place in its NUMA node, from the end
+	turn := make([]int, len(cores)) // a core's position in its NUMA node, from the end
 	seen := map[[2]int]int{}
 	for i, c := range slices.Backward(cores) {
 		key := [2]int{c.CPUs.Size(), c.NUMA}
@@ -183,9 +183,9 @@ func (t *Topology) Balanced(avail Set) []Core {
 	return sorted
 }
 
-// Resize returns a set of whole cores of avail with at least n CPUs, and not more than limit unless a single core has
-// more. It moves as few CPUs as it can from the present set: it grows by the last cores of the [Topology.Balanced]
-// order that are not in it, and shrinks by the first that are. The result is empty only where avail is.
+// Resize returns a set of whole cores of avail with at least n CPUs, and at most limit unless a single core has more.
+// It moves as few CPUs as possible from the present set: it grows by the last cores of the [Topology.Balanced] order
+// that are not in it, and shrinks by the first that are. The result is empty only if avail is.
 func (t *Topology) Resize(avail, present Set, n, limit int) Set {
 	order := t.Balanced(avail)
 	in := make([]bool, len(order))
@@ -231,9 +231,9 @@ func (t *Topology) First(avail Set, n int) Set {
 	return New(ids...)
 }
 
-// TakeNear takes whole cores of avail with at least n CPUs, near each other: of the one NUMA node whose free CPUs fit
-// best, behind as few L3s as it can, and not of avoid where others do. Where no single node has enough, it takes the
-// nodes with most free CPUs first. It reports false, and takes nothing, where avail has too few.
+// TakeNear takes whole cores of avail with at least n CPUs, close to each other: from the one NUMA node whose free
+// CPUs fit best, with as few L3s as possible, and outside avoid if possible. If no single node has enough, it takes
+// the nodes with the most free CPUs first. If avail has too few, it returns false and takes nothing.
 func (t *Topology) TakeNear(avail, avoid Set, n int) (Set, bool) {
 	if n <= 0 || avail.Size() < n {
 		return Set{}, false
@@ -270,7 +270,7 @@ func (t *Topology) TakeNear(avail, avoid Set, n int) (Set, bool) {
 	return New(ids...), true
 }
 
-// nearFirst orders one NUMA node's cores for taking n CPUs: whole L3s together, the one that fits n tightest first.
+// nearFirst orders one NUMA node's cores for taking n CPUs: whole L3s together, the smallest that fits n first.
 func nearFirst(cores []Core, avoid Set, n int) []Core {
 	size, avoided := map[int]int{}, map[int]int{}
 	for _, c := range cores {

@@ -211,7 +211,7 @@ func TestResizeProperties(t *testing.T) {
 	})
 }
 
-// First takes no core more than is needed, in the order of Balanced.
+// First takes no unnecessary core, in the order of Balanced.
 func TestFirstTakesAsFewCoresAsSuffice(t *testing.T) {
 	topology, err := NewTopology(Shape{Online: "0-7", Cores: []string{"0-1", "2-3", "4-5", "6-7"}, NUMA: map[int]string{0: "0-3", 1: "4-7"}})
 	if err != nil {
@@ -230,8 +230,8 @@ func TestFirstTakesAsFewCoresAsSuffice(t *testing.T) {
 	}
 }
 
-// TakeNear takes the NUMA node that fits tightest, and where none does the largest first; behind the L3 that fits tightest without
-// what is to be avoided.
+// TakeNear takes the smallest NUMA node that fits, and if none does the largest first; within it the smallest L3 that fits outside
+// avoid.
 func TestTakeNearTakesWhatFitsTightest(t *testing.T) {
 	nodes, err := NewTopology(Shape{
 		Online: "0-15", Cores: []string{"0-1", "2-3", "4-5", "6-7", "8-9", "10-11", "12-13", "14-15"},
@@ -253,7 +253,7 @@ func TestTakeNearTakesWhatFitsTightest(t *testing.T) {
 		want   string
 		denied bool
 	}{
-		{of: nodes, n: 4, want: "8-11"}, // and of two that are as large the first
+		{of: nodes, n: 4, want: "8-11"}, // of two equally large ones the first
 		{of: nodes, n: 6, want: "0-5"},
 		{of: nodes, n: 8, want: "0-7"},
 		{of: nodes, n: 9, want: "0-9"},

@@ -11,7 +11,7 @@ import (
 	"polder/lib/evictconfig"
 )
 
-// sections are evict's parts of spec.config, by kind.
+// sections are the names of evict's part of spec.config, by kind.
 var sections = map[string]string{Eviction.Name: "evictionPluginsConfig", AdminQoS.Name: "evictionConfig"}
 
 // resourcePrefix is the prefix of the reclaimed pods' resources in the guide's release. Later releases have "resource."
@@ -49,7 +49,7 @@ type Setting struct {
 	evictconfig.Field
 }
 
-// Fields are those of a kind, in the order of evict's settings.
+// Fields returns those of a kind, in the order of evict's settings.
 func Fields(kind Kind) []Field {
 	var list []Field
 	for _, row := range new(evictconfig.Settings).Rows() {
@@ -80,7 +80,7 @@ var fieldsOf = func() map[Kind]map[string]Field {
 	return byPath
 }()
 
-// EvictionOf reads evict's part of an object's spec.config. An absent field, and one that is null, sets nothing.
+// EvictionOf reads evict's part of an object's spec.config. A field that is absent or null sets nothing.
 func EvictionOf(kind Kind, config Object) *EvictionValues {
 	r := &reader{fields: fieldsOf[kind], out: &EvictionValues{}}
 	section := sections[kind.Name]
@@ -224,5 +224,5 @@ func (r *reader) bad(path []string, err error) {
 	}
 }
 
-// below is a path with one more key.
+// below returns a path with one more key.
 func below(path []string, name string) []string { return append(slices.Clip(path), name) }

@@ -23,7 +23,7 @@ func evictionOf(t testing.TB, kind Kind, section string) *EvictionValues {
 	return EvictionOf(kind, o)
 }
 
-// Every field of the table: its value, an invalid value, and the setting that it sets.
+// Every field of the table has a value, an invalid value, and the setting that it sets.
 func TestEvictionFields(t *testing.T) {
 	type want map[string]any
 	const cpu, memory = "katalyst.kubewharf.io/reclaimed_millicpu", "katalyst.kubewharf.io/reclaimed_memory"

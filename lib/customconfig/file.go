@@ -19,7 +19,7 @@ type Document struct {
 	At func(path ...string) string
 }
 
-// File has the objects of a file of configuration objects, the same ones that a cluster may have. It is immutable.
+// File contains the objects of a file of configuration objects, the same ones that a cluster may have. It is immutable.
 type File struct {
 	configs Configs
 	at      map[*Candidate]func(path ...string) string
@@ -35,8 +35,8 @@ var specFields = map[string][]string{
 	AdminQoS.Name: {"nodeLabelSelector", "priority", "ephemeralSelector", "revisionHistoryLimit", "paused", "updateStrategy", "config"},
 }
 
-// FileOf reads the objects of a file. One that is invalid, or would not count in a cluster, is an error with its place: a
-// file is refused whole.
+// FileOf reads the objects of a file. An invalid object, or one that a cluster would ignore, is an error with its place:
+// the whole file is rejected.
 func FileOf(documents []Document) (*File, error) {
 	f := &File{configs: Configs{Candidates: map[Kind][]*Candidate{}}, at: map[*Candidate]func(...string) string{}}
 	var errs []error
@@ -134,7 +134,7 @@ func (f *File) check(kind Kind) error {
 	return errors.Join(errs...)
 }
 
-// located are an object's errors with the places of their fields.
+// located returns an object's errors with the places of their fields.
 func located(c *Candidate, at func(...string) string) error {
 	all := []error{c.Err}
 	if joined, ok := c.Err.(interface{ Unwrap() []error }); ok {
@@ -150,7 +150,7 @@ func located(c *Candidate, at func(...string) string) error {
 	return errors.Join(all...)
 }
 
-// Objects are the file's, in its order, as if each were in force: for checks.
+// Objects returns the file's objects, in its order, as if each were in force: for checks.
 func (f *File) Objects() map[Kind][]*Chosen {
 	all := map[Kind][]*Chosen{}
 	for kind, list := range f.configs.Candidates {
@@ -183,7 +183,7 @@ type Local struct {
 	errs   []error
 }
 
-// InForce is what is in force of each kind, by its key. The map must not be changed; after a change it is a new one.
+// InForce returns the object in force of each kind, by its key. The map must not be changed; after a change it is a new one.
 func (l *Local) InForce(f *File, node string, labels map[string]string, now time.Time) (map[string]*Chosen, []error) {
 	if f == nil {
 		if l.file != nil {
@@ -203,7 +203,7 @@ func (l *Local) InForce(f *File, node string, labels map[string]string, now time
 	return l.chosen, l.errs
 }
 
-// Over is a tick's configuration with a file's objects in place of the cluster's of the same kinds.
+// Over returns a tick's configuration with a file's objects instead of the cluster's of the same kinds.
 func Over(raw json.RawMessage, chosen map[string]*Chosen) json.RawMessage {
 	if len(chosen) == 0 {
 		return raw

@@ -25,7 +25,7 @@ type Kind struct {
 	Name, Resource, Key string
 }
 
-// The kinds that are read, and their group and version.
+// These kinds are read, of this group and version.
 var (
 	AdminQoS = Kind{evictconfig.AdminQoSConfiguration, "adminqosconfigurations", "adminQoSConfiguration"}
 	Eviction = Kind{evictconfig.EvictionConfiguration, "evictionconfigurations", "evictionConfiguration"}
@@ -35,18 +35,18 @@ var (
 const (
 	group   = "config.katalyst.kubewharf.io"
 	version = "v1alpha1"
-	// registry is the kind whose objects make others count.
+	// registry is the kind whose objects enable others.
 	registry = "KatalystCustomConfig"
 )
 
 // maxConfig bounds the JSON text of one object's configuration.
 const maxConfig = 128 << 10
 
-// Target is a KatalystCustomConfig: it makes a kind of objects count.
+// Target is a KatalystCustomConfig: it enables a kind of objects.
 type Target struct {
 	Namespace, Name string
 	Generation      int64
-	// Resource is empty where the target is of another group or version.
+	// Resource is empty if the target is of another group or version.
 	Resource string
 	// Keys are the keys that node label selectors may have, by priority.
 	Keys map[int64][]string
@@ -74,14 +74,14 @@ func TargetOf(o Object) *Target {
 // Candidate is a configuration object.
 type Candidate struct {
 	Namespace, Name string
-	Selector        labels.Selector // nil where it has none
+	Selector        labels.Selector // nil if it has none
 	Priority        int64
 	NodeNames       []string
-	// Expires is when an object for named nodes ceases to count.
+	// Expires is when an object for named nodes expires.
 	Expires time.Time
-	// Config is spec.config undecoded, {} where there is none.
+	// Config is spec.config undecoded, {} if there is none.
 	Config json.RawMessage
-	// Held is why it must not come into force now, empty where it may.
+	// Held is why it must not come into force now, empty if it may.
 	Held string
 	// Err means that the object is invalid by itself.
 	Err error
@@ -102,10 +102,10 @@ func (e *FieldError) Error() string {
 	return fmt.Sprintf("%s: %v", dotted(path), e.Err)
 }
 
-// longestPath is more than the longest path of the API.
+// longestPath exceeds the longest path of the API.
 const longestPath = 200
 
-// dotted is a path for a message.
+// dotted returns a path for a message.
 func dotted(path []string) string { return clip.Text(strings.Join(path, "."), longestPath) }
 
 func (e *FieldError) Unwrap() error { return e.Err }
@@ -163,7 +163,7 @@ func CandidateOf(kind Kind, o Object) *Candidate {
 	return c
 }
 
-// ephemeral reads for which nodes the object is by their names, and until when.
+// ephemeral reads the names of the nodes for which the object is, and its expiry.
 func (c *Candidate) ephemeral(o Object) error {
 	c.NodeNames = fields.Texts(o, "spec", "ephemeralSelector", "nodeNames")
 	lasts := fields.Text(o, "spec", "ephemeralSelector", "lastDuration")

@@ -30,7 +30,7 @@ func conflict(x, y *Candidate) string {
 	return ""
 }
 
-// overlap reports whether there may be labels that match both selectors. It is false only where one key's requirements
+// overlap reports whether some labels may match both selectors. It is false only if the requirements for one key
 // exclude each other.
 func overlap(a, b labels.Selector) bool {
 	ra, _ := a.Requirements()
@@ -66,5 +66,5 @@ func satisfiable(key string, list []labels.Requirement) bool {
 		}
 	}
 	absent := slices.ContainsFunc(list, func(r labels.Requirement) bool { return r.Operator() == selection.DoesNotExist })
-	return !absent // with NotIn, Exists and comparisons alone there is nearly always a value
+	return !absent // with only NotIn, Exists and comparisons there is nearly always a value
 }

@@ -9,10 +9,10 @@ import (
 	"polder/lib/quantity"
 )
 
-// sectionReclaimed is advise's part of an AdminQoSConfiguration.
+// sectionReclaimed is the name of advise's part of an AdminQoSConfiguration.
 const sectionReclaimed = "reclaimedResourceConfig"
 
-// Its fields: those with amounts of CPU and memory, and FieldEnable, which has none.
+// These are its fields: those with amounts of CPU and memory, and FieldEnable, which has none.
 const (
 	FieldEnable     = "enableReclaim"
 	FieldReserve    = "reservedResourceForAllocate"
@@ -22,7 +22,7 @@ const (
 	FieldNegligible = "minIgnoredReclaimedResourceForReport"
 )
 
-// Amounts are an object's CPU and memory; nil where it has none.
+// Amounts are an object's CPU and memory; nil if it has none.
 type Amounts struct{ MilliCPU, Bytes *int64 }
 
 // Reclaimed are an object's values for advise.
@@ -36,7 +36,7 @@ type Reclaimed struct {
 	Errs []*FieldError
 }
 
-// ReclaimedOf reads advise's part of an object's spec.config. An absent field, and one that is null, sets nothing.
+// ReclaimedOf reads advise's part of an object's spec.config. A field that is absent or null sets nothing.
 func ReclaimedOf(config Object) *Reclaimed {
 	r := &Reclaimed{Amounts: map[string]Amounts{}}
 	section, ok := config[sectionReclaimed].(map[string]any)

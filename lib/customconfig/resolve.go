@@ -17,7 +17,7 @@ import (
 // maxProblems bounds the errors about one kind.
 const maxProblems = 8
 
-// Chosen is the configuration of one kind that is in force.
+// Chosen is the configuration in force of one kind.
 type Chosen struct {
 	Namespace string          `json:"namespace"`
 	Name      string          `json:"name"`
@@ -26,7 +26,7 @@ type Chosen struct {
 	At string `json:"at,omitempty"`
 }
 
-// Object is its configuration. The error means that it is not an object.
+// Object returns its configuration. The error means that it is not an object.
 func (c *Chosen) Object() (Object, error) {
 	config := Object{}
 	if len(c.Config) > 0 && string(c.Config) != "null" && tick.Unmarshal(c.Config, &config) != nil {
@@ -35,7 +35,7 @@ func (c *Chosen) Object() (Object, error) {
 	return config, nil
 }
 
-// Read reads the objects in force from a tick's configuration, by their kinds' keys. The error means that some are not what collect writes.
+// Read reads the objects in force from a tick's configuration, by their kinds' keys. The error means that some are not in collect's format.
 func Read(raw tick.Raw) (chosen map[string]*Chosen, err error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, nil
@@ -66,7 +66,7 @@ func Read(raw tick.Raw) (chosen map[string]*Chosen, err error) {
 // Configs are the observed objects.
 type Configs struct {
 	Targets []*Target
-	// Candidates are the objects by kind; a kind that is missing was not read yet.
+	// Candidates are the objects by kind; a missing kind was not read yet.
 	Candidates map[Kind][]*Candidate
 	// Absent are the kinds that the cluster does not have.
 	Absent []Kind
@@ -74,12 +74,12 @@ type Configs struct {
 
 // Problem is an error in objects of one kind.
 type Problem struct {
-	// Objects are those that it is about.
+	// Objects are the affected ones.
 	Objects []*Candidate
 	Err     error
 }
 
-// targets are those of a kind, by name.
+// targets returns those of a kind, by name.
 func (c *Configs) targets(kind Kind) []*Target {
 	var targets []*Target
 	for _, t := range c.Targets {
@@ -91,7 +91,7 @@ func (c *Configs) targets(kind Kind) []*Target {
 	return targets
 }
 
-// live are the objects of a kind that have not expired, by name, and when the next one will.
+// live returns the objects of a kind that have not expired, by name, and when the next one expires.
 func (c *Configs) live(kind Kind, now time.Time) (live []*Candidate, next time.Time) {
 	for _, x := range c.Candidates[kind] {
 		if x.Expires.IsZero() {
@@ -110,10 +110,10 @@ func (c *Configs) live(kind Kind, now time.Time) (live []*Candidate, next time.T
 // errUnread means that a kind's objects were not read yet.
 var errUnread = errors.New("not read yet")
 
-// resolve returns what is in force of a kind on a node: an object that names the node, else that with the highest priority
-// of those that select its labels, else the one for all nodes. Kinds without a target do not count. next is when to look again though
-// nothing changes, zero where there is no such time. The error is why that is unknown: the objects are not read yet, contradict each
-// other, or one is invalid.
+// resolve returns the object in force of a kind on a node: the one that names the node, else the one with the highest priority of
+// those that select its labels, else the one for all nodes. Kinds without a target do not count. next is when to resolve again
+// without a change, zero if there is no such time. The error says why the object is unknown: the objects are not read yet, contradict
+// each other, or one is invalid.
 func (c *Configs) resolve(kind Kind, node string, nodeLabels map[string]string, now time.Time) (chosen *Chosen, next time.Time, err error) {
 	targets := c.targets(kind)
 	switch {
@@ -143,8 +143,8 @@ func (c *Configs) resolve(kind Kind, node string, nodeLabels map[string]string, 
 	return &Chosen{Namespace: best.Namespace, Name: best.Name, Config: best.Config}, next, nil
 }
 
-// InForce is what is in force on a node, by the kinds' keys, when to resolve again, and the errors. Where it is unknown what is in
-// force of a kind, last, the previous result, stays for it, as in Katalyst.
+// InForce returns the objects in force on a node, by the kinds' keys, when to resolve again, and the errors. If the object of a
+// kind is unknown, last, the previous result, stays in force, as in Katalyst.
 func (c *Configs) InForce(node string, nodeLabels map[string]string, last map[string]*Chosen, now time.Time) (
 	map[string]*Chosen, time.Time, []error,
 ) {
@@ -193,7 +193,7 @@ func choose(live []*Candidate, node string, set labels.Set) *Candidate {
 	return global
 }
 
-// validate checks the objects of one kind, each by itself and against each other.
+// validate checks the objects of one kind, each alone and against each other.
 func validate(live []*Candidate, target *Target) (problems []Problem) {
 	for i, x := range live {
 		if x.Err != nil {

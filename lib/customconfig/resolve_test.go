@@ -24,13 +24,13 @@ func decoded(t testing.TB, data string) Object {
 	return o
 }
 
-// candidate is an object with this in its spec.
+// candidate is an object with the given fields in its spec.
 func candidate(t testing.TB, name, spec string) *Candidate {
 	t.Helper()
 	return CandidateOf(AdminQoS, decoded(t, fmt.Sprintf(`{"metadata":{"namespace":"sys","name":%q,"creationTimestamp":%q},"spec":{%s"config":{"from":%q}}}`, name, made.Format(time.RFC3339), spec, name)))
 }
 
-// inForce is what is in force of one kind on node n1, where last was before.
+// inForce returns the object in force of one kind on node n1, where last was in force before.
 func inForce(in Configs, kind Kind, labels map[string]string, last *Chosen, now time.Time) (*Chosen, time.Time, error) {
 	chosen, next, errs := in.InForce("n1", labels, map[string]*Chosen{kind.Key: last}, now)
 	return chosen[kind.Key], next, errors.Join(errs...)
@@ -47,7 +47,7 @@ func TestResolve(t *testing.T) {
 	for name, c := range map[string]struct {
 		specs map[string]string
 		after time.Duration
-		want  string // the object's name; empty: none, "last": what was in force
+		want  string // the object's name; empty: none, "last": the previous one
 		err   string
 		next  time.Duration
 	}{
@@ -149,7 +149,7 @@ func TestOverlap(t *testing.T) {
 		{"a in (1,2)", "a notin (1)", true},
 		{"a", "!a", false},
 		{"a", "a!=1", true},
-		{"!a", "a!=1", true}, // without the label, both hold
+		{"!a", "a!=1", true}, // without the label, both are true
 		{"!a", "a=1", false},
 		{"a=1,b=1", "a=1,b=2", false},
 		{"a!=1", "a!=2", true},

@@ -10,7 +10,7 @@ import (
 	"polder/lib/clip"
 )
 
-// VerdictsKey is the verdicts' key in sample.config, besides the kinds'.
+// VerdictsKey is the verdicts' key in sample.config, beside the kinds' keys.
 const VerdictsKey = "customConfigs"
 
 // Verdict is the report about a KatalystCustomConfig, as it is in sample.config.
@@ -19,16 +19,16 @@ type Verdict struct {
 	Name      string `json:"name"`
 	// ObservedGeneration is the generation of the KatalystCustomConfig that was checked.
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Valid reports whether the objects of its kind are valid; it is missing where the kind is not read here.
+	// Valid reports whether the objects of its kind are valid; it is absent if the kind is not read here.
 	Valid *bool `json:"valid,omitempty"`
-	// Reason is the reason in one word, Message a sentence for people.
+	// Reason is the reason in one word, Message a sentence for users.
 	Reason  string `json:"reason"`
 	Message string `json:"message,omitempty"`
 	// InvalidTargetConfigList are the objects that are invalid, as namespace/name.
 	InvalidTargetConfigList []string `json:"invalidTargetConfigList,omitempty"`
 }
 
-// Reasons of verdicts: Katalyst's, and two of our own for cases without one of Katalyst's.
+// These are the verdicts' reasons: Katalyst's, and two of Polder's own for cases that Katalyst does not have.
 const (
 	ReasonNormal   = "Normal"
 	ReasonOverlap  = "TargetTypeOverlap"
@@ -37,14 +37,14 @@ const (
 	ReasonNotRead  = "TargetTypeNotRead"
 )
 
-// Bounds of a verdict, which is in every tick of every node.
+// These bound a verdict, which is in every tick of every node.
 const (
 	maxVerdicts = 50
 	maxMessage  = 1000
 	maxInvalid  = 20
 )
 
-// Verdicts are those on all KatalystCustomConfigs, by name. One whose objects were not read yet has none.
+// Verdicts returns those on all KatalystCustomConfigs, by name. One whose objects were not read yet has none.
 func (c *Configs) Verdicts(now time.Time) []Verdict {
 	var all []Verdict
 	for _, t := range c.Targets {

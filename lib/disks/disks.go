@@ -1,4 +1,4 @@
-// Package disks lists the machine's disks, by /sys/block, and what is mounted from them, by /proc/self/mountinfo.
+// Package disks lists the machine's disks, from /sys/block, and their mount points, from /proc/self/mountinfo.
 package disks
 
 import (
@@ -15,20 +15,20 @@ import (
 	"polder/lib/kernfile"
 )
 
-// Disk is a whole disk: partitions are part of theirs.
+// Disk is a whole disk; partitions belong to their disk.
 type Disk struct {
 	Name   string // as in "nvme0n1"
 	Device string // its numbers, as in "259:0"
-	// Empty means that there is nothing in it: a loop device without a file, a drive without a disk.
+	// Empty means that it has no medium: a loop device without a file, a drive without a disk.
 	Empty bool
-	// Real means that there is a device behind it, of the machine's or of its hypervisor's.
+	// Real means that a device of the machine or its hypervisor provides it.
 	Real bool
-	// Stacked means that what is read and written there is read and written on other disks too, and counted and limited there: device
-	// mapper, software RAID, loop devices.
+	// Stacked means that its reads and writes are also done on other disks, and counted and limited there: device mapper, software
+	// RAID, loop devices.
 	Stacked bool
 }
 
-// List lists the disks of the machine under root, sorted by name. A disk that disappears while it is looked at is left out.
+// List lists the disks of the machine under root, sorted by name. It omits a disk that disappears during the reading.
 func List(root string) ([]Disk, error) {
 	dir := filepath.Join(root, "sys/block")
 	entries, err := os.ReadDir(dir)
@@ -43,7 +43,7 @@ func List(root string) ([]Disk, error) {
 		at := filepath.Join(dir, e.Name())
 		device, err := kernfile.ReadText(filepath.Join(at, "dev"))
 		if err != nil || !IsDevice(device) {
-			continue // hidden, as the paths of a disk that has several
+			continue // hidden, as the paths of a multipath disk
 		}
 		size, err := kernfile.ReadText(filepath.Join(at, "size"))
 		list = append(list, Disk{
@@ -54,9 +54,9 @@ func List(root string) ([]Disk, error) {
 	return list, nil
 }
 
-// stacked reports whether a disk stands on others: it names them, or a file.
+// stacked reports whether a disk is built on other ones: it names them, or a file.
 func stacked(at string) bool {
-	below, _ := os.ReadDir(filepath.Join(at, "slaves")) // none where it cannot be read
+	below, _ := os.ReadDir(filepath.Join(at, "slaves")) // none if it cannot be read
 	return len(below) > 0 || exists(filepath.Join(at, "loop")) || strings.HasPrefix(filepath.Base(at), "loop")
 }
 
@@ -65,7 +65,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// IsDevice reports whether text is the numbers of a device, as the kernel prints them.
+// IsDevice reports whether text is a device number, as the kernel prints it.
 func IsDevice(text string) bool {
 	major, minor, ok := strings.Cut(text, ":")
 	return ok && isNumber(major) && isNumber(minor)
@@ -78,7 +78,7 @@ func isNumber(text string) bool {
 	return strings.Trim(text, "0123456789") == ""
 }
 
-// Mounts gives the numbers of the disk at each mount point that has one. Of several mounts at one point the last is the one that is seen.
+// Mounts returns the device number of the disk at each mount point that has one. Of several mounts at one point the last one is visible.
 func Mounts(root string) (map[string]string, error) {
 	path := filepath.Join(root, "proc/self/mountinfo")
 	f, err := os.Open(path)
@@ -94,10 +94,10 @@ func Mounts(root string) (map[string]string, error) {
 		return nil, fmt.Errorf("list mounts of %s: %w", path, err)
 	}
 	out := map[string]string{}
-	known := map[string]string{} // by a partition's numbers
+	known := map[string]string{} // by a partition's device number
 	for _, m := range mounts {
 		device := fmt.Sprintf("%d:%d", m.Major, m.Minor)
-		if m.Major == 0 { // a file system with numbers of its own, such as btrfs
+		if m.Major == 0 { // a file system with its own device numbers, such as btrfs
 			device = numbersOf(filepath.Join(root, m.Source), m.Source)
 		}
 		if device == "" {
@@ -116,7 +116,7 @@ func Mounts(root string) (map[string]string, error) {
 	return out, nil
 }
 
-// numbersOf are those of a device file; empty for what is none.
+// numbersOf returns the device number of a device file; empty if it is not one.
 func numbersOf(path, source string) string {
 	if !strings.HasPrefix(source, "/dev/") {
 		return ""
@@ -128,7 +128,7 @@ func numbersOf(path, source string) string {
 	return fmt.Sprintf("%d:%d", unix.Major(st.Rdev), unix.Minor(st.Rdev))
 }
 
-// wholeOf are the numbers of the disk that a device is, or is a partition of; empty where it is neither.
+// wholeOf returns the device number of the disk that a device is, or is a partition of; empty if it is neither.
 func wholeOf(root, device string) string {
 	at := filepath.Join(root, "sys/dev/block", device)
 	if !exists(at) {

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// tree makes files under a root of the test's own; a content that begins with "-> " makes a link, and an empty path's end a directory.
+// tree creates files under a root for the test; content "-> TARGET" creates a link, and a path that ends with a slash a directory.
 func tree(t *testing.T, files map[string]string) string {
 	t.Helper()
 	root := t.TempDir()
@@ -34,8 +34,8 @@ func tree(t *testing.T, files map[string]string) string {
 	return root
 }
 
-// machine has a disk with a partition, a volume of device mapper on it, a loop device with a file and one without, and a disk whose
-// numbers are none.
+// machine has a disk with a partition, a volume of device mapper on it, a loop device with a file and one without, and a disk with
+// an invalid device number.
 func machine(t *testing.T) string {
 	return tree(t, map[string]string{
 		"sys/devices/pci/block/vda/dev":            "254:0",
@@ -102,7 +102,7 @@ func TestMounts(t *testing.T) {
 	}
 }
 
-// The list of this machine names the disk of its root directory, where that has one.
+// The list of this machine contains the disk of its root directory, if there is one.
 func TestThisMachine(t *testing.T) {
 	list, err := List("/")
 	if err != nil {

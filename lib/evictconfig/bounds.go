@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	// maxRing bounds a sample window: a larger one is a mistake, and each sample has a number for every shared pod.
+	// maxRing bounds a sample window: a larger one is an error, and each sample has a number for every shared pod.
 	maxRing = 10_000
 	// MaxTimes bounds a count, MaxRatio a multiple.
 	MaxTimes = 1_000_000
 	MaxRatio = 1_000_000
-	// day bounds time spans, in seconds: a longer one is a mistake.
+	// day bounds time spans, in seconds: a longer one is an error.
 	day = 24 * 60 * 60
 )
 
@@ -25,7 +25,7 @@ type bounds[T any] struct {
 	check func(T) error
 }
 
-// within are the bounds of values for which good is true; want completes the error "VALUE: want …".
+// within returns the bounds of values for which good is true; want completes the error "VALUE: want …".
 func within[T any](want string, good func(T) bool) bounds[T] {
 	return bounds[T]{want, func(v T) error {
 		if !good(v) {
@@ -35,7 +35,7 @@ func within[T any](want string, good func(T) bool) bounds[T] {
 	}}
 }
 
-// NaN is not good in any of these: each comparison with it is false.
+// NaN satisfies none of these: each comparison with it is false.
 
 func overZero(most float64) bounds[float64] {
 	return within("a number over 0 and at most "+plain(most), func(v float64) bool { return v > 0 && v <= most })
@@ -62,7 +62,7 @@ var (
 	anAmount    = within("memory that is not negative", func(b Bytes) bool { return b >= 0 })
 )
 
-// someOf are lists of some of the allowed names, each once.
+// someOf returns lists of some of the allowed names, each once.
 func someOf(allowed []string) bounds[[]string] {
 	return bounds[[]string]{"", func(list []string) error { return checkList(list, allowed, nil) }}
 }
@@ -84,7 +84,7 @@ func checkList(list, allowed, passed []string) error {
 	return nil
 }
 
-// Pair are two settings of which the upper one must not be under the lower one.
+// Pair is two settings; the upper one must not be below the lower one.
 type Pair struct{ Lower, Upper, Because string }
 
 // Pairs are all of them.

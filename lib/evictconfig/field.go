@@ -9,7 +9,7 @@ import (
 	"polder/lib/fields"
 )
 
-// Kinds of Katalyst's configuration objects: the guide's, and the present one.
+// These are the kinds of Katalyst's configuration objects: the guide's, and the present one.
 const (
 	EvictionConfiguration = "EvictionConfiguration"
 	AdminQoSConfiguration = "AdminQoSConfiguration"
@@ -24,21 +24,21 @@ type Field struct {
 	// Want describes the valid values, and Read converts one from JSON to the setting's type.
 	Want string
 	Read func(any) (any, error)
-	// Names gives the members of a list the setting's names; those that it lacks are left out. It is nil where the field is no list.
+	// Names maps the members of a list to the setting's names; others are omitted. It is nil if the field is no list.
 	Names map[string]string
 }
 
 func eviction(path string) Field { return Field{Kind: EvictionConfiguration, Path: path} }
 func adminQoS(path string) Field { return Field{Kind: AdminQoSConfiguration, Path: path} }
 
-// of is a field with a factor for each resource.
+// of returns a field with a factor for each resource.
 func of(resource string, f Field) Field {
 	b := overZero(MaxRatio)
 	f.Resource, f.Want, f.Read = resource, b.want+", for each of `reclaimed_millicpu` and `reclaimed_memory`", readNumber(b)
 	return f
 }
 
-// asText is a time span as text, or in nanoseconds as Go encodes it.
+// asText returns a time span as text, or in nanoseconds as Go encodes it.
 func asText(f Field) Field {
 	f.Want = "a time span of 0 to 24h, such as 300s"
 	f.Read = func(v any) (any, error) {
@@ -55,7 +55,7 @@ func asText(f Field) Field {
 	return f
 }
 
-// Measures by which the victims of memory pressure are ranked, as Katalyst names them.
+// By these measures the victims of memory pressure are ranked; the names are Katalyst's.
 const (
 	RankQoS         = "qos.pod"                  // reclaimed pods before others
 	RankPriority    = "priority.pod"             // the lower priority first
@@ -64,10 +64,10 @@ const (
 	RankNUMAMemory  = "mem.total.numa.container" // the larger use on the NUMA node first
 )
 
-// notRanked are measures that Katalyst has, and evict has not.
+// notRanked are measures that Katalyst supports, and evict does not.
 var notRanked = []string{"native.qos.pod", "owner.pod"}
 
-// ranked is a list of measures by which pods are ranked.
+// ranked returns a list of measures by which pods are ranked.
 func ranked(f Field, allowed []string) Field {
 	f.Names = map[string]string{}
 	for _, name := range allowed {
@@ -84,7 +84,7 @@ func ranked(f Field, allowed []string) Field {
 	return f
 }
 
-// plugins are the names in dryRun, of the guide's release and of later ones, with evict's rule that does the same, or more.
+// plugins maps the names in dryRun, of the guide's release and of later ones, to evict's rule that does at least the same.
 var plugins = map[string]string{
 	"*": "*",
 	"reclaimed-resource-pressure-eviction-plugin":      "reclaimed-resource-pressure-eviction-plugin",
@@ -98,7 +98,7 @@ var plugins = map[string]string{
 	"rss-overuse-eviction-plugin":                      "rss-overuse-eviction-plugin",
 }
 
-// known is a list of names of which evict has some, under its own names.
+// known returns a list of names, some of which evict has under its own names.
 func known(f Field, names map[string]string) Field {
 	f.Names, f.Want = names, "names of Katalyst's plugins, or `*`"
 	f.Read = func(v any) (any, error) {

@@ -2,7 +2,7 @@ package evictconfig
 
 import "time"
 
-// Fleet are the settings of the fleet controller, evict fleet. No configuration object of Katalyst's sets them.
+// Fleet are the settings of the fleet controller, evict fleet. No configuration object of Katalyst sets them.
 type Fleet struct {
 	// TaintAfter and EvictAfter are how long a node's agent must not have been ready.
 	TaintAfter, EvictAfter time.Duration
@@ -11,12 +11,12 @@ type Fleet struct {
 	OptOut         []string
 }
 
-// Rows are all settings of f. The defaults are Katalyst's rate, a node in 10 seconds, and the guide's times.
+// Rows returns all settings of f. The defaults are Katalyst's rate, one node per 10 seconds, and the guide's times.
 func (f *Fleet) Rows() []Row {
 	return []Row{
 		span("taint-after", &f.TaintAfter, 10*time.Minute, aWeek, "taint a node whose agent has not been ready for this long"),
 		span("evict-after", &f.EvictAfter, 20*time.Minute, aWeek, "evict its reclaimed pods when that has lasted for this long"),
-		// 600 is ten nodes a second: more is no limit.
+		// 600 is ten nodes per second: a larger value is no limit.
 		count("nodes-per-minute", &f.NodesPerMinute, 6, from1(600), "evict from at most this many nodes a minute"),
 		optOut(&f.OptOut),
 	}
@@ -25,7 +25,7 @@ func (f *Fleet) Rows() []Row {
 // fleetPairs are like [Pairs].
 var fleetPairs = []Pair{{"taint-after", "evict-after", "pods would be evicted before the node is tainted against new ones"}}
 
-// FleetDefaults are the settings with the default of each row.
+// FleetDefaults returns the settings with the default of each row.
 func FleetDefaults() Fleet {
 	var f Fleet
 	for _, row := range f.Rows() {
@@ -34,5 +34,5 @@ func FleetDefaults() Fleet {
 	return f
 }
 
-// Check calls bad with a setting's name for each setting that cannot be used.
+// Check calls bad with a setting's name for each invalid setting.
 func (f *Fleet) Check(bad func(name string, err error)) { checkRows(f.Rows(), fleetPairs, bad) }

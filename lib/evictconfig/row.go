@@ -15,9 +15,9 @@ type Row struct {
 	Name, Usage string
 	// Into points to the value: a *float64, *int, *bool, *time.Duration, *Bytes or *[]string.
 	Into any
-	// Instead names another setting with the same purpose. This one, where it is set, takes precedence.
+	// Instead names another setting with the same purpose. If this one is set, it takes precedence.
 	Instead string
-	// Fields are those of Katalyst's configuration objects that set it.
+	// Fields are the fields of Katalyst's configuration objects that set it.
 	Fields []Field
 	value
 }
@@ -69,7 +69,7 @@ func (t *typed[T]) check() error {
 	return t.bounds.check(*t.into)
 }
 
-// row makes a setting whose fields are read by read, unless they have a form of their own; want describes what a field may have.
+// row creates a setting whose fields are converted by read, unless they have a form of their own; want describes a field's valid values.
 func row[T any](name string, into *T, normal T, b bounds[T], usage string, fields []Field, want string, read func(any) (any, error)) Row {
 	for i := range fields {
 		if fields[i].Read == nil {
@@ -83,7 +83,7 @@ func number(name string, into *float64, normal float64, b bounds[float64], usage
 	return row(name, into, normal, b, usage, fields, b.want, readNumber(b))
 }
 
-// hysteresis is the part of a rule's thresholds by which a value must have come back before they are no longer met.
+// hysteresis returns the part of a rule's thresholds by which a value must have moved back before they are no longer met.
 func hysteresis(of string, into *float64) Row {
 	return number(of+"-hysteresis", into, 0, aPart,
 		"once met, the thresholds of "+of+"-* stay met until the value is back by this part of them, 0 to 1")
@@ -93,12 +93,12 @@ func count(name string, into *int, normal int, b bounds[int], usage string, fiel
 	return row(name, into, normal, b, usage, fields, "a whole number from "+b.want, readWhole(b))
 }
 
-// span is a time span; its fields are in seconds.
+// span returns a time span; its fields are in seconds.
 func span(name string, into *time.Duration, normal time.Duration, b bounds[time.Duration], usage string, fields ...Field) Row {
 	return row(name, into, normal, b, usage, fields, fmt.Sprintf("seconds, 0 to %d", day), readSeconds(0))
 }
 
-// grace is a grace period. -1 is the pod's own in a field, and so is 0: every pod gets one.
+// grace returns a grace period. In a field -1 means the pod's own, and so does 0: every pod gets one.
 func grace(name string, into *time.Duration, normal time.Duration, usage string, fields ...Field) Row {
 	return row(name, into, normal, aDay, usage, fields, fmt.Sprintf("seconds, -1 to %d; -1 and 0 are the pod's own", day), readSeconds(-1))
 }
@@ -114,7 +114,7 @@ func amount(name string, into *Bytes, usage string, fields ...Field) Row {
 	})
 }
 
-// texts is a list; %s in its usage stands for the default, which flags of this kind do not show.
+// texts returns a list; %s in its usage stands for the default, which flags of this kind do not show.
 func texts(name string, into *[]string, normal []string, b bounds[[]string], usage string, fields ...Field) Row {
 	usage = strings.Replace(usage, "%s", strings.Join(normal, ","), 1)
 	return row(name, into, slices.Clone(normal), b, usage, fields, "", nil)

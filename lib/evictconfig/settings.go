@@ -1,23 +1,23 @@
 // Package evictconfig is the table of evict's settings: one row for each, with its flag, default, bounds and the fields of
-// Katalyst's configuration objects that set it. It is pure, and in lib because collect refuses objects that evict cannot use.
+// Katalyst's configuration objects that set it. It is pure, and in lib because collect rejects objects that evict cannot use.
 package evictconfig
 
 import "time"
 
-// Settings are the values. A grace period of 0 is the pod's own: no rule ends a pod without one. A hysteresis of 0 is none. What each
-// setting means, its default and its bounds are in its row: see [Settings.Rows].
+// Settings are the values. A grace period of 0 means the pod's own: no rule evicts a pod without one. A hysteresis of 0 means none.
+// The row of each setting contains its meaning, default and bounds: see [Settings.Rows].
 type Settings struct {
 	Rules, DryRunRules                    []string
 	PerRule, Burst, PerHour, PerNamespace int
 	OptOut                                []string
 	TaintTransitionPeriod                 time.Duration
 
-	// The thresholds are multiples of what is offered; where that of CPU or memory is 0, ReclaimedThreshold holds for it.
+	// The thresholds are multiples of the offer; if that of CPU or memory is 0, ReclaimedThreshold applies to it.
 	ReclaimedThreshold, ReclaimedCPUThreshold, ReclaimedMemoryThreshold float64
-	// 0 is no soft threshold.
+	// 0 means no soft threshold.
 	ReclaimedSoftCPUThreshold, ReclaimedSoftMemoryThreshold float64
 	ReclaimedNUMAEnabled                                    bool
-	// ReclaimedZeroOfferEnabled takes an offer of 0 at its word.
+	// ReclaimedZeroOfferEnabled uses an offer of 0 as it is.
 	ReclaimedZeroOfferEnabled                bool
 	ReclaimedTolerance, ReclaimedGracePeriod time.Duration
 	ReclaimedHysteresis                      float64
@@ -28,12 +28,12 @@ type Settings struct {
 	// MemoryNUMAVictimMinimum is the part of a NUMA node's memory, 0 to 1, that a pod must use there to be a victim.
 	MemoryNUMAVictimMinimum                             float64
 	MemoryNUMABelowTimes, MemoryNUMABelowTimesReclaimed int
-	// MemoryKswapdRate is in pages a second; 0 is not measured.
+	// MemoryKswapdRate is in pages per second; 0 disables the measurement.
 	MemoryKswapdRate  float64
 	MemoryKswapdTimes int
-	// MemoryKswapdDuration over 0 counts the time instead of the times.
+	// MemoryKswapdDuration over 0 counts the duration instead of the times.
 	MemoryKswapdDuration time.Duration
-	// MemorySyncPeriod is the time between two of the times that are counted.
+	// MemorySyncPeriod is the time between two counted times.
 	MemorySyncPeriod time.Duration
 	MemoryPSIEnabled bool
 	// The pressures are "some avg10", in percent.
@@ -52,11 +52,11 @@ type Settings struct {
 	LoadSyncPeriod, LoadCooldown                                         time.Duration
 	LoadHysteresis                                                       float64
 	SuppressionEnabled                                                   bool
-	// SuppressionMaxToleranceRate is the most that a pod tolerates, whatever its annotation contains.
+	// SuppressionMaxToleranceRate is the upper bound of a pod's tolerance, whatever its annotation contains.
 	SuppressionMaxToleranceRate float64
 	SuppressionMinDuration      time.Duration
 	SuppressionHysteresis       float64
-	// CPUGracePeriod is that of the load's and the suppression's victims.
+	// CPUGracePeriod applies to the victims of load and suppression.
 	CPUGracePeriod time.Duration
 
 	RSSOveruseEnabled                          bool
@@ -77,7 +77,7 @@ type Settings struct {
 	ServiceIOHysteresis                                        float64
 }
 
-// Defaults are the settings with the default of each row.
+// Defaults returns the settings with the default of each row.
 func Defaults() Settings {
 	var s Settings
 	for _, row := range s.Rows() {
@@ -86,7 +86,7 @@ func Defaults() Settings {
 	return s
 }
 
-// Check calls bad with a setting's name for each setting that cannot be used. Names of rules are for the caller to check.
+// Check calls bad with a setting's name for each invalid setting. The caller must check the names of rules.
 func (s *Settings) Check(bad func(name string, err error)) { checkRows(s.Rows(), Pairs, bad) }
 
 // checkRows checks each row, and the pairs, which must be among the rows.

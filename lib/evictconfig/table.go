@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// Unlimited is a limit of pods that is none.
+// Unlimited as a limit of pods means no limit.
 const Unlimited = -1
 
-// OptOut is the annotation that keeps a pod, unless the setting opt-out names others.
+// OptOut is the annotation that protects a pod, unless the setting opt-out names others.
 const OptOut = "polder/evict=false"
 
-// Rows are all settings of s, in the order of the manual. The default of Rows is that of the guide, and today's Katalyst's for what the
-// guide does not have. Only the tolerance of the reclaimed resources is longer than theirs, which is 0: an offer that falls for one
-// tick must not cost a pod.
+// Rows returns all settings of s, in the order of the manual. The defaults are those of the guide, or the present Katalyst's for
+// settings that the guide does not have. Only the tolerance of the reclaimed resources is longer than theirs, which is 0: an offer that
+// falls for one tick must not cause an eviction.
 func (s *Settings) Rows() []Row {
 	return slices.Concat(s.EngineRows(), s.ReclaimedRows(), s.MemoryRows(), s.CPURows(), s.RSSRows(), s.WaitingRows(), s.ServiceIORows())
 }
 
-// EngineRows are the settings of the choice among candidates, whatever the rule.
+// EngineRows returns the settings of the choice among candidates, for all rules.
 func (s *Settings) EngineRows() []Row {
 	return []Row{
 		texts("rules", &s.Rules, nil, names, "measure only these rules (comma-separated names; default all)"),
@@ -35,7 +35,7 @@ func (s *Settings) EngineRows() []Row {
 	}
 }
 
-// ReclaimedRows are those of the rule reclaimed-resource-pressure-eviction-plugin.
+// ReclaimedRows returns those of the rule reclaimed-resource-pressure-eviction-plugin.
 func (s *Settings) ReclaimedRows() []Row {
 	const guide, today = "reclaimedResourcesEvictionPluginConfig.", "reclaimedResourcesEvictionConfig."
 	const milliCPU, memory = "reclaimed_millicpu", "reclaimed_memory"
@@ -65,7 +65,7 @@ func (s *Settings) ReclaimedRows() []Row {
 	}
 }
 
-// MemoryRows are those of the rule memory-pressure-eviction-plugin.
+// MemoryRows returns those of the rule memory-pressure-eviction-plugin.
 func (s *Settings) MemoryRows() []Row {
 	return slices.Concat(s.freeMemoryRows(), s.memoryPSIRows(), s.memoryVictimRows())
 }
@@ -75,7 +75,7 @@ const (
 	todayMemory = "memoryPressureEvictionConfig."
 )
 
-// freeMemoryRows are those of the memory that is free, of the node and of its NUMA nodes, and of kswapd.
+// freeMemoryRows returns those of the free memory, of the node and of its NUMA nodes, and of kswapd.
 func (s *Settings) freeMemoryRows() []Row {
 	return []Row{
 		onOff("memory-system-enabled", &s.MemorySystemEnabled, true, "measure the node's free memory",
@@ -105,7 +105,7 @@ func (s *Settings) freeMemoryRows() []Row {
 	}
 }
 
-// memoryPSIRows are those of the memory's pressure.
+// memoryPSIRows returns those of memory pressure (PSI).
 func (s *Settings) memoryPSIRows() []Row {
 	return []Row{
 		onOff("memory-psi-enabled", &s.MemoryPSIEnabled, true, "measure the memory pressure (PSI) of node and pods, on cgroup v2"),
@@ -123,7 +123,7 @@ func (s *Settings) memoryPSIRows() []Row {
 	}
 }
 
-// memoryVictimRows define who is evicted because of memory, and when.
+// memoryVictimRows returns those that define which pods are evicted because of memory, and when.
 func (s *Settings) memoryVictimRows() []Row {
 	system := []string{RankQoS, RankPriority, RankMemoryUsage, RankRSS}
 	numa := append(slices.Clone(system), RankNUMAMemory)
@@ -147,7 +147,7 @@ func (s *Settings) memoryVictimRows() []Row {
 	}
 }
 
-// CPURows are those of the rule cpu-pressure-eviction-plugin.
+// CPURows returns those of the rule cpu-pressure-eviction-plugin.
 func (s *Settings) CPURows() []Row {
 	const today = "cpuPressureEvictionConfig."
 	return []Row{
@@ -177,7 +177,7 @@ func (s *Settings) CPURows() []Row {
 	}
 }
 
-// RSSRows are those of the rule rss-overuse-eviction-plugin.
+// RSSRows returns those of the rule rss-overuse-eviction-plugin.
 func (s *Settings) RSSRows() []Row {
 	return []Row{
 		onOff("rss-overuse-enabled", &s.RSSOveruseEnabled, false, "measure the pods' resident memory against their requests",
@@ -191,7 +191,7 @@ func (s *Settings) RSSRows() []Row {
 	}
 }
 
-// WaitingRows are those of the rule service-waiting.
+// WaitingRows returns those of the rule service-waiting.
 func (s *Settings) WaitingRows() []Row {
 	return []Row{
 		onOff("service-waiting-enabled", &s.ServiceWaitingEnabled, false, "measure how long services wait for a CPU"),
@@ -207,7 +207,7 @@ func (s *Settings) WaitingRows() []Row {
 	}
 }
 
-// ServiceIORows are those of the rule service-io-waiting.
+// ServiceIORows returns those of the rule service-io-waiting.
 func (s *Settings) ServiceIORows() []Row {
 	return []Row{
 		onOff("service-io-enabled", &s.ServiceIOEnabled, false, "measure how long services wait for disks"),
@@ -223,7 +223,7 @@ func (s *Settings) ServiceIORows() []Row {
 	}
 }
 
-// optOut is the setting that the rules and the fleet controller both have.
+// optOut returns the setting that the rules and the fleet controller share.
 func optOut(into *[]string) Row {
 	return texts("opt-out", into, []string{OptOut}, names, "never evict pods with this annotation (default %s)")
 }

@@ -100,7 +100,7 @@ func hasRows(t *testing.T, of reflect.Value, pointers map[any]bool) int {
 	return of.NumField()
 }
 
-// What is written into one Settings value is not in another one.
+// A write to one Settings value does not change another one.
 func TestSettingsAreApart(t *testing.T) {
 	a, b := Defaults(), Defaults()
 	for _, row := range a.Rows() {

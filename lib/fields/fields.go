@@ -1,5 +1,5 @@
-// Package fields reads API objects field by field. They come from whoever may write them: a field of another type than
-// the API's is taken for absent.
+// Package fields reads API objects field by field. Any client may have written them: a field of another type than the
+// API's counts as absent.
 package fields
 
 import (
@@ -8,10 +8,10 @@ import (
 	"polder/lib/clip"
 )
 
-// Object is an API object, or a part of one, as it is in JSON.
+// Object is an API object, or a part of one, as decoded from JSON.
 type Object = map[string]any
 
-// Any is the value at a path of keys, nil where there is none.
+// Any returns the value at a path of keys, nil if there is none.
 func Any(o Object, path ...string) any {
 	var v any = o
 	for _, key := range path {
@@ -24,25 +24,25 @@ func Any(o Object, path ...string) any {
 	return v
 }
 
-// Text is a text, empty where there is none.
+// Text returns a text, empty if there is none.
 func Text(o Object, path ...string) string {
 	s, _ := Any(o, path...).(string)
 	return s
 }
 
-// Truth is a boolean, false where there is none.
+// Truth returns a boolean, false if there is none.
 func Truth(o Object, path ...string) bool {
 	b, _ := Any(o, path...).(bool)
 	return b
 }
 
-// Child is an object in the object, nil where there is none.
+// Child returns an object in the object, nil if there is none.
 func Child(o Object, path ...string) Object {
 	m, _ := Any(o, path...).(map[string]any)
 	return m
 }
 
-// List is a list of objects; other members are left out.
+// List returns a list of objects, without members of other types.
 func List(o Object, path ...string) []Object {
 	list, _ := Any(o, path...).([]any)
 	out := make([]Object, 0, len(list))
@@ -54,7 +54,7 @@ func List(o Object, path ...string) []Object {
 	return out
 }
 
-// Texts is a list of texts; other members are left out.
+// Texts returns a list of texts, without members of other types.
 func Texts(o Object, path ...string) []string {
 	list, _ := Any(o, path...).([]any)
 	var out []string
@@ -66,7 +66,7 @@ func Texts(o Object, path ...string) []string {
 	return out
 }
 
-// TextMap is a map of texts; other values are left out.
+// TextMap returns a map of texts, without values of other types.
 func TextMap(o Object, path ...string) map[string]string {
 	m := Child(o, path...)
 	if len(m) == 0 {
@@ -81,10 +81,10 @@ func TextMap(o Object, path ...string) map[string]string {
 	return out
 }
 
-// Whole is a whole number.
+// Whole returns a whole number.
 func Whole(o Object, path ...string) (int64, bool) { return AsWhole(Any(o, path...)) }
 
-// AsWhole takes what a decoder makes of a whole number: an int, an int64, a float64 or a json.Number.
+// AsWhole converts a whole number as a JSON decoder returns it: an int, an int64, a float64 or a json.Number.
 func AsWhole(v any) (int64, bool) {
 	switch v := v.(type) {
 	case int64:
@@ -100,7 +100,7 @@ func AsWhole(v any) (int64, bool) {
 	return 0, false
 }
 
-// AsNumber takes what a decoder makes of a number.
+// AsNumber converts a number as a JSON decoder returns it.
 func AsNumber(v any) (float64, bool) {
 	switch v := v.(type) {
 	case int64:
@@ -116,8 +116,8 @@ func AsNumber(v any) (float64, bool) {
 	return 0, false
 }
 
-// longest is how much of a text from outside is repeated in a message.
+// longest is the maximum length of foreign text in a message.
 const longest = 100
 
-// Clip is a text for a message.
+// Clip shortens a text for a message.
 func Clip(s string) string { return clip.Text(s, longest) }

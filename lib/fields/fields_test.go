@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A field of another type than the API's is taken for absent, and nothing of it is a panic.
+// A field of another type than the API's counts as absent, and never causes a panic.
 func TestAnotherTypeIsAbsent(t *testing.T) {
 	var o Object
 	text := `{"a":{"text":"t","yes":true,"n":4,"half":1.5,"list":["x",1,{"y":"z"},null],"map":{"k":"v","n":1}},"no":null,"five":5}`

@@ -2,13 +2,13 @@ package hosttest
 
 import "slices"
 
-// Machines are shapes of real machines, by the rules of their numbering.
+// Machines are topologies of real machines, described by the rules of their numbering.
 func Machines() []Machine {
 	return slices.Concat(dumped, others)
 }
 
 // threads is the usual numbering of x86: the first threads of all cores, then the second threads in the same order. Packages
-// and nodes are so many cores in a row, a package has one L3.
+// and nodes are so many consecutive cores, and a package has one L3.
 func threads(cores, perPackage, perNode int) func(int) Place {
 	return func(cpu int) Place {
 		core := cpu % cores
@@ -16,7 +16,7 @@ func threads(cores, perPackage, perNode int) func(int) Place {
 	}
 }
 
-// every lists the CPUs of which a rule holds.
+// every lists the CPUs for which a rule is true.
 func every(cpus int, holds func(cpu int) bool) []int {
 	var ids []int
 	for id := range cpus {
@@ -27,11 +27,11 @@ func every(cpus int, holds func(cpu int) bool) []int {
 	return ids
 }
 
-// dumped are the machines of which other projects keep dumps of /sys (util-linux, hwloc, nri-plugins).
+// dumped are the machines of which other projects have dumps of /sys (util-linux, hwloc, nri-plugins).
 var dumped = []Machine{
 	{
-		// Two EPYC 7451: an L3 for three cores, two of them in a node; a kernel before 5.3, and a dump without the
-		// nodes' lists and memory.
+		// Two EPYC 7451: one L3 per three cores, two of them in a node; a kernel before 5.3, and a dump without
+		// the nodes' lists and memory.
 		Name: "amd-epyc7451-2s-8numa-16l3-96cpu", CPUs: 96,
 		At: func(cpu int) Place {
 			p := threads(48, 24, 6)(cpu)
@@ -42,7 +42,7 @@ var dumped = []Machine{
 		Kernel: Kernel{OldNames: true, NodeMasksOnly: true},
 	},
 	{
-		// Sub-NUMA clustering: the nodes take turns of 3, 2, 2 and 3 cores of a package, and halve its L3.
+		// Sub-NUMA clustering: the nodes alternately get 3, 2, 2 and 3 cores of a package, and halve its L3.
 		Name: "intel-2s-snc-4numa-ht-80cpu", CPUs: 80,
 		At: func(cpu int) Place {
 			p := threads(40, 20, 20)(cpu)
@@ -53,7 +53,7 @@ var dumped = []Machine{
 		NodeKB: map[int]uint64{0: 48005604, 1: 49507804, 2: 49540688, 3: 49539172},
 	},
 	{
-		// Persistent memory as nodes 4 and 5; CPUs dealt out over the packages and nodes one by one.
+		// Persistent memory as nodes 4 and 5; CPUs are assigned to the packages and nodes one by one.
 		Name: "intel-2s-6numa-pmem-112cpu", CPUs: 112,
 		At: func(cpu int) Place {
 			core := cpu % 56
@@ -66,7 +66,7 @@ var dumped = []Machine{
 		NodeKB: map[int]uint64{0: 196726504, 1: 198172236, 2: 198137748, 3: 198170672},
 	},
 	{
-		// Four cores of two threads, numbered in pairs, and eight of one thread that share an L2 by fours.
+		// Four cores of two threads, numbered in pairs, and eight of one thread, of which four share an L2.
 		Name: "intel-hybrid-smt1+2-16cpu", CPUs: 16,
 		At: func(cpu int) Place {
 			if cpu < 8 {
@@ -84,7 +84,7 @@ var dumped = []Machine{
 	},
 	{Name: "intel-desktop-ht-20cpu", CPUs: 20, At: threads(10, 10, 10), NodeKB: map[int]uint64{0: 65621548}},
 	{
-		// Clusters of four cores without a cache that the kernel reports; the nodes take turns of eight CPUs, two and two.
+		// Clusters of four cores without a cache that the kernel reports; the nodes get eight CPUs alternately, two by two.
 		Name: "riscv-4numa-64cpu", CPUs: 64,
 		At: func(cpu int) Place {
 			return Place{Core: cpu, Cluster: cpu / 4, L2: None, L3: None, Node: cpu/32*2 + cpu/8%2}
@@ -98,10 +98,10 @@ var dumped = []Machine{
 	},
 }
 
-// others are machines of which no dump is at hand.
+// others are machines without an available dump.
 var others = []Machine{
 	{
-		// A guest on POWER with cores of four threads and an older kernel: each core is listed as a package of its own.
+		// A guest on POWER with cores of four threads and an older kernel: each core is listed as a separate package.
 		Name: "power-guest-2numa-smt4-32cpu", CPUs: 32,
 		At: func(cpu int) Place {
 			return Place{Core: cpu / 4, L2: cpu / 4, L3: cpu / 4, Cluster: None, Node: cpu / 16}
@@ -110,7 +110,7 @@ var others = []Machine{
 		Kernel: Kernel{NoPackages: OfCores},
 	},
 	{
-		// A partition of PowerVM whose cores have eight threads and run four; each node is listed as a package.
+		// A partition of PowerVM whose cores have eight threads, four of them online; each node is listed as a package.
 		Name: "power-guest-2numa-smt8of4-64cpu", CPUs: 64,
 		Offline: every(64, func(cpu int) bool { return cpu%8 >= 4 }),
 		At: func(cpu int) Place {
@@ -120,7 +120,7 @@ var others = []Machine{
 		Kernel: Kernel{NoPackages: OfNodes},
 	},
 	{
-		// POWER9 with graphics processors' memory: nodes 0 and 8 have the CPUs, 252 to 255 memory alone; two cores
+		// POWER9 with graphics processors' memory: nodes 0 and 8 have the CPUs, 252 to 255 only memory; two cores
 		// share an L3.
 		Name: "power9-2s-6numa-smt4-160cpu", CPUs: 160,
 		At: func(cpu int) Place {
@@ -129,13 +129,13 @@ var others = []Machine{
 		NodeKB: map[int]uint64{0: 267386880, 8: 268435456, 252: 16515072, 253: 16515072, 254: 16515072, 255: 16515072},
 	},
 	{
-		// A core, a first thread (cpu0) and a second thread offline, and lists that go on naming them.
+		// A core, a first thread (cpu0) and a second thread are offline, but lists still name them.
 		Name: "intel-2s-2numa-offline-32cpu", CPUs: 32, At: threads(16, 8, 8), Offline: []int{0, 5, 21, 25},
 		NodeKB: map[int]uint64{0: 33554432, 1: 33554432},
 		Kernel: Kernel{StaleLists: true},
 	},
 	{
-		// arm64 servers: clusters of four cores, an L3 a node, two nodes a package, and lists that end in a NUL byte.
+		// arm64 servers: clusters of four cores, one L3 per node, two nodes per package, and lists that end with a NUL byte.
 		Name: "arm64-2s-4numa-clusters-128cpu", CPUs: 128,
 		At: func(cpu int) Place {
 			return Place{Core: cpu, L2: cpu, Cluster: cpu / 4, L3: cpu / 32, Package: cpu / 64, Node: cpu / 32}
@@ -144,7 +144,7 @@ var others = []Machine{
 		Kernel: Kernel{Ending: "\n\x00"},
 	},
 	{
-		// Memory behind CXL: as many nodes of memory alone as nodes with CPUs. The kernel ends lists in a NUL byte.
+		// Memory behind CXL: as many nodes with only memory as nodes with CPUs. The kernel ends lists with a NUL byte.
 		Name: "amd-1s-4numa-cxl-32cpu", CPUs: 32,
 		At: func(cpu int) Place {
 			p := threads(16, 16, 8)(cpu)
@@ -155,7 +155,7 @@ var others = []Machine{
 		Kernel: Kernel{Ending: "\n\x00"},
 	},
 	{
-		// A small virtual machine: no L3, no NUMA, masks alone.
+		// A small virtual machine: no L3, no NUMA, only masks.
 		Name: "guest-2cpu", CPUs: 2,
 		At:     func(cpu int) Place { return Place{Core: cpu, L2: cpu, L3: None, Cluster: None, Package: cpu} },
 		Kernel: Kernel{MasksOnly: true},

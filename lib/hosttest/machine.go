@@ -1,6 +1,6 @@
-// Package hosttest makes /sys trees of machines for tests, with the right answers beside them. A machine is described by
-// rules (which core, package, cache and NUMA node a CPU belongs to); the tree and the answer are both derived from the
-// rules, and neither by the code that is tested: this package imports no other of the project.
+// Package hosttest creates /sys trees of machines for tests, with the correct answers beside them. A machine is
+// described by rules (the core, package, cache and NUMA node of each CPU); the tree and the answer are both derived from
+// the rules, and neither by the tested code: this package imports no other one of the project.
 package hosttest
 
 import (
@@ -13,48 +13,48 @@ import (
 // None means that a CPU belongs to no cache, cluster or NUMA node of a kind.
 const None = -1
 
-// Place is where a CPU is. CPUs with the same number in a field share that core, package, cache or node; a number counts
-// for the whole machine, and Node is the NUMA node's id.
+// Place is a CPU's position. CPUs with the same number in a field share that core, package, cache or node; a number is
+// unique in the whole machine, and Node is the NUMA node's ID.
 type Place struct {
 	Core, Package, Cluster, L2, L3, Node int
 }
 
-// Machine is a machine's shape, and how its kernel writes that shape into /sys.
+// Machine is a machine's topology, and how its kernel writes it into /sys.
 type Machine struct {
 	Name string
-	// CPUs is the number of present CPUs, with the ids from 0 on. Possible is at least as large.
+	// CPUs is the number of present CPUs, with the IDs from 0 on. Possible is at least as large.
 	CPUs, Possible int
 	Offline        []int
 	At             func(cpu int) Place
-	// NodeKB has the memory of each NUMA node by id, in KiB; 0 where the tree has no meminfo of the node. A node that no
-	// CPU names is a node of memory alone. Nil is a kernel without NUMA.
+	// NodeKB has the memory of each NUMA node by ID, in KiB; 0 if the tree has no meminfo of the node. A node that no
+	// CPU names has only memory. Nil means a kernel without NUMA.
 	NodeKB map[int]uint64
 	Kernel Kernel
 }
 
-// Kernel is how a kernel writes /sys.
+// Kernel describes how a kernel writes /sys.
 type Kernel struct {
-	// Ending is the end of every CPU list and mask, "\n" where it is empty.
+	// Ending is the end of every CPU list and mask, "\n" if it is empty.
 	Ending string
-	// OldNames is a kernel before 5.3, which has thread_siblings and core_siblings alone.
+	// OldNames means a kernel before 5.3, which has only thread_siblings and core_siblings.
 	OldNames bool
-	// MasksOnly leaves out all lists; NodeMasksOnly those of the NUMA nodes.
+	// MasksOnly omits all lists; NodeMasksOnly omits those of the NUMA nodes.
 	MasksOnly, NodeMasksOnly bool
-	// StaleLists lets the topology's lists name CPUs that are offline.
+	// StaleLists means that the topology's lists contain offline CPUs.
 	StaleLists bool
-	// NoPackages is a kernel that knows no packages: physical_package_id is -1.
+	// NoPackages means a kernel that knows no packages: physical_package_id is -1.
 	NoPackages PackageLists
 }
 
-// PackageLists is what the lists of a package's CPUs name where the kernel knows no packages.
+// PackageLists is the content of the package lists if the kernel knows no packages.
 type PackageLists int
 
 const (
-	// Known is a kernel that knows the packages.
+	// Known means a kernel that knows the packages.
 	Known PackageLists = iota
-	// OfCores are lists that name the core alone, as on POWER before Linux 5.13.
+	// OfCores are lists that contain only the core, as on POWER before Linux 5.13.
 	OfCores
-	// OfNodes are lists that name the NUMA node's CPUs, as on POWER since.
+	// OfNodes are lists that contain the NUMA node's CPUs, as on POWER since.
 	OfNodes
 )
 
@@ -65,14 +65,14 @@ type Answer struct {
 	Nodes               []Node
 }
 
-// Node is a NUMA node; CPUs is empty for a node of memory alone, and MemoryBytes 0 where the memory is unknown.
+// Node is a NUMA node; CPUs is empty for a node with only memory, and MemoryBytes is 0 if the memory is unknown.
 type Node struct {
 	ID          int
 	CPUs        string
 	MemoryBytes uint64
 }
 
-// Answer is the right answer.
+// Answer returns the correct answer.
 func (m Machine) Answer() Answer {
 	online := m.online()
 	a := Answer{CPUs: list(online)}
@@ -100,12 +100,12 @@ func (m Machine) online() []int {
 
 func (m Machine) nodes() []int { return slices.Sorted(maps.Keys(m.NodeKB)) }
 
-// node are those of some CPUs that belong to a NUMA node.
+// node returns those of some CPUs that belong to a NUMA node.
 func (m Machine) node(cpus []int, id int) []int {
 	return m.sharing(cpus, id, func(p Place) int { return p.Node })
 }
 
-// sharing are those of some CPUs that have a number in a field of their place.
+// sharing returns those of some CPUs that have a number in a field of their place.
 func (m Machine) sharing(cpus []int, number int, field func(Place) int) []int {
 	var ids []int
 	for _, id := range cpus {
@@ -116,7 +116,7 @@ func (m Machine) sharing(cpus []int, number int, field func(Place) int) []int {
 	return ids
 }
 
-// groups are the CPUs that share a number in a field of their place, in the order of their lowest CPU.
+// groups returns the CPUs that share a number in a field of their place, in the order of their lowest CPU.
 func (m Machine) groups(cpus []int, field func(Place) int) [][]int {
 	var groups [][]int
 	seen := map[int]bool{None: true}

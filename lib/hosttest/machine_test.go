@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The rules give of the machines what is known of them: a sample of facts that were written down apart from the rules.
+// The rules result in the known properties of the machines: a sample of facts that were recorded independently of the rules.
 func TestAnswers(t *testing.T) {
 	for _, want := range []struct {
 		name                   string

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Write writes the machine's /sys/devices/system below a root directory, and a /proc with the memory alone.
+// Write writes the machine's /sys/devices/system below a root directory, and a /proc with only the memory.
 func (m Machine) Write(root string) error {
 	made := map[string]bool{}
 	for path, text := range m.files() {
@@ -27,12 +27,12 @@ func (m Machine) Write(root string) error {
 	return nil
 }
 
-// tree is the files by path.
+// tree contains the files by path.
 type tree map[string]string
 
 func (t tree) number(path string, n int) { t[path] = strconv.Itoa(n) + "\n" }
 
-// list writes a list of CPUs or nodes that has no mask beside it.
+// list writes a list of CPUs or nodes without a mask beside it.
 func (m Machine) list(t tree, name string, ids []int) { t[name] = list(ids) + m.ending() }
 
 // set writes a set of CPUs as the kernel does: under one name as a list, under another as a mask.
@@ -94,13 +94,13 @@ func (m Machine) files() tree {
 	return t
 }
 
-// cpu writes a CPU's directory; of one that is offline there is nothing but that.
+// cpu writes a CPU's directory; that of an offline CPU contains nothing else.
 func (m Machine) cpu(t tree, dir string, id int) {
 	if slices.Contains(m.Offline, id) {
 		t.number(dir+"online", 0)
 		return
 	}
-	if id > 0 || slices.Contains(m.Offline, 0) { // x86 has no such file where cpu0 cannot be taken offline
+	if id > 0 || slices.Contains(m.Offline, 0) { // x86 has no such file if cpu0 cannot be taken offline
 		t.number(dir+"online", 1)
 	}
 	named := m.online()

@@ -2,7 +2,7 @@ package kernfile
 
 import "path/filepath"
 
-// BootID identifies the boot; it is empty where it cannot be read. root is the machine's.
+// BootID returns the boot ID; it is empty if it cannot be read. root is the root directory of the machine.
 func BootID(root string) string {
 	data, err := Read(filepath.Join("/", root, "proc/sys/kernel/random/boot_id"), nil)
 	if err != nil {

@@ -1,5 +1,5 @@
 // Package kernfile reads the kernel's text files as bytes: whole files into reused memory, and lines, fields and
-// numbers out of them without allocation. Its parsers take any bytes and never panic.
+// numbers from them without allocation. Its parsers accept any bytes and never panic.
 package kernfile
 
 import (
@@ -21,7 +21,7 @@ const MaxBytes = 64 << 20
 // such files is meaningless.
 func Read(path string, buf []byte) ([]byte, error) { return readPath(path, buf, false) }
 
-// ReadPiece is Read for files that the kernel returns in one piece: it saves a system call if buf has room for it; see [File.Read].
+// ReadPiece is like Read for files that the kernel returns in one piece: it saves a system call if buf is large enough; see [File.Read].
 func ReadPiece(path string, buf []byte) ([]byte, error) { return readPath(path, buf, true) }
 
 func readPath(path string, buf []byte, onePiece bool) ([]byte, error) {
@@ -46,10 +46,10 @@ func open(path string) (int, error) {
 	}
 }
 
-// ReadFD reads an open file from its beginning, whatever was read of it before; see [Read].
+// ReadFD reads an open file from its beginning, whatever was read from it before; see [Read].
 func ReadFD(fd int, buf []byte) ([]byte, error) { return read(fd, buf, false) }
 
-// ReadPieceFD is ReadFD for files that the kernel returns in one piece; see [File.Read].
+// ReadPieceFD is like ReadFD for files that the kernel returns in one piece; see [File.Read].
 func ReadPieceFD(fd int, buf []byte) ([]byte, error) { return read(fd, buf, true) }
 
 // File is an open kernel file: each reading costs one system call instead of three.
@@ -58,14 +58,14 @@ type File struct {
 	path string
 }
 
-// NewFile is the File of an open descriptor; path is for messages.
+// NewFile returns the File of an open descriptor; path is for messages.
 func NewFile(fd int, path string) *File { return &File{fd, path} }
 
-// Path is the file's path.
+// Path returns the file's path.
 func (f *File) Path() string { return f.path }
 
 // Read reads the whole file into buf, which it enlarges if needed, and returns the content. It is for files that the kernel
-// returns in one piece, like values: if a piece does not fill the buffer, it was the last one.
+// returns in one piece, like values: a piece that does not fill the buffer is the last one.
 func (f *File) Read(buf []byte) ([]byte, error) {
 	data, err := read(f.fd, buf, true)
 	if err != nil {
@@ -77,7 +77,7 @@ func (f *File) Read(buf []byte) ([]byte, error) {
 // Close closes the file.
 func (f *File) Close() error { return unix.Close(f.fd) }
 
-// read reads to the end, or in one piece where that has room.
+// read reads to the end, or in one piece if buf is large enough.
 func read(fd int, buf []byte, onePiece bool) ([]byte, error) {
 	buf = buf[:cap(buf)]
 	n := 0
@@ -112,7 +112,7 @@ func Line(data []byte) (line, rest []byte) {
 	return before, after
 }
 
-// Field splits a line after its first field; blanks and tabs separate fields. The field is empty where none is left.
+// Field splits a line after its first field; blanks and tabs separate fields. The field is empty if none is left.
 func Field(line []byte) (field, rest []byte) {
 	i := 0
 	for i < len(line) && isBlank(line[i]) {
@@ -127,7 +127,7 @@ func Field(line []byte) (field, rest []byte) {
 
 func isBlank(c byte) bool { return c == ' ' || c == '\t' || c == '\r' }
 
-// Uint parses a decimal number. It refuses signs, other characters, and numbers that do not fit.
+// Uint parses a decimal number. It rejects signs, other characters, and numbers that overflow.
 func Uint(b []byte) (uint64, bool) {
 	if len(b) == 0 || len(b) > 20 {
 		return 0, false
@@ -143,7 +143,7 @@ func Uint(b []byte) (uint64, bool) {
 	return n, true
 }
 
-// UintLine parses a file that is one number.
+// UintLine parses a file that contains one number.
 func UintLine(data []byte) (uint64, bool) {
 	field, rest := Field(Text(data))
 	if more, _ := Field(rest); len(more) > 0 {
@@ -154,8 +154,8 @@ func UintLine(data []byte) (uint64, bool) {
 
 const space = " \t\r\n"
 
-// Text is a one-line file's content without the white space around it and the NUL bytes after it: some kernels (5.x on
-// arm64) end the lists and masks of /sys with "\n\x00". All readers of such files use it.
+// Text returns a one-line file's content without the white space around it and the NUL bytes after it: some kernels
+// (5.x on arm64) end the lists and masks of /sys with "\n\x00". All readers of such files use it.
 func Text(data []byte) []byte {
 	return bytes.TrimRight(bytes.TrimLeft(data, space), space+"\x00")
 }

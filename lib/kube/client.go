@@ -1,7 +1,7 @@
 // Package kube is the client of the cluster, and the only importer of client-go. Objects are plain maps, as decoded from JSON; the
 // tools interpret them.
 //
-// It uses the dynamic client alone: the typed one makes each binary 16 MB larger.
+// It uses only the dynamic client: the typed one makes each binary 16 MB larger.
 package kube
 
 import (
@@ -42,7 +42,7 @@ var (
 	defaultQPS             float32 = 20
 )
 
-// String is the resource as kubectl names it: customnoderesources.node.katalyst.kubewharf.io.
+// String returns the resource's name in kubectl: customnoderesources.node.katalyst.kubewharf.io.
 func (r Resource) String() string {
 	if r.Group == "" {
 		return r.Name
@@ -60,9 +60,9 @@ type Options struct {
 	Kubeconfig string
 	// UserAgent names the tool in the server's audit log.
 	UserAgent string
-	// Timeout bounds one request that is no watch; 15 s where it is zero.
+	// Timeout bounds one request that is not a watch; 15 s if it is zero.
 	Timeout time.Duration
-	// QPS bounds requests a second, with a burst of twice as many; 20 where it is zero, none where it is negative.
+	// QPS bounds requests per second, with a burst of twice as many; 20 if it is zero, no limit if it is negative.
 	QPS float32
 }
 
@@ -73,7 +73,7 @@ type Client struct {
 	server  string
 }
 
-// Open reads the configuration. It sends no request, so that a server that does not answer is no error here.
+// Open reads the configuration. It sends no request, so that a server that does not respond is no error here.
 func Open(o Options) (*Client, error) {
 	config, err := restConfig(o.Kubeconfig)
 	if err != nil {
@@ -120,7 +120,7 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 	return config, nil
 }
 
-// Server is the API server's address.
+// Server returns the API server's address.
 func (c *Client) Server() string { return c.server }
 
 func (c *Client) at(r Resource, namespace string) dynamic.ResourceInterface {
@@ -138,7 +138,7 @@ func (c *Client) Create(ctx context.Context, r Resource, namespace string, o Obj
 }
 
 // Apply is a server-side apply of an object, or of its subresource ("status"), by a field manager. With force it replaces fields
-// of other managers; without, a conflict is an error for which [IsConflict] is true.
+// of other managers; without it, a conflict is an error for which [IsConflict] is true.
 func (c *Client) Apply(ctx context.Context, r Resource, namespace, name string, o Object, manager string, force bool,
 	subresources ...string,
 ) (Object, error) {
@@ -146,7 +146,7 @@ func (c *Client) Apply(ctx context.Context, r Resource, namespace, name string, 
 	return object(c.at(r, namespace).Apply(ctx, name, &unstructured.Unstructured{Object: o}, options, subresources...))
 }
 
-// ApplyStatus is Apply of the status.
+// ApplyStatus is like Apply for the status.
 func (c *Client) ApplyStatus(ctx context.Context, r Resource, namespace, name string, o Object, manager string,
 	force bool,
 ) (Object, error) {
@@ -169,7 +169,7 @@ func (c *Client) Patch(ctx context.Context, r Resource, namespace, name, kind st
 	return object(c.at(r, namespace).Patch(ctx, name, types.PatchType(kind), patch, options, subresources...))
 }
 
-// Delete deletes an object if it still has the UID; an empty one means any. A negative grace period is the object's own.
+// Delete deletes an object if it still has the UID; an empty UID means any. A negative grace period means the object's own.
 func (c *Client) Delete(ctx context.Context, r Resource, namespace, name, uid string, graceSeconds int64) error {
 	var options metav1.DeleteOptions
 	if uid != "" {

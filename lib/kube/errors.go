@@ -23,13 +23,13 @@ func IsAlreadyExists(err error) bool { return apierrors.IsAlreadyExists(err) }
 // IsForbidden reports whether the client has no permission, or the server does not know the client.
 func IsForbidden(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) }
 
-// IsInvalid reports whether the server refuses the object as invalid, so that sending it again is useless.
+// IsInvalid reports whether the server rejects the object as invalid, so that sending it again is useless.
 func IsInvalid(err error) bool { return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) }
 
 // manyBudgets is the text of an API server's internal error about a pod that several disruption budgets select.
 const manyBudgets = "more than one PodDisruptionBudget"
 
-// IsDisruptionBudget reports whether an eviction was refused because of a pod disruption budget, or of several.
+// IsDisruptionBudget reports whether one or several pod disruption budgets refused an eviction.
 func IsDisruptionBudget(err error) bool {
 	if apierrors.IsTooManyRequests(err) {
 		return apierrors.HasStatusCause(err, "DisruptionBudget")
@@ -40,7 +40,7 @@ func IsDisruptionBudget(err error) bool {
 // IsTooManyRequests reports whether the server demands fewer requests, or a disruption budget refuses.
 func IsTooManyRequests(err error) bool { return apierrors.IsTooManyRequests(err) }
 
-// IsUnreachable reports whether there was no answer of the API server itself.
+// IsUnreachable reports whether the API server itself did not respond.
 func IsUnreachable(err error) bool {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
@@ -57,7 +57,7 @@ func IsServerError(err error) bool {
 	return errors.As(err, &status) && status.Status().Code >= 500
 }
 
-// RetryAfter is how long the server demands to wait, 0 where it does not.
+// RetryAfter returns how long the server demands to wait, 0 if it does not.
 func RetryAfter(err error) time.Duration {
 	seconds, ok := apierrors.SuggestsClientDelay(err)
 	if !ok || seconds < 0 {
@@ -66,7 +66,7 @@ func RetryAfter(err error) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// Reason is the server's one-word reason ("NotFound", "Invalid"), empty where there is none.
+// Reason returns the server's one-word reason ("NotFound", "Invalid"), empty if there is none.
 func Reason(err error) string {
 	if reason := apierrors.ReasonForError(err); reason != metav1.StatusReasonUnknown {
 		return string(reason)
@@ -74,7 +74,7 @@ func Reason(err error) string {
 	return ""
 }
 
-// Cause is an error's text without the request's address, which the message around it makes redundant.
+// Cause returns an error's text without the request's address, which the message around it makes redundant.
 func Cause(err error) string {
 	if address, ok := errors.AsType[*url.Error](err); ok {
 		return address.Err.Error()

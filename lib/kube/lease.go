@@ -18,16 +18,16 @@ import (
 // Leases are those of coordination.k8s.io.
 var Leases = Resource{"coordination.k8s.io", "v1", "leases"}
 
-// Election names the lease and the candidate. The times are those of the client library's own leader election, and so is the
-// format: any program that uses it can compete for the same Lease. The library's own is not used, because it would bring the
-// typed client to every node, and counts the term from the server's answer: see docs/adr/0012-own-lease.md.
+// Election names the lease and the candidate. The times and the format are those of client-go's own leader election: any
+// program that uses it can compete for the same Lease. client-go's own is not used, because it would add the typed client on
+// every node, and it counts the term from the server's answer: see docs/adr/0012-own-lease.md.
 type Election struct {
 	Namespace, Name, Identity string
-	// Duration is how long the others wait after the last renewal that they observed; 15 s where it is zero.
+	// Duration is how long the others wait after the last renewal that they observed; 15 s if it is zero.
 	Duration time.Duration
-	// Within is how long the holder leads without a renewal, less than Duration; 10 s where it is zero.
+	// Within is how long the holder leads without a renewal, less than Duration; 10 s if it is zero.
 	Within time.Duration
-	// Retry is the time between two attempts; 2 s where it is zero.
+	// Retry is the time between two attempts; 2 s if it is zero.
 	Retry time.Duration
 }
 
@@ -59,7 +59,7 @@ type Lease struct {
 	lost   chan struct{}
 	stop   context.CancelFunc
 	ended  chan struct{}
-	err    error        // why it was lost; once lost is closed
+	err    error        // why it was lost; valid once lost is closed
 	until  atomic.Int64 // nanoseconds since began: when the lease expires unless it is renewed
 	began  time.Time
 	holder atomic.Pointer[string]
@@ -71,7 +71,7 @@ type Lease struct {
 }
 
 // Stand competes for the lease until Release is called. The end of ctx does not end that, so that the lease is held during the last
-// work. The server need not answer yet.
+// work. The server need not respond yet.
 func (c *Client) Stand(ctx context.Context, e Election) (*Lease, error) {
 	if err := e.defaults(); err != nil {
 		return nil, err
@@ -88,10 +88,10 @@ func (c *Client) Stand(ctx context.Context, e Election) (*Lease, error) {
 // Led is closed when the lease is held.
 func (l *Lease) Led() <-chan struct{} { return l.led }
 
-// Lost is closed when the lease was held and is lost; Err is why. There is no further attempt.
+// Lost is closed when the lease was held and is lost; Err returns why. There is no further attempt.
 func (l *Lease) Lost() <-chan struct{} { return l.lost }
 
-// Err is why the lease was lost, nil while it is not.
+// Err returns why the lease was lost, nil while it is not.
 func (l *Lease) Err() error {
 	select {
 	case <-l.lost:
@@ -107,7 +107,7 @@ func (l *Lease) Held() bool {
 	return until > 0 && time.Since(l.began) < time.Duration(until)
 }
 
-// Holder is the last known holder, empty where there is none.
+// Holder returns the last known holder, empty if there is none.
 func (l *Lease) Holder() string {
 	if h := l.holder.Load(); h != nil {
 		return *h
@@ -115,7 +115,7 @@ func (l *Lease) Holder() string {
 	return ""
 }
 
-// Trouble is why the last attempt failed, nil where the server has answered.
+// Trouble returns why the last attempt failed, nil if the server responded.
 func (l *Lease) Trouble() error {
 	if err := l.last.Load(); err != nil {
 		return *err
@@ -123,7 +123,7 @@ func (l *Lease) Trouble() error {
 	return nil
 }
 
-// Release ends the candidacy, and releases the lease where it is held, so that another one need not wait until it expires.
+// Release ends the candidacy, and releases a held lease, so that another candidate need not wait until it expires.
 func (l *Lease) Release(ctx context.Context) error {
 	l.stop()
 	<-l.ended
@@ -136,7 +136,7 @@ func (l *Lease) Release(ctx context.Context) error {
 	spec := l.spec("", now, now)
 	spec["leaseDurationSeconds"] = int64(1)
 	err := l.write(ctx, spec)
-	if l.object == nil { // it has changed, perhaps by our own last renewal, whose answer did not come
+	if l.object == nil { // it has changed, perhaps by our own last renewal whose response was lost
 		if err = l.read(ctx); err == nil && l.Holder() == l.e.Identity {
 			err = l.write(ctx, spec)
 		}
@@ -191,7 +191,7 @@ func (l *Lease) run(ctx context.Context) {
 	}
 }
 
-// extend notes a renewal that was requested at that time: it counts from then, not from the answer.
+// extend records a renewal that was requested at that time: the term counts from then, not from the response.
 func (l *Lease) extend(asked time.Time) { l.until.Store(int64(asked.Add(l.e.Within).Sub(l.began))) }
 
 func (l *Lease) lose(err error) {
@@ -200,7 +200,7 @@ func (l *Lease) lose(err error) {
 	close(l.lost)
 }
 
-// try acquires or renews the lease. It is no error if another one holds it.
+// try acquires or renews the lease. It is no error if another candidate holds it.
 func (l *Lease) try(ctx context.Context, held bool) (ours bool, err error) {
 	if !held || l.object == nil || l.Holder() != l.e.Identity {
 		if err := l.read(ctx); IsNotFound(err) {
@@ -228,13 +228,13 @@ func (l *Lease) try(ctx context.Context, held bool) (ours bool, err error) {
 		spec["leaseTransitions"] = changes + 1
 	}
 	err = l.write(ctx, spec)
-	if IsConflict(err) && !held { // conflict: another one has written it meanwhile
+	if IsConflict(err) && !held { // conflict: another candidate has written it meanwhile
 		return false, nil
 	}
 	return err == nil, err
 }
 
-// spec is the lease's desired content.
+// spec returns the lease's desired content.
 func (l *Lease) spec(holder string, renewed, acquired time.Time) Object {
 	changes, _ := fields.Whole(l.object, "spec", "leaseTransitions")
 	return Object{
@@ -254,7 +254,7 @@ func (l *Lease) read(ctx context.Context) error {
 	return nil
 }
 
-// know notes the lease's content. Its time counts from when it was read here, because clocks may differ.
+// know records the lease's content. Its time counts from when it was read here, because clocks may differ.
 func (l *Lease) know(o Object) {
 	if v := fields.Text(o, "metadata", "resourceVersion"); v != l.version || l.seen.IsZero() {
 		l.version, l.seen = v, time.Now()
@@ -282,7 +282,7 @@ func (l *Lease) make(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// write changes the lease if no other client has since it was read. After a conflict the next attempt reads it again.
+// write changes the lease if no other client has changed it since it was read. After a conflict the next attempt reads it again.
 func (l *Lease) write(ctx context.Context, spec Object) error {
 	if l.object == nil {
 		return errors.New("the lease was not read")

@@ -9,15 +9,15 @@ import (
 	"k8s.io/client-go/tools/metrics"
 )
 
-// Observer counts the process's requests to its API server, and the answers. Its methods return at once.
+// Observer counts the process's requests to its API server, and the responses. Its methods return at once.
 type Observer interface {
-	// Request counts the status of each answer: "200", or "<error>" without an answer.
+	// Request counts the status of each response: "200", or "<error>" without a response.
 	Request(method, code string)
-	// Latency measures how long an answer took; of a watch, until it began.
+	// Latency measures how long a response took; for a watch, until it began.
 	Latency(method string, took time.Duration)
-	// Waited measures how long a request waited for the client's own limit of requests a second.
+	// Waited measures how long a request waited for the client's own rate limit.
 	Waited(took time.Duration)
-	// Watching is called for each watch that starts. silence is the time since the server's last answer on it.
+	// Watching is called for each watch that starts. silence returns the time since the server's last response on it.
 	Watching(resource string, silence func() time.Duration) (ended func())
 }
 

@@ -8,16 +8,16 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// observer is the key of a context's function that is called for each attempt of its requests that got no answer, or that of
-// a server which cannot answer now.
+// observer is the key of a context's function that is called for each attempt without a response, or with a response of a
+// server that is temporarily unavailable.
 type observer struct{}
 
 func observed(ctx context.Context, failed func(context.Context, error)) context.Context {
 	return context.WithValue(ctx, observer{}, failed)
 }
 
-// observing reports the attempts: the client itself makes ten of them, each as long as a connection may take or as the
-// server demands to wait, before it returns.
+// observing reports the attempts: the client itself makes ten of them before it returns, each as long as a connection
+// may take or as the server demands to wait.
 type observing struct{ next http.RoundTripper }
 
 func (o observing) RoundTrip(r *http.Request) (*http.Response, error) {

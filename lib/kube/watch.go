@@ -28,13 +28,13 @@ type Selection struct {
 	Namespace string
 	// Fields and Labels are selectors, as in "spec.nodeName=n".
 	Fields, Labels string
-	// AskAgain is for kinds that a cluster need not have: where it is not zero, a server that does not know the kind is
-	// no error but an empty list, and the kind is requested again after so long.
+	// AskAgain is for kinds that a cluster need not have: if it is not zero, a server that does not know the kind
+	// results in an empty list instead of an error, and the kind is requested again after this time.
 	AskAgain time.Duration
 }
 
-// Watch keeps a list of objects current, each as a T. While the server does not answer, the last known list stays, and State has
-// the time since when. It is safe for concurrent use.
+// Watch keeps a list of objects current, each as a T. While the server does not respond, the last known list stays, and State
+// has the time since when. It is safe for concurrent use.
 type Watch[T any] struct {
 	selection Selection
 	convert   func(Object) T
@@ -44,27 +44,27 @@ type Watch[T any] struct {
 	objects map[string]T
 	version uint64
 	state   State
-	missing time.Time // since when it has answered so without a break; by the wall clock
-	asked   time.Time // when the server last answered that it does not know the kind; by the wall clock
+	missing time.Time // since when it has responded without a break; by the wall clock
+	asked   time.Time // when the server last responded that it does not know the kind; by the wall clock
 	changed chan struct{}
 }
 
 // State shows whether a watch's list is current.
 type State struct {
-	// Synced means that the list was read once; before that it is empty and unknown.
+	// Synced means that the list was read at least once; before that it is empty and unknown.
 	Synced bool
 	// Absent means that the server does not know the kind; see [Selection.AskAgain].
 	Absent bool
-	// Err is why the server does not answer now, nil where it does. With an error the list is from Since.
+	// Err is why the server does not respond now, nil if it does. With an error the list is from Since.
 	Err   error
 	Since time.Time
 }
 
-// ErrNotAsked is a watch's error until the first answer.
+// ErrNotAsked is a watch's error until the first response.
 var ErrNotAsked = errors.New("not heard of the API server yet")
 
-// The backoff between two attempts to reach a server that does not answer grows from half a second to this, so that an agent is
-// up to date within seconds after the server answers again, but not a thousand of them at once.
+// The backoff between two attempts to reach a server grows from half a second to longestPause, so that an agent is up to date
+// within seconds after the server responds again, but a thousand agents do not connect at once.
 const longestPause = 8 * time.Second
 
 func init() { klog.SetLogger(logr.Discard()) } // the client's own log: State has its errors
@@ -93,8 +93,8 @@ func Start[T any](ctx context.Context, c *Client, s Selection, now func() time.T
 				return nil, err
 			}
 			stream, err := at.Watch(observed(ctx, w.failed), o)
-			// After its fruitless attempts to reach a server the client returns a stream that is at its end, and no error. And a stream
-			// that should begin with the whole list may begin with an error: there the list counts.
+			// After failed attempts to reach a server the client returns an ended stream without an error: that is no response. And
+			// a stream that should begin with the whole list may begin with an error: there the list counts as the response.
 			streaming := o.SendInitialEvents != nil && *o.SendInitialEvents
 			if err != nil || !streaming && reflect.TypeOf(stream) != emptyWatch {
 				w.heard(ctx, err)
@@ -112,10 +112,10 @@ func Start[T any](ctx context.Context, c *Client, s Selection, now func() time.T
 	return w
 }
 
-// heard notes the outcome of a request.
+// heard records the result of a request.
 func (w *Watch[T]) heard(ctx context.Context, err error) {
 	if err != nil && ctx.Err() != nil {
-		return // we ended it
+		return // this process ended it
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -137,8 +137,8 @@ func (w *Watch[T]) heard(ctx context.Context, err error) {
 	w.state.Absent = absent
 	switch {
 	case err == nil, absent, apierrors.IsGone(err), apierrors.IsResourceExpired(err), apierrors.IsInvalid(err) && w.state.Err == nil:
-		// The server answers. If our version of the list is too old, or the server cannot stream lists, the reflector requests
-		// the whole list at once.
+		// The server responds. If its version of the list is too old, or the server cannot stream lists, the reflector
+		// requests the whole list at once.
 		w.state.Err = nil
 	case w.state.Err == nil:
 		w.state.Err, w.state.Since = err, w.now()
@@ -153,14 +153,14 @@ const denial = 10 * time.Second
 
 var emptyWatch = reflect.TypeOf(watch.NewEmptyWatch())
 
-// failed notes an attempt without an answer, one of the many that the client makes before it returns an error.
+// failed records an attempt without a response, one of the many that the client makes before it returns an error.
 func (w *Watch[T]) failed(ctx context.Context, err error) {
 	if ctx.Err() == nil {
 		w.heard(ctx, err)
 	}
 }
 
-// pause waits if the server has recently answered that it does not know the kind.
+// pause waits if the server has recently responded that it does not know the kind.
 func (w *Watch[T]) pause(ctx context.Context) error {
 	w.mu.Lock()
 	var left time.Duration
@@ -179,7 +179,7 @@ func (w *Watch[T]) pause(ctx context.Context) error {
 	}
 }
 
-// State shows whether the list is current.
+// State returns whether the list is current.
 func (w *Watch[T]) State() State {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -193,7 +193,7 @@ func (w *Watch[T]) Version() uint64 {
 	return w.version
 }
 
-// List is the known objects, in no order.
+// List returns the known objects, in no order.
 func (w *Watch[T]) List() []T {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -224,7 +224,7 @@ func (w *Watch[T]) WaitSynced(ctx context.Context) error {
 // store is the Watch as the reflector's store.
 type store[T any] Watch[T]
 
-// converted is an object in its kept form.
+// converted is an object in the form in which it is kept.
 type converted[T any] struct {
 	key   string
 	value T
@@ -248,7 +248,7 @@ func (s *store[T]) Transformer() cache.TransformFunc {
 
 func key(m metav1.Object) string { return m.GetNamespace() + "/" + m.GetName() }
 
-// touch is called with the lock held.
+// touch must be called with the lock held.
 func (s *store[T]) touch() {
 	s.version++
 	select {
@@ -258,7 +258,7 @@ func (s *store[T]) touch() {
 }
 
 func (s *store[T]) Add(o any) error {
-	c, err := s.converted(o) // without the lock, for which the tick waits
+	c, err := s.converted(o) // without the lock, for which the tick would wait
 	if err != nil {
 		return err
 	}

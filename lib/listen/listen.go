@@ -1,5 +1,5 @@
-// Package listen opens the TCP ports on which a tool answers, with errors that name what to do, and a bound of connections at a time.
-// Clients are not trusted, because a tool needs its descriptors and its memory for the node.
+// Package listen opens the TCP ports on which a tool responds, with errors that say what to do, and a bound of concurrent
+// connections. Clients are not trusted, because a tool needs its descriptors and its memory for the node.
 package listen
 
 import (
@@ -11,7 +11,7 @@ import (
 	"syscall"
 )
 
-// CheckAddr refuses a text that is not HOST:PORT.
+// CheckAddr rejects a text that is not HOST:PORT.
 func CheckAddr(addr string) error {
 	_, port, err := net.SplitHostPort(addr)
 	if err == nil {
@@ -23,7 +23,7 @@ func CheckAddr(addr string) error {
 	return nil
 }
 
-// Open listens at addr for at most so many connections at a time.
+// Open listens at addr for at most so many concurrent connections.
 func Open(addr string, most int) (net.Listener, error) {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -47,7 +47,7 @@ func explain(err error) error {
 	return err
 }
 
-// limited is a listener that has so many connections at a time; the others wait in the kernel.
+// limited is a listener with a bound of concurrent connections; the others wait in the kernel.
 type limited struct {
 	net.Listener
 	free   chan struct{}
@@ -76,7 +76,7 @@ func (l *limited) Close() error {
 	return l.Listener.Close()
 }
 
-// counted is a connection that frees its place when it ends.
+// counted is a connection that releases its slot when it ends.
 type counted struct {
 	net.Conn
 	release func()

@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// API has the metrics of the API server, for lib/kube.
+// API contains the metrics of the API server, for lib/kube.
 type API struct {
 	requests *prometheus.CounterVec
 	latency  *prometheus.HistogramVec
@@ -44,10 +44,10 @@ func (s *Set) API() *API {
 	return a
 }
 
-// Request counts a request by its answer's status.
+// Request counts a request by its response's status.
 func (a *API) Request(method, code string) { a.requests.WithLabelValues(method, code).Inc() }
 
-// Latency measures how long an answer took.
+// Latency measures how long a response took.
 func (a *API) Latency(method string, took time.Duration) {
 	a.latency.WithLabelValues(method).Observe(took.Seconds())
 }
@@ -55,12 +55,12 @@ func (a *API) Latency(method string, took time.Duration) {
 // Waited measures how long a request waited before it was sent.
 func (a *API) Waited(took time.Duration) { a.waits.Observe(took.Seconds()) }
 
-// Watching reports a watch of a kind of objects until it ends: silence is the time since the server's last answer.
+// Watching reports a watch of a kind of objects until it ends: silence returns the time since the server's last response.
 func (a *API) Watching(resource string, silence func() time.Duration) (ended func()) {
 	return a.watches.add(resource, silence)
 }
 
-// watches has the time since the server's last answer for each kind of objects.
+// watches has the time since the server's last response for each kind of objects.
 type watches struct {
 	desc *prometheus.Desc
 
@@ -114,8 +114,8 @@ func (w *watches) Collect(into chan<- prometheus.Metric) {
 	}
 }
 
-// Counters adds a counter that the tool itself keeps: read returns its values, by the labels, at each scrape. It is
-// called on any goroutine.
+// Counters adds counters that the tool itself maintains: read returns their values, by the labels, at each scrape.
+// It is called on any goroutine.
 func (s *Set) Counters(name, help string, labels []string, read func(put func(value float64, labels ...string))) {
 	if s != nil {
 		s.registry.MustRegister(&counters{prometheus.NewDesc(name, help, labels, nil), read})

@@ -14,8 +14,8 @@ import (
 	"polder/lib/tick"
 )
 
-// Bounds. A stream is not trusted: it may have ever new nodes, pools or rules, and each would add series here and in every
-// Prometheus that reads them.
+// These bound the series. A stream is not trusted: it may contain ever new nodes, pools or rules, and each would add
+// series here and in every Prometheus that reads them.
 const (
 	maxNodes       = 5000 // what Kubernetes supports
 	maxNodeSeries  = 1000
@@ -31,13 +31,13 @@ type nodes struct {
 	metrics map[*series.Metric]*prometheus.Desc
 	leftOut *prometheus.Desc
 
-	mu     sync.Mutex // held while the map is copied, never while anything is encoded or written
+	mu     sync.Mutex // locked while the map is copied, never while anything is encoded or written
 	nodes  map[string]*node
 	series int // of all nodes
-	// beyond counts what was left out because of the bounds.
+	// beyond counts what was omitted because of the bounds.
 	beyondNodes, beyondSeries float64
 	swept                     time.Time
-	// round is the time that the ticks of a fleet controller's round share; it is not set without a fleet controller.
+	// round is the common time of the ticks in a fleet controller's round; it is not set without a fleet controller.
 	round time.Time
 }
 
@@ -79,7 +79,7 @@ func (n *nodes) add(t *tick.Tick, now time.Time) {
 		x = &node{counts: series.NewNode(n.tool)}
 	}
 
-	x.counts.Add(t) // this goroutine's alone
+	x.counts.Add(t) // only this goroutine uses it
 	samples, left := legible(x.counts.Samples(t), min(maxNodeSeries, room+len(x.samples)))
 
 	n.mu.Lock()
@@ -90,9 +90,8 @@ func (n *nodes) add(t *tick.Tick, now time.Time) {
 	n.nodes[t.Node] = x
 }
 
-// endRound removes the figures of the nodes without a tick in the fleet controller's last round: they are no longer in the fleet, and
-// their figures of the fleet are out of date. Counters continue where they were if such a node comes back before it is
-// forgotten.
+// endRound removes the values of the nodes without a tick in the fleet controller's last round: they are no longer in the fleet, and
+// their values are out of date. Counters continue if such a node comes back before it is forgotten.
 func (n *nodes) endRound() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -121,8 +120,8 @@ func (n *nodes) sweep(now time.Time) {
 	})
 }
 
-// legible makes labels valid for Prometheus, and returns at most limit samples, no two of the same series, and how many it left
-// out.
+// legible makes labels valid for Prometheus, and returns at most limit samples, no two of the same series, and how many it
+// omitted.
 func legible(samples []series.Sample, limit int) (kept []series.Sample, left int) {
 	kept = samples[:0]
 	seen := make(map[string]bool, len(samples))
@@ -154,7 +153,7 @@ func label(text string) string {
 	return strings.ReplaceAll(text, "\x00", "\uFFFD")
 }
 
-// Describe implements [prometheus.Collector]: which series there are depends on the ticks.
+// Describe implements [prometheus.Collector]: the series depend on the ticks.
 func (n *nodes) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements [prometheus.Collector].

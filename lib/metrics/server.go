@@ -13,10 +13,10 @@ import (
 	"polder/lib/listen"
 )
 
-// Bounds of the cost of clients, which are not trusted: the tool needs its descriptors and its memory for the node.
+// These bound the cost of clients, which are not trusted: the tool needs its descriptors and its memory for the node.
 const (
 	maxConnections = 16
-	maxAtOnce      = 3 // answers
+	maxAtOnce      = 3 // concurrent responses
 	readWithin     = 5 * time.Second
 	writeWithin    = 30 * time.Second
 	idleFor        = 2 * time.Minute // Prometheus keeps its connection between two scrapes
@@ -34,7 +34,7 @@ func answer(addr string, registry *prometheus.Registry) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	silent := log.New(io.Discard, "", 0) // clients' errors do not belong to the log
+	silent := log.New(io.Discard, "", 0) // clients' errors are not logged
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{
 		ErrorLog: silent, ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: maxAtOnce,

@@ -1,6 +1,6 @@
-// Package metrics has a process's metrics for Prometheus, over HTTP: it is the only importer of client_golang.
+// Package metrics exposes a process's metrics to Prometheus over HTTP: it is the only importer of client_golang.
 //
-// The stream takes precedence: it stores a snapshot a tick and never waits for a reader.
+// The stream takes precedence: it stores one snapshot per tick and never waits for a reader.
 package metrics
 
 import (
@@ -30,7 +30,7 @@ type Set struct {
 	handling prometheus.Histogram
 }
 
-// Reasons why a tick is refused, and why a line is invalid.
+// These are the reasons why a tick is refused, and why a line is invalid.
 const (
 	RefusedOld   = "old"
 	RefusedEarly = "early" // ahead of the clock
@@ -79,8 +79,8 @@ func New(tool, version string) *Set {
 	return s
 }
 
-// Tick adds a tick that has only the section which the tool has just made, and the time that it took, negative where that is
-// unknown.
+// Tick adds a tick that contains only the section that the tool has just created, and the time that it took, negative if it
+// is unknown.
 func (s *Set) Tick(t *tick.Tick, took time.Duration) {
 	if s == nil {
 		return
@@ -91,7 +91,7 @@ func (s *Set) Tick(t *tick.Tick, took time.Duration) {
 	s.nodes.add(t, time.Now())
 }
 
-// Written counts a tick that was passed on.
+// Written counts a tick that was forwarded.
 func (s *Set) Written() {
 	if s != nil {
 		s.written.Inc()
@@ -119,7 +119,7 @@ func (s *Set) Cut(total int64) {
 	}
 }
 
-// Serve begins to answer at the address, HOST:PORT, until Close.
+// Serve responds at the address, HOST:PORT, until Close.
 func (s *Set) Serve(addr string) error {
 	if s == nil || s.server != nil {
 		return nil
@@ -132,7 +132,7 @@ func (s *Set) Serve(addr string) error {
 	return nil
 }
 
-// Addr is the address on which Serve listens, with the port that was chosen for 0.
+// Addr returns the address on which Serve listens, with the port that was chosen for 0.
 func (s *Set) Addr() string {
 	if s == nil || s.server == nil {
 		return ""
@@ -140,7 +140,7 @@ func (s *Set) Addr() string {
 	return s.server.listener.Addr().String()
 }
 
-// Close ends the server, with the answers in progress.
+// Close ends the server, and aborts responses in progress.
 func (s *Set) Close() {
 	if s != nil && s.server != nil {
 		s.server.close()

@@ -54,7 +54,7 @@ func wants(t *testing.T, page string, lines ...string) {
 	}
 }
 
-// ours is the page without the runtime's metrics.
+// ours returns the page without the runtime's metrics.
 func ours(page string) string {
 	var b strings.Builder
 	for line := range strings.Lines(page) {
@@ -137,7 +137,7 @@ func TestNoSet(t *testing.T) {
 	s.Close()
 }
 
-// A fleet controller's nodes are those of its last round: a node that has left the fleet has no metrics, least of all the fleet's state.
+// A fleet controller's nodes are those of its last round: a node that left the fleet has no metrics, in particular no fleet's state.
 func TestRoundsOfAFleet(t *testing.T) {
 	s := New("evict-fleet", "")
 	if err := s.Serve("127.0.0.1:0"); err != nil {
@@ -158,14 +158,14 @@ func TestRoundsOfAFleet(t *testing.T) {
 	if wants(t, page, `polder_fleet_protection_active{node="b"} 1`); strings.Contains(page, `"gone"`) {
 		t.Errorf("of a node that has left:\n%s", ours(page))
 	}
-	page = round(40, "b", "gone") // and is back: its counters went on
+	page = round(40, "b", "gone") // it is back: its counters have continued
 	wants(t, page, `polder_ticks_total{node="gone",tool="evict-fleet"} 2`, `polder_fleet_protection_active{node="b"} 1`)
 	if round(50); s.nodes.series != len(s.nodes.nodes["a"].samples)+len(s.nodes.nodes["b"].samples)+len(s.nodes.nodes["gone"].samples) {
 		t.Errorf("%d series are counted", s.nodes.series)
 	}
 }
 
-// A node's own tool has metrics of all nodes in its stream, whose ticks share no time.
+// A node's own tool has metrics of all nodes in its stream, whose ticks have different times.
 func TestNodesWithoutRounds(t *testing.T) {
 	s := serve(t)
 	for i := range 5 {
@@ -196,7 +196,7 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// Labels from ticks are valid for Prometheus, whatever is in them, and an invalid one does not affect the others.
+// Labels from ticks are valid for Prometheus, whatever they contain, and an invalid one does not affect the others.
 func TestHostileLabels(t *testing.T) {
 	s := serve(t)
 	s.Tick(evictTick("n\xff\xfe\x00", "good", "quote\" back\\slash\nnewline", "bad\xff", strings.Repeat("ä", 1<<16), strings.Repeat("ä", 1<<16)+"!", "nul\x00nul"), 0)
@@ -210,7 +210,7 @@ func TestHostileLabels(t *testing.T) {
 		`polder_rule_dry_run{`+node+`,rule="quote\" back\\slash\nnewline"} 0`,
 		`polder_rule_dry_run{`+node+`,rule="bad`+"\uFFFD"+`"} 0`,
 		`polder_rule_dry_run{`+node+`,rule="nul`+"\uFFFD"+`nul"} 0`,
-		`polder_rule_dry_run{`+node+`,rule="`+strings.Repeat("ä", 126)+`…"} 0`, // the two long ones are the same now: the first stays
+		`polder_rule_dry_run{`+node+`,rule="`+strings.Repeat("ä", 126)+`…"} 0`, // the two long ones are equal now: the first stays
 	)
 	if strings.Contains(page, `polder_metrics_left_out_total{tool="evict",what="series"} 0`) {
 		t.Error("what was left out was not counted")
@@ -229,7 +229,7 @@ func TestBounds(t *testing.T) {
 		t.Errorf("%d nodes, %v left out; want %d and %d", len(n.nodes), n.beyondNodes, maxNodes, more)
 	}
 	n.add(evictTick("n0"), now.Add(forgetAfter))
-	n.add(evictTick("n1"), now.Add(forgetAfter+2*time.Minute)) // the others are silent for too long now
+	n.add(evictTick("n1"), now.Add(forgetAfter+2*time.Minute)) // the others have been silent for too long now
 	if len(n.nodes) != 2 || n.series != len(n.nodes["n0"].samples)+len(n.nodes["n1"].samples) {
 		t.Errorf("%d nodes with %d series are left; want n0 and n1", len(n.nodes), n.series)
 	}
@@ -261,13 +261,13 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// Ticks continue while a client reads, and while a client does not read the answer.
+// Ticks continue while a client reads, and while a client does not read the response.
 func TestScrapesDoNotHoldUpTicks(t *testing.T) {
 	s := serve(t)
 	for i := range 500 {
 		s.Tick(evictTick(fmt.Sprint("n", i), "a", "b", "c"), 0)
 	}
-	slow, err := net.Dial("tcp", s.Addr()) // asks and never reads
+	slow, err := net.Dial("tcp", s.Addr()) // it sends a request and never reads
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -299,7 +299,7 @@ func TestScrapesDoNotHoldUpTicks(t *testing.T) {
 	stop()
 	for range read {
 	}
-	if worst > writeWithin/2 { // as long as the server waits for a client that does not read
+	if worst > writeWithin/2 { // as if the server waits for a client that does not read
 		t.Errorf("the slowest of %d ticks beside the scrapes took %s", ticks, worst)
 	}
 }
@@ -326,7 +326,7 @@ func TestOtherRequests(t *testing.T) {
 	}
 }
 
-// A client that opens connections and sends nothing takes a bounded number of descriptors, and is disconnected.
+// A client that opens connections and sends nothing uses a bounded number of descriptors, and is disconnected.
 func TestConnectionsAreBounded(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -357,7 +357,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	}
 }
 
-// Close ends an answer in progress, and frees the port.
+// Close aborts a response in progress, and frees the port.
 func TestClose(t *testing.T) {
 	s := serve(t)
 	for i := range 3000 {
@@ -369,13 +369,13 @@ func TestClose(t *testing.T) {
 	}
 	defer c.Close()
 	fmt.Fprint(c, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
-	if _, err := bufio.NewReader(c).ReadByte(); err != nil { // the answer has begun
+	if _, err := bufio.NewReader(c).ReadByte(); err != nil { // the response has begun
 		t.Fatal(err)
 	}
 	addr := s.Addr()
 	begun := time.Now()
 	s.Close()
-	if took := time.Since(begun); took > writeWithin/2 { // as long as the answer may take
+	if took := time.Since(begun); took > writeWithin/2 { // the time limit of a response
 		t.Errorf("Close took %s", took)
 	}
 	again := New("evict", "")

@@ -1,4 +1,4 @@
-// Package phrase puts numbers into sentences.
+// Package phrase formats numbers in sentences.
 package phrase
 
 import (
@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Count is a number of things, whose plural ends in s: "1 pod", "2 pods".
+// Count formats a number of things whose plural ends in s: "1 pod", "2 pods".
 func Count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -14,13 +14,13 @@ func Count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// Number is a number and what it counts: "3 failed".
+// Number is a number with the name of what it counts: "3 failed".
 type Number struct {
 	N    int
 	Text string
 }
 
-// Nonzero is a text with those of the numbers that are not zero behind it, joined by commas.
+// Nonzero returns a text followed by those of the numbers that are not zero, joined by commas.
 func Nonzero(text string, numbers ...Number) string {
 	var b strings.Builder
 	b.WriteString(text)

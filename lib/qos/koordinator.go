@@ -7,7 +7,7 @@ import (
 	"polder/lib/tick"
 )
 
-// Koordinator's classes.
+// These are Koordinator's classes.
 const (
 	LSE    = "LSE" // exclusive CPUs
 	LSR    = "LSR" // reserved CPUs that batch pods may use
@@ -16,7 +16,7 @@ const (
 	System = "SYSTEM"
 )
 
-// Koordinator's priority classes.
+// These are Koordinator's priority classes.
 const (
 	Prod  = "koord-prod"
 	Mid   = "koord-mid"
@@ -24,7 +24,7 @@ const (
 	Free  = "koord-free"
 )
 
-// Names of batch resources: today's, and those of Koordinator's first version.
+// These are the names of batch resources: the present ones, and those of Koordinator's first version.
 var (
 	BatchCPU    = []string{"kubernetes.io/batch-cpu", "koordinator.sh/batch-cpu"}
 	BatchMemory = []string{"kubernetes.io/batch-memory", "koordinator.sh/batch-memory"}
@@ -33,7 +33,7 @@ var (
 // KoordinatorPriorityClass is the label with the name of a priority class.
 const KoordinatorPriorityClass = "koordinator.sh/priority-class"
 
-// band is a priority class's range of spec.priority, and the number that stands for a pod without one.
+// band is a priority class's range of spec.priority, and the default number for a pod without one.
 type band struct {
 	name             string
 	from, to, number int64
@@ -46,17 +46,17 @@ var bands = []band{
 	{Free, 3000, 3999, 3500},
 }
 
-// Koordinator reads a pod's Koordinator class as its label has it: empty where it has none, or one that is none. For what is no
-// pod of Kubernetes, or bears Katalyst's mark or batch requests, it is the class's nearest.
+// Koordinator returns a pod's Koordinator class from its label: empty if it has none, or an invalid one. If it is not a pod of
+// Kubernetes, or has Katalyst's mark or batch requests, it returns the Koordinator class closest to Polder's class.
 //
-// Suppression, eviction and the batch pods' cgroups go by this reading; sums of requests and usage, and the priority class of
-// a pod that names none, go by [KoordinatorOrDefault].
+// Suppression, eviction and the batch pods' cgroups use this function; sums of requests and usage, and the priority class of
+// a pod that names none, use [KoordinatorOrDefault].
 func Koordinator(p *tick.Pod) string {
 	if label, labeled := p.Labels[KoordinatorClass]; labeled {
 		switch {
 		case koordinator[label] == "":
 			return ""
-		case label == System && p.QoS != tick.QoSSystem: // in a namespace where anybody may write it
+		case label == System && p.QoS != tick.QoSSystem: // in a namespace where anybody may set it
 			return LS
 		}
 		return label
@@ -77,8 +77,8 @@ func Koordinator(p *tick.Pod) string {
 	return ""
 }
 
-// KoordinatorOrDefault is the pod's Koordinator class, or what its Kubernetes class stands for: Guaranteed is LSR, Burstable LS
-// and BestEffort BE.
+// KoordinatorOrDefault returns the pod's Koordinator class, or the default for its Kubernetes class: LSR for Guaranteed, LS for
+// Burstable and BE for BestEffort.
 func KoordinatorOrDefault(p *tick.Pod) string {
 	if class := Koordinator(p); class != "" {
 		return class
@@ -92,8 +92,8 @@ func KoordinatorOrDefault(p *tick.Pod) string {
 	return LS
 }
 
-// KubernetesOf is the pod's class in Kubernetes' own sense: what collect has, else what its requests and limits make it. A pod
-// that the cluster does not know is Burstable: nothing is taken from it.
+// KubernetesOf returns the pod's quality-of-service class: the one that collect has read, else the one that follows from its
+// requests and limits. A pod that the cluster does not know is Burstable: nothing is taken from it.
 func KubernetesOf(p *tick.Pod) string {
 	switch p.KubernetesQOS {
 	case Guaranteed, Burstable, BestEffort:
@@ -110,8 +110,8 @@ func KubernetesOf(p *tick.Pod) string {
 	return BestEffort
 }
 
-// PriorityClass is the priority class that the pod names: its label, where a name that is none means no class, else the one in
-// whose band its priority is. Empty where it has none.
+// PriorityClass returns the pod's priority class: its label, where an invalid name means no class, else the one whose band
+// contains its priority. It is empty if there is none.
 func PriorityClass(p *tick.Pod) string {
 	label, labeled := p.Labels[KoordinatorPriorityClass]
 	for _, b := range bands {
@@ -125,7 +125,7 @@ func PriorityClass(p *tick.Pod) string {
 	return ""
 }
 
-// PriorityClassOrDefault is the pod's priority class, or what its QoS class stands for: batch for BE, prod for all others.
+// PriorityClassOrDefault returns the pod's priority class, or the default for its QoS class: batch for BE, prod for all others.
 func PriorityClassOrDefault(p *tick.Pod) string {
 	if class := PriorityClass(p); class != "" {
 		return class
@@ -136,7 +136,7 @@ func PriorityClassOrDefault(p *tick.Pod) string {
 	return Prod
 }
 
-// PriorityNumber is the pod's spec.priority where that is not 0, else the number of its priority class.
+// PriorityNumber returns the pod's spec.priority if that is not 0, else the number of its priority class.
 func PriorityNumber(p *tick.Pod) int64 {
 	if p.Priority != nil && *p.Priority != 0 {
 		return *p.Priority
@@ -144,7 +144,7 @@ func PriorityNumber(p *tick.Pod) int64 {
 	return NumberOf(PriorityClassOrDefault(p))
 }
 
-// NumberOf is the number that stands for a priority class; 0 for none.
+// NumberOf returns the default number of a priority class; 0 for none.
 func NumberOf(class string) int64 {
 	for _, b := range bands {
 		if class == b.name {
@@ -154,15 +154,15 @@ func NumberOf(class string) int64 {
 	return 0
 }
 
-// Labels and annotations by which a pod declares whether, by which rule, and how early it may be evicted.
+// With these labels and annotations a pod declares whether, by which rule, and how early it may be evicted.
 const (
 	EvictionEnabled  = "koordinator.sh/eviction-enabled"  // a label: "true"
 	EvictionPolicy   = "koordinator.sh/eviction-policy"   // an annotation: a JSON list of rules
 	EvictionPriority = "koordinator.sh/eviction-priority" // an annotation: a number of 32 bits
 )
 
-// MayEvict reports whether the pod's annotation lets the rule evict it: one without the annotation may be evicted by all, one
-// whose annotation is no JSON list of names by none.
+// MayEvict reports whether the pod's annotation permits the rule to evict it: without the annotation all rules may, and if it
+// is not a JSON list of names none may.
 func MayEvict(p *tick.Pod, rule string) bool {
 	text, annotated := p.Annotations[EvictionPolicy]
 	if !annotated {
@@ -175,7 +175,7 @@ func MayEvict(p *tick.Pod, rule string) bool {
 	return slices.Contains(rules, rule)
 }
 
-// EvictionPriorityOf is the pod's annotated eviction priority; lower is first, and what is no number is 0.
+// EvictionPriorityOf returns the pod's annotated eviction priority; lower is first, and an invalid number counts as 0.
 func EvictionPriorityOf(p *tick.Pod) int64 {
 	n, err := strconv.ParseInt(p.Annotations[EvictionPriority], 10, 32)
 	if err != nil {

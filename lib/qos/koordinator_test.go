@@ -15,7 +15,7 @@ func labeled(kv ...string) map[string]string {
 	return m
 }
 
-// The two readings of a pod's class, as Koordinator has them (apis/extension).
+// These are the two interpretations of a pod's class, as in Koordinator (apis/extension).
 func TestKoordinatorClass(t *testing.T) {
 	cpu := &tick.Resources{MilliCPU: new(100.0)}
 	for name, c := range map[string]struct {

@@ -10,14 +10,14 @@ import (
 	"polder/lib/tick"
 )
 
-// Where the dialects declare what a pod is.
+// These labels and annotations of the dialects declare a pod's class.
 const (
 	KatalystLevel       = "katalyst.kubewharf.io/qos_level" // an annotation
 	KoordinatorClass    = "koordinator.sh/qosClass"         // a label
 	KoordinatorPriority = "koordinator.sh/priority"         // a label: the priority within a class
 )
 
-// The quality-of-service classes of Kubernetes itself.
+// These are Kubernetes' own quality-of-service classes.
 const (
 	Guaranteed = "Guaranteed"
 	Burstable  = "Burstable"
@@ -39,28 +39,28 @@ var koordinator = map[string]string{
 	"SYSTEM": tick.QoSSystem,
 }
 
-// Pod is what decides a pod's class.
+// Pod contains what determines a pod's class.
 type Pod struct {
 	Labels, Annotations map[string]string
-	// Kubernetes is its class in Kubernetes' own sense.
+	// Kubernetes is its quality-of-service class in Kubernetes.
 	Kubernetes string
-	// Batch means that it requests Koordinator's batch resources, Reclaimed that it requests Katalyst's reclaimed ones.
+	// Batch means that it requests Koordinator's batch resources; Reclaimed means that it requests Katalyst's reclaimed ones.
 	Batch, Reclaimed bool
-	// System means that the administrator lets pods of its namespace be the system's.
+	// System means that the administrator permits system pods in its namespace.
 	System bool
 }
 
-// Class is a pod's class: the first of
+// Class returns a pod's class: the first of
 //
 //  1. Katalyst's annotation,
 //  2. Koordinator's label,
 //  3. a request for Koordinator's batch resources: reclaimed,
-//  4. the Kubernetes class: shared for Guaranteed and Burstable; for BestEffort what bestEffort is, as the dialects
-//     differ there (Katalyst: shared, Koordinator: reclaimed).
+//  4. the Kubernetes class: shared for Guaranteed and Burstable; for BestEffort the value of bestEffort, because the dialects
+//     differ (Katalyst: shared, Koordinator: reclaimed).
 //
-// A value that is none of the dialect's makes the pod shared, whatever else it bears: a pod is never taken for reclaimed
-// because of a typing error. So does the system class in a namespace where anybody may write it: system pods are neither
-// confined nor evicted. What is wrong or doubtful is in problems.
+// A value that the dialect does not define makes the pod shared, whatever its other marks: a typing error never makes a
+// pod reclaimed. The system class has the same result in a namespace where anybody may set it, because system pods are
+// neither confined nor evicted. problems names errors and doubtful values.
 func (p *Pod) Class(bestEffort string) (class, source string, problems []string) {
 	class, source, problems = p.marked(bestEffort)
 	if class == tick.QoSSystem && !p.System {
@@ -73,7 +73,7 @@ func (p *Pod) Class(bestEffort string) (class, source string, problems []string)
 	return class, source, problems
 }
 
-// marked is the class by the pod's marks, wherever it is.
+// marked returns the class by the pod's marks, in any namespace.
 func (p *Pod) marked(bestEffort string) (class, source string, problems []string) {
 	level, leveled := p.Annotations[KatalystLevel]
 	label, labeled := p.Labels[KoordinatorClass]
@@ -113,7 +113,7 @@ func (p *Pod) marked(bestEffort string) (class, source string, problems []string
 	return tick.QoSShared, tick.QoSFromKubernetes, problems
 }
 
-// Priority is Koordinator's priority within a class, nil where the pod has none.
+// Priority returns Koordinator's priority within a class, nil if the pod has none.
 func (p *Pod) Priority() (*int64, error) {
 	text, ok := p.Labels[KoordinatorPriority]
 	if !ok {
@@ -126,7 +126,7 @@ func (p *Pod) Priority() (*int64, error) {
 	return &n, nil
 }
 
-// Dialect reports whether a label's or an annotation's key is one of the dialects'.
+// Dialect reports whether the key of a label or an annotation belongs to one of the dialects.
 func Dialect(key string) bool {
 	domain, _, ok := strings.Cut(key, "/")
 	if !ok {

@@ -2,7 +2,7 @@ package quantity
 
 import "fmt"
 
-// Bytes is an amount of memory in a setting, written in bytes or as Kubernetes writes it ("2Gi").
+// Bytes is an amount of memory in a setting, in bytes or in Kubernetes' format ("2Gi").
 type Bytes int64
 
 // Set reads a flag's value.
@@ -18,7 +18,7 @@ func (b *Bytes) Set(text string) error {
 // UnmarshalText reads a configuration file's value.
 func (b *Bytes) UnmarshalText(text []byte) error { return b.Set(string(text)) }
 
-// String is the shortest form of the same value.
+// String returns the shortest text of the same value.
 func (b Bytes) String() string {
 	for i, unit := range []string{"Ti", "Gi", "Mi", "Ki"} {
 		if factor := Bytes(1) << (40 - 10*i); b > 0 && b%factor == 0 {

@@ -1,5 +1,5 @@
-// Package quantity turns the amounts of API objects ("500m", "44k", "1Gi", 4) into numbers, and numbers into what the
-// API writes. It is pure: it decides nothing and asks nobody.
+// Package quantity converts the amounts of API objects ("500m", "44k", "1Gi", 4) to numbers, and numbers to the API's
+// format. It is pure.
 package quantity
 
 import (
@@ -15,19 +15,19 @@ import (
 	"polder/lib/clip"
 )
 
-// maxText bounds an amount's text; the longest that is sensible has some twenty characters. maxExponent bounds its power of ten.
+// maxText bounds an amount's text; the longest reasonable one has some twenty characters. maxExponent bounds its power of ten.
 const (
 	maxText     = 64
 	maxExponent = 30
 )
 
-// The largest amounts that are taken for one: a billion cores, and what a float64 holds to the byte.
+// These are the largest valid amounts: a billion cores, and the largest bytes that a float64 represents exactly.
 const (
 	maxMilli = 1e12
 	maxWhole = 1 << 53
 )
 
-// Milli is an amount in thousandths, as of CPU: "1" and 1 are 1000, "250m" is 250. Parts of a thousandth are rounded up.
+// Milli returns an amount in thousandths, as for CPU: "1" and 1 are 1000, "250m" is 250. Fractions of a thousandth are rounded up.
 func Milli(v any) (float64, error) {
 	q, err := parse(v)
 	if err != nil {
@@ -39,8 +39,8 @@ func Milli(v any) (float64, error) {
 	return float64(q.MilliValue()), nil
 }
 
-// Whole is an amount in whole units, as of memory in bytes, or of the resources that count milli-CPU: "44k" is 44000.
-// Parts of a unit are rounded up.
+// Whole returns an amount in whole units, as for memory in bytes, or for the resources that count milli-CPU: "44k" is
+// 44000. Fractions of a unit are rounded up.
 func Whole(v any) (float64, error) {
 	q, err := parse(v)
 	if err != nil {
@@ -52,16 +52,16 @@ func Whole(v any) (float64, error) {
 	return float64(q.Value()), nil
 }
 
-// Format is a number of whole units as the API writes it: 44000 is "44k", 1500 is "1500".
+// Format returns a number of whole units in the API's format: 44000 is "44k", 1500 is "1500".
 func Format(n int64) string { return resource.NewQuantity(n, resource.DecimalSI).String() }
 
-// FormatBytes is a number of bytes as the API writes memory: 18255872 is "17828Ki", 1815637738 is "1815637738".
+// FormatBytes returns a number of bytes as the API formats memory: 18255872 is "17828Ki", 1815637738 is "1815637738".
 func FormatBytes(n int64) string { return resource.NewQuantity(n, resource.BinarySI).String() }
 
-// FormatMilli is a number of thousandths as the API writes it: 44000 is "44", 1500 is "1500m".
+// FormatMilli returns a number of thousandths in the API's format: 44000 is "44", 1500 is "1500m".
 func FormatMilli(n int64) string { return resource.NewMilliQuantity(n, resource.DecimalSI).String() }
 
-// parse takes what a decoder of JSON makes of a quantity: text, or a number where the writer left the quotes out.
+// parse parses a quantity as a JSON decoder returns it: text, or a number if the writer omitted the quotes.
 func parse(v any) (resource.Quantity, error) {
 	text, ok := asText(v)
 	switch {
@@ -77,7 +77,7 @@ func parse(v any) (resource.Quantity, error) {
 		}
 	}
 	q, err := resource.ParseQuantity(text)
-	if err != nil || !strings.ContainsAny(text, "0123456789") { // the library takes "m" for 0
+	if err != nil || !strings.ContainsAny(text, "0123456789") { // the library accepts "m" as 0
 		return q, fmt.Errorf("%q is no amount: want one such as 500m, 2 or 1Gi", clip.Text(fmt.Sprint(v), 40))
 	}
 	if q.Sign() < 0 {

@@ -1,6 +1,6 @@
-// Package resctrl is the kernel's file system that divides caches and memory bandwidth between groups of tasks
-// (Documentation/filesystems/resctrl.rst): what the machine can divide, and the groups' files. It is read and written without a
-// library; docs/policy-koordinator.md names those that were weighed.
+// Package resctrl reads and writes the kernel's file system that divides caches and memory bandwidth between groups of tasks
+// (Documentation/filesystems/resctrl.rst): the machine's abilities, and the groups' files. It uses no library;
+// docs/policy-koordinator.md names those that were considered.
 package resctrl
 
 import (
@@ -24,13 +24,13 @@ import (
 	"polder/lib/tick"
 )
 
-// Dir is where resctrl is mounted, under the machine's root. Mounts elsewhere are not looked for.
+// Dir is resctrl's mount point under the machine's root. Other mount points are not supported.
 const Dir = "sys/fs/resctrl"
 
 // Identity distinguishes mounts.
 type Identity struct{ device, inode uint64 }
 
-// Mounted looks whether resctrl is mounted: one system call where it is not.
+// Mounted reports whether resctrl is mounted: one system call if it is not.
 func Mounted(root string) (Identity, bool) {
 	var st unix.Stat_t
 	if err := unix.Lstat(filepath.Join(root, Dir, "info"), &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
@@ -39,8 +39,8 @@ func Mounted(root string) (Identity, bool) {
 	return Identity{device: st.Dev, inode: st.Ino}, true
 }
 
-// Read reads what the machine under root can divide: nil where resctrl is not mounted. What could not be read is absent, with
-// the domains that it would be needed for, and in the error.
+// Read reads what the machine under root can divide: nil if resctrl is not mounted. A value that could not be read is absent,
+// together with the domains that depend on it, and the error names it.
 func Read(root string) (*tick.Resctrl, error) {
 	if _, mounted := Mounted(root); !mounted {
 		return nil, nil
@@ -49,7 +49,7 @@ func Read(root string) (*tick.Resctrl, error) {
 	m := &tick.Resctrl{Vendor: vendor(root)}
 	text, err := kernfile.ReadText(filepath.Join(dir, "schemata"))
 	switch {
-	case errors.Is(err, fs.ErrNotExist): // it is mounted for monitoring alone
+	case errors.Is(err, fs.ErrNotExist): // it is mounted only for monitoring
 		return m, nil
 	case err != nil:
 		return m, fmt.Errorf("read what resctrl divides: %w", err)
@@ -125,7 +125,7 @@ func inMBps(root string) bool {
 	})
 }
 
-// closids is the least number of groups that any of the machine's resources has: so the kernel counts.
+// closids returns the smallest number of groups that any of the machine's resources supports, as the kernel does.
 func closids(dir string) (int64, error) {
 	names, err := os.ReadDir(filepath.Join(dir, "info"))
 	if err != nil {
@@ -135,7 +135,7 @@ func closids(dir string) (int64, error) {
 	for _, name := range names {
 		n, err := readNumber(filepath.Join(dir, "info", name.Name(), "num_closids"))
 		switch {
-		case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR): // a resource that is only measured; last_cmd_status
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR): // a resource that is only monitored; last_cmd_status
 		case err != nil:
 			return 0, err
 		case least == 0 || n < least:
@@ -145,10 +145,10 @@ func closids(dir string) (int64, error) {
 	return least, nil
 }
 
-// vendors are the processors whose memory bandwidth is understood, by /proc/cpuinfo's vendor_id.
+// vendors are the processor vendors whose memory bandwidth is supported, by vendor_id in /proc/cpuinfo.
 var vendors = map[string]string{"GenuineIntel": schemata.Intel, "AuthenticAMD": schemata.AMD}
 
-// vendor reads the first processor alone: making the whole of /proc/cpuinfo asks every CPU for its frequency.
+// vendor reads only the first processor: to create all of /proc/cpuinfo the kernel asks every CPU for its frequency.
 func vendor(root string) string {
 	f, err := os.Open(filepath.Join(root, "proc/cpuinfo"))
 	if err != nil {

@@ -33,7 +33,7 @@ const (
 	advanced = "processor\t: 0\nvendor_id\t: AuthenticAMD\n"
 )
 
-// The files have what the kernel writes on such machines (Documentation/filesystems/resctrl.rst).
+// The files contain what the kernel writes on such machines (Documentation/filesystems/resctrl.rst).
 func TestRead(t *testing.T) {
 	xeon := map[string]string{
 		"proc/cpuinfo": genuine, at + "schemata": "    MB:0=  100;1=  100\n    L2:0=0ffff\n    L3:0=fffff;1=fffff\n", at + "info/last_cmd_status": "ok\n",
@@ -120,7 +120,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// BenchmarkUnmounted is what a tick costs where there is no resctrl.
+// BenchmarkUnmounted measures a tick without resctrl.
 func BenchmarkUnmounted(b *testing.B) {
 	for b.Loop() {
 		Mounted("/proc")

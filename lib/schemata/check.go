@@ -8,17 +8,17 @@ import (
 	"polder/lib/tick"
 )
 
-// Vendors, as [tick.Resctrl] names them.
+// These are the vendors, as in [tick.Resctrl].
 const (
 	Intel = "intel"
 	AMD   = "amd"
 )
 
-// UnlimitedAMD is what AMD's machines take for no limit of the memory bandwidth, which they count in eighths of a GB/s.
+// UnlimitedAMD means no limit of the memory bandwidth on AMD's machines, which count it in eighths of a GB/s.
 const UnlimitedAMD = 2048
 
-// Check holds a line against what the machine can do, and returns it as the kernel will hold it: bandwidth in percent goes
-// up to the machine's next step. The error names what the machine has.
+// Check checks a line against the machine's abilities, and returns it as the kernel will show it: bandwidth in percent is
+// rounded up to the machine's next step. The error names the machine's abilities.
 func Check(m *tick.Resctrl, l Line) (Line, error) {
 	if len(l.Values) == 0 {
 		return Line{}, fmt.Errorf("%s names no domain", l.Resource)

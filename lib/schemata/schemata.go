@@ -1,5 +1,5 @@
-// Package schemata reads, writes and judges the lines of /sys/fs/resctrl's files of that name, as in "L3:0=ff;1=c0" and
-// "MB:0=20;1=70" (Documentation/filesystems/resctrl.rst). Its parsers take any text.
+// Package schemata reads, writes and checks the lines of the schemata files in /sys/fs/resctrl, as in "L3:0=ff;1=c0"
+// and "MB:0=20;1=70" (Documentation/filesystems/resctrl.rst). Its parsers accept any text as input.
 package schemata
 
 import (
@@ -13,7 +13,7 @@ import (
 	"polder/lib/clip"
 )
 
-// Resources that are divided here. With CDP, code and data prioritization, L3 is two resources and has no line of its own.
+// These are the supported resources. With CDP, code and data prioritization, L3 is two resources and has no line of its own.
 const (
 	L3     = "L3"
 	L3Code = "L3CODE"
@@ -21,22 +21,22 @@ const (
 	MB     = "MB"
 )
 
-// Line is a resource's part in each of the domains that it names.
+// Line is a resource's allocation in each domain that it names.
 type Line struct {
 	Resource string
-	Values   []Value // sorted by id, each id once
+	Values   []Value // sorted by ID, each ID once
 }
 
-// Value is a part in one domain: a mask of the cache's ways, or memory bandwidth in the machine's unit.
+// Value is the allocation in one domain: a mask of the cache's ways, or memory bandwidth in the machine's unit.
 type Value struct {
 	ID   int64
 	Part uint64
 }
 
-// maxDomains bounds what a line may name: the largest machine has some hundred caches.
+// maxDomains bounds the domains of a line: the largest machine has some hundred caches.
 const maxDomains = 1024
 
-// Uniform is the line that gives the same part of the resource in all domains.
+// Uniform returns the line with the same allocation of the resource in all domains.
 func Uniform(resource string, ids []int64, part uint64) Line {
 	l := Line{Resource: resource, Values: make([]Value, len(ids))}
 	for i, id := range ids {
@@ -49,7 +49,7 @@ func Uniform(resource string, ids []int64, part uint64) Line {
 
 func byID(a, b Value) int { return cmp.Compare(a.ID, b.ID) }
 
-// masks reports whether a resource's parts are masks, in hexadecimal digits; false for an unknown one.
+// masks reports whether a resource's allocations are masks, in hexadecimal digits; false for an unknown one.
 func masks(resource string) (mask, known bool) {
 	switch resource {
 	case L3, L3Code, L3Data:
@@ -60,7 +60,7 @@ func masks(resource string) (mask, known bool) {
 	return false, false
 }
 
-// Parse reads one line of a resource that is known here. The kernel pads names and numbers with blanks.
+// Parse parses one line of a supported resource. The kernel pads names and numbers with blanks.
 func Parse(text string) (Line, error) {
 	name, rest, found := strings.Cut(text, ":")
 	l := Line{Resource: strings.TrimSpace(name)}
@@ -96,8 +96,8 @@ func Parse(text string) (Line, error) {
 	return l, nil
 }
 
-// ParseFile reads a whole file. Lines of other resources are left out, and those without numbers ("uninitialized" in a group
-// that is being pseudo-locked). A resource that comes twice has its last line: so a copy of the file can be appended to.
+// ParseFile parses a whole file. It omits lines of other resources, and lines without numbers ("uninitialized" in a group
+// that is being pseudo-locked). The last line of a resource counts: so a copy of the file can be appended to.
 func ParseFile(text string) []Line {
 	var out []Line
 	for one := range strings.SplitSeq(text, "\n") {
@@ -114,7 +114,7 @@ func ParseFile(text string) []Line {
 	return out
 }
 
-// Find is the resource's line of a file.
+// Find returns a resource's line of a file.
 func Find(lines []Line, resource string) (Line, bool) {
 	i := slices.IndexFunc(lines, func(l Line) bool { return l.Resource == resource })
 	if i < 0 {
@@ -123,7 +123,7 @@ func Find(lines []Line, resource string) (Line, bool) {
 	return lines[i], true
 }
 
-// String is the line as the kernel takes it, without its end.
+// String returns the line in the kernel's format, without a newline.
 func (l Line) String() string {
 	base := 10
 	if mask, _ := masks(l.Resource); mask {
@@ -141,7 +141,7 @@ func (l Line) String() string {
 	return string(out)
 }
 
-// IDs are the domains that the line names.
+// IDs returns the domains that the line names.
 func (l Line) IDs() []int64 {
 	ids := make([]int64, len(l.Values))
 	for i, v := range l.Values {
@@ -150,7 +150,7 @@ func (l Line) IDs() []int64 {
 	return ids
 }
 
-// part is what the line gives in a domain.
+// part returns the line's allocation in a domain.
 func (l Line) part(id int64) (uint64, bool) {
 	i, found := slices.BinarySearchFunc(l.Values, Value{ID: id}, byID)
 	if !found {
@@ -159,7 +159,7 @@ func (l Line) part(id int64) (uint64, bool) {
 	return l.Values[i].Part, true
 }
 
-// Holds reports whether the line has, for each domain that want names, the same as want.
+// Holds reports whether the line has the same allocation as want in each domain that want names.
 func (l Line) Holds(want Line) bool {
 	return l.Resource == want.Resource && !slices.ContainsFunc(want.Values, func(v Value) bool {
 		part, found := l.part(v.ID)
@@ -167,7 +167,7 @@ func (l Line) Holds(want Line) bool {
 	})
 }
 
-// Only is the line of those domains alone that other names.
+// Only returns the line limited to the domains that other names.
 func (l Line) Only(other Line) Line {
 	out := Line{Resource: l.Resource}
 	for _, v := range l.Values {
@@ -178,7 +178,7 @@ func (l Line) Only(other Line) Line {
 	return out
 }
 
-// Mask reads a mask as the kernel's files have it: hexadecimal digits alone.
+// Mask parses a mask as the kernel's files contain it: only hexadecimal digits.
 func Mask(text string) (uint64, error) {
 	m, err := strconv.ParseUint(strings.TrimSpace(text), 16, 64)
 	if err != nil {
@@ -187,7 +187,7 @@ func Mask(text string) (uint64, error) {
 	return m, nil
 }
 
-// Contiguous reports whether the mask's bits are one block; the empty mask is none.
+// Contiguous reports whether the mask's bits are one block; the empty mask is not.
 func Contiguous(mask uint64) bool {
 	return mask != 0 && bits.Len64(mask)-bits.TrailingZeros64(mask) == bits.OnesCount64(mask)
 }

@@ -60,7 +60,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// Files as machines have them: Cascade Lake, one with CDP, an AMD machine, and a group that is being pseudo-locked.
+// These are real files: Cascade Lake, one with CDP, an AMD machine, and a group that is being pseudo-locked.
 func TestParseFile(t *testing.T) {
 	for text, want := range map[string]string{
 		"L3:0=fffff;1=fffff\nMB:0=100;1=100\n":                           "L3:0=fffff;1=fffff MB:0=100;1=100",
@@ -127,7 +127,7 @@ func TestContiguous(t *testing.T) {
 	}
 }
 
-// Machines of the tests.
+// These are the machines of the tests.
 var (
 	intel = &tick.Resctrl{Vendor: Intel, CBMMask: "7ff", MinCBMBits: 2, CLOSIDs: 8, L3: []int64{0, 1}, MB: []int64{0, 1}, MBMin: 10, MBGranularity: 10}
 	amd   = &tick.Resctrl{Vendor: AMD, CBMMask: "ffff", MinCBMBits: 1, CLOSIDs: 16, L3: []int64{0, 8}, MB: []int64{0, 8}, MBGranularity: 1}
@@ -140,7 +140,7 @@ var (
 func TestCheck(t *testing.T) {
 	for _, c := range []struct {
 		machine    *tick.Resctrl
-		line, want string // want begins with ! for an error that has the rest
+		line, want string // want begins with ! for an error that contains the rest
 	}{
 		{intel, "L3:0=f;1=f", "L3:0=f;1=f"},
 		{intel, "L3:1=700", "L3:1=700"},
@@ -194,8 +194,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// Whatever text comes, what is read of it is written and read again as the same, and a line that passes the check is one that
-// the machine has.
+// Any text that is parsed is written and parsed again to the same value, and a line that passes the check is one that the
+// machine supports.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{"L3:0=fffff;1=fffff\nMB:0=100;1=100", "    MB:0=2048;1=  16", "L3CODE:0=1ff;", "L3:uninitialized", "L3:0=f;0=f", "MB:0=18446744073709551615", "L3:=;:"} {
 		f.Add(seed)

@@ -15,7 +15,7 @@ var (
 	errorsTotal   = counter("polder_errors_total", "Errors in the tools' sections of the ticks.", "tool")
 )
 
-// What collect saw.
+// These metrics come from collect's section.
 var (
 	sourceErrors     = counter("polder_source_errors_total", "Errors of collect's readings, by source.", "source")
 	nodeCPUs         = gauge("polder_node_cpus", "Online logical CPUs.")
@@ -71,7 +71,7 @@ var (
 	adviceReasons    = gauge("polder_advice_reasons", "Things that bound the newest advice: floors, hold-downs, missing inputs.")
 )
 
-// What isolate, evict and report did.
+// These metrics come from the sections of isolate, evict and report.
 var (
 	isolationWrites    = counter("polder_isolation_writes_total", "Values written to cgroups, by key.", "key")
 	isolationUnchanged = gauge("polder_isolation_unchanged_values", "Values of the newest advice that were already as desired.")
@@ -93,7 +93,7 @@ var (
 	targetWrites       = counter("polder_report_writes_total", "Ticks that report that a target was written since the previous one.", "target")
 )
 
-// All is every metric that is made of ticks, in the order of a page.
+// All contains every metric that is derived from ticks, in the order of a page.
 var All = []*Metric{
 	tickTimestamp, ticks, droppedTicks, errorsTotal, sourceErrors,
 	nodeCPUs, nodeCPUUsage, nodeLoad1, nodeLoad5, nodeStall,
@@ -111,5 +111,5 @@ var All = []*Metric{
 	targetState, targetWrites,
 }
 
-// Volatile are those that change with every tick, whatever is in it.
+// Volatile are those that change with every tick, whatever it contains.
 var Volatile = []*Metric{tickTimestamp, ticks}

@@ -12,7 +12,7 @@ import (
 	"polder/lib/tick"
 )
 
-// Node has the counters over the ticks of one node.
+// Node contains the counters over the ticks of one node.
 type Node struct {
 	tool      string
 	ticks     float64
@@ -20,23 +20,23 @@ type Node struct {
 	errors    counts // by tool
 	sources   counts
 	writes    counts            // by key
-	taken     float64           // bytes of cold memory
+	taken     float64           // bytes of reclaimed memory
 	reclaims  counts            // by state
 	written   counts            // by target
 	evictions counts            // by rule and state
 	states    map[string]string // the last state of each eviction, by UID and rule
 	worth     Worth
-	shadow    counts    // how much more or less the shadow would offer, by direction and policy
+	shadow    counts    // by how much the shadow's offer differs, by direction and policy
 	advised   time.Time // of the last advice
 }
 
-// NewNode is a node without a tick yet, for a tool's metrics.
+// NewNode returns a node without a tick yet, for a tool's metrics.
 func NewNode(tool string) *Node { return &Node{tool: tool} }
 
 // OfFleet is the suffix of the label tool for a fleet controller's tools, because the nodes of its ticks have tools of the same name.
 const OfFleet = "-fleet"
 
-// label is a tool of the pipe that t went through as a label's value.
+// label returns the label's value for a tool of the pipe that t passed through.
 func (n *Node) label(tool string, t *tick.Tick) string {
 	ofFleet := strings.HasSuffix(n.tool, OfFleet) || t.Sample != nil && t.Sample.Fleet != nil || t.Eviction != nil && t.Eviction.Fleet != nil
 	if !strings.HasSuffix(tool, OfFleet) && ofFleet {
@@ -45,10 +45,10 @@ func (n *Node) label(tool string, t *tick.Tick) string {
 	return tool
 }
 
-// Worth is batch's use over the ticks so far.
+// Worth returns batch's use over the ticks so far.
 func (n *Node) Worth() *Worth { return &n.worth }
 
-// Add counts a tick, by the sections that it has.
+// Add counts a tick, by the sections that it contains.
 func (n *Node) Add(t *tick.Tick) {
 	n.ticks++
 	if t.Sample != nil {
@@ -125,7 +125,7 @@ func (n *Node) addEvictions(reported []tick.PodEviction) {
 	n.states = states
 }
 
-// Samples are the node's series: t's values, and the counters. No two of them have the same labels.
+// Samples returns the node's series: t's values, and the counters. No two of them have the same labels.
 func (n *Node) Samples(t *tick.Tick) []Sample {
 	p := &page{node: t.Node}
 	p.number(tickTimestamp, float64(t.Time.UnixMilli())/1000, n.label(n.tool, t))

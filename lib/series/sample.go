@@ -48,7 +48,7 @@ func (p *page) sample(s *tick.Sample) {
 		p.put(linkReceived, x.ReceivedBytesPerSecond, x.Name)
 		p.put(linkSent, x.SentBytesPerSecond, x.Name)
 	})
-	if s.Fleet == nil { // otherwise the node's own collect has them
+	if s.Fleet == nil { // otherwise the node's own collect reports them
 		p.pods(s.Pods)
 	}
 	if a := s.Agent; a != nil && a.State != "" {
@@ -63,7 +63,7 @@ func (p *page) sample(s *tick.Sample) {
 	}
 }
 
-// Directions of disks' input and output.
+// These are the directions of disks' input and output.
 const (
 	directionRead  = "read"
 	directionWrite = "write"
@@ -80,7 +80,7 @@ func (p *page) disk(x tick.Disk) {
 	p.put(diskLatency, scaled(x.WriteLatencyMicroseconds, 1e-6), x.Name, directionWrite)
 }
 
-// events are those of a cgroup above batch pods.
+// events returns those of a cgroup above batch pods.
 func (p *page) events(x tick.CgroupMemory) {
 	if e := x.Events; e != nil {
 		p.number(memoryEvents, e.High, x.Cgroup, "high")
@@ -110,11 +110,11 @@ func (p *page) stall(resource string, psi *tick.Pressure) {
 	}
 }
 
-// sum is over the pods of a class.
+// sum adds up values of the pods of a class.
 type sum struct {
 	pods                                            float64
 	usage, load, memory, requested, requestedMemory *float64
-	read, written                                   *float64 // on disks, in a second
+	read, written                                   *float64 // on disks, per second
 	refaults                                        *float64
 }
 

@@ -7,7 +7,7 @@ import (
 	"math"
 )
 
-// Kinds of metrics.
+// These are the kinds of metrics.
 const (
 	Gauge   = "gauge"
 	Counter = "counter"
@@ -20,7 +20,7 @@ type Metric struct {
 	Labels []string
 }
 
-// Sample is one series' value now.
+// Sample is the present value of one series.
 type Sample struct {
 	*Metric
 	// Values are the labels' values. They come from ticks, and may be any text.
@@ -61,7 +61,7 @@ func inCores(milli *float64) *float64 {
 	return new(*milli / 1000)
 }
 
-// number is an optional whole number as a value.
+// number returns an optional whole number as a value.
 func number(n *int64) *float64 {
 	if n == nil {
 		return nil
@@ -80,7 +80,7 @@ func plus(sum, v *float64) *float64 {
 	return new(*sum + *v)
 }
 
-// maxKeys bounds the label values that a counter remembers, because a stream may have ever new ones.
+// maxKeys bounds the label values that a counter remembers, because a stream may contain ever new ones.
 const maxKeys = 200
 
 // other stands for the label values beyond maxKeys.
@@ -99,7 +99,7 @@ func (c *counts) add(key string, n float64) {
 	(*c)[key] += n
 }
 
-// begin sets a counter to 0. Half of the room is for keys that were counted.
+// begin sets a counter to 0. Half of the entries is reserved for keys that were counted.
 func (c *counts) begin(key string) {
 	if _, known := (*c)[key]; !known && len(*c) < maxKeys/2 {
 		c.add(key, 0)

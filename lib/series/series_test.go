@@ -63,7 +63,7 @@ func TestFleet(t *testing.T) {
 	}
 }
 
-// Unknown values have no sample: missing is not zero.
+// Unknown values have no sample: unknown is not zero.
 func TestMissingIsNotZero(t *testing.T) {
 	x := &tick.Tick{Node: "n", Time: time.Unix(1, 0), Sample: &tick.Sample{CPU: &tick.NodeCPU{}, Memory: &tick.NodeMemory{KswapdStealPerSecond: new(math.NaN())}, Pods: []tick.Pod{{QoS: tick.QoSReclaimed}}}, Advice: &tick.Advice{Reclaimed: &tick.Reclaimed{}}}
 	want := []string{
@@ -168,7 +168,7 @@ func TestCountersBeginAtZero(t *testing.T) {
 	has("polder_evictions_total[n r requested]1", "polder_isolation_fallbacks_total[n]1")
 }
 
-// Rules that a stream invents leave room for real evictions.
+// Rules that a stream invents leave room for real ones.
 func TestMadeUpRulesLeaveRoom(t *testing.T) {
 	n := NewNode("evict")
 	e := &tick.Eviction{Evictions: []tick.PodEviction{{UID: "u", Rule: "real", State: tick.StateRequested}}}

@@ -6,13 +6,13 @@ import (
 	"polder/lib/tick"
 )
 
-// Directions in which a shadow's offer differs.
+// These are the directions in which a shadow's offer differs.
 const (
 	shadowMore = "more"
 	shadowLess = "less"
 )
 
-// longestShadow is the longest time between two advices that counts: for a longer one it is unknown what would have been offered.
+// longestShadow is the longest time between two advices that counts: for a longer one the offer in between is unknown.
 const longestShadow = 5 * time.Minute
 
 // addShadow counts by how much the shadow's offer differs from the policy's, over the time since the previous advice.

@@ -9,8 +9,8 @@ import (
 	"polder/lib/tick"
 )
 
-// By how much the shadow would have offered more, or less, is counted over the time between two advices; where one of the offers is not
-// known, or the time is long or goes back, nothing is.
+// The difference between the shadow's offer and the policy's is counted over the time between two advices; nothing is counted if one of
+// the offers is unknown, or if the time is long or negative.
 func TestShadowDifference(t *testing.T) {
 	start := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 	offer := func(milli int64) *tick.Reclaimed { return &tick.Reclaimed{MilliCPU: &milli} }

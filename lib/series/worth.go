@@ -9,8 +9,8 @@ import (
 	"polder/lib/tick"
 )
 
-// Worth is how much of a node's CPUs batch (the pods of class reclaimed) got over its ticks, in seconds of CPU time. It is summed from the
-// rates of each tick over the time since the previous tick; ticks without the node's CPUs or use do not count.
+// Worth is how much of a node's CPUs batch (the pods of class reclaimed) got over its ticks, in seconds of CPU time. It is summed from
+// the rates of each tick over the time since the previous tick; ticks without the node's CPUs or use do not count.
 type Worth struct {
 	// Seconds is the time that was counted.
 	Seconds float64
@@ -20,9 +20,9 @@ type Worth struct {
 	BeyondRequests float64
 	// Throttled is the time, weighted by the largest part of it in which a container of batch was throttled.
 	Throttled float64
-	// Services is the time in which services' waiting for a CPU was known, all services added up, and Waited the part of it in which they
-	// waited: on cgroup v2 in which at least one thread of the service did, on version 1 the run delays of its threads, of each second
-	// one at most.
+	// Services is the time in which services' waiting for a CPU was known, summed over all services, and Waited the part of it in which
+	// they waited: on cgroup v2 the time in which at least one thread of the service waited, on version 1 the run delays of its threads,
+	// at most one second per second.
 	Services, Waited float64
 	// Evicted are the accepted evictions, without those that a budget refused.
 	Evicted float64
@@ -34,7 +34,7 @@ type Worth struct {
 // longestGap is the longest time between two ticks that counts, in intervals of the tick: a longer gap is unknown.
 const longestGap = 3
 
-// span is the time in seconds that a tick covers, 0 where it is unknown.
+// span returns the time in seconds that a tick covers, 0 if it is unknown.
 func (w *Worth) span(t *tick.Tick) float64 {
 	since := t.Time.Sub(w.last).Seconds()
 	first := w.last.IsZero()
@@ -104,7 +104,7 @@ func (w *Worth) wait(pods []tick.Pod, seconds float64) {
 	}
 }
 
-// requested is the CPU that a pod requests, in milli-CPU; a missing request is 0.
+// requested returns the CPU that a pod requests, in milli-CPU; a missing request is 0.
 func requested(p *tick.Pod) (sum float64) {
 	if p.Requests == nil {
 		return 0
@@ -117,8 +117,8 @@ func requested(p *tick.Pod) (sum float64) {
 	return sum
 }
 
-// String is the sum in a sentence, as in "batch got 3.1 of 4.0 idle core-hours (78 %) in 2h00m, throttled 0.5 % of it, 2 evictions;
-// services waited 0.1 % of the time". It is empty where nothing was counted.
+// String returns the sum in a sentence, as in "batch got 3.1 of 4.0 idle core-hours (78 %) in 2h00m, throttled 0.5 % of it, 2
+// evictions; services waited 0.1 % of the time". It is empty if nothing was counted.
 func (w *Worth) String() string {
 	text := w.OfBatch()
 	if waited := w.OfServices(); text != "" && waited != "" {
@@ -127,7 +127,7 @@ func (w *Worth) String() string {
 	return text
 }
 
-// OfServices is its part about services; it is empty where their waiting is unknown.
+// OfServices returns its part about services; it is empty if their waiting is unknown.
 func (w *Worth) OfServices() string {
 	if w.Services == 0 {
 		return ""
@@ -135,7 +135,7 @@ func (w *Worth) OfServices() string {
 	return fmt.Sprintf("services waited %.1f %% of the time", 100*w.Waited/w.Services)
 }
 
-// OfBatch is its part about batch. The idle time includes the time that batch used.
+// OfBatch returns its part about batch. The idle time includes the time that batch used.
 func (w *Worth) OfBatch() string {
 	if w.Seconds == 0 {
 		return ""
@@ -158,7 +158,7 @@ func (w *Worth) OfBatch() string {
 	return text + fmt.Sprintf(", %.0f evictions", w.Evicted)
 }
 
-// shortSpan is a time with the two largest units that it has.
+// shortSpan formats a time with its two largest units.
 func shortSpan(seconds float64) string {
 	d := time.Duration(seconds * float64(time.Second)).Round(time.Second)
 	h, m, s := int(d.Hours()), int(d.Minutes())%60, int(d.Seconds())%60

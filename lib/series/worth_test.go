@@ -12,7 +12,7 @@ import (
 
 var noon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
-// used is a tick of a node of 4 CPUs, of which its pods and the rest use so many milli-CPU.
+// used is a tick of a node of 4 CPUs; its pods and the rest use the given milli-CPU.
 func used(at time.Duration, interval, node float64, pods ...tick.Pod) *tick.Tick {
 	return &tick.Tick{Node: "n", Time: noon.Add(at), Sample: &tick.Sample{
 		IntervalSeconds: &interval, Topology: &tick.Topology{CPUs: "0-3"}, CPU: &tick.NodeCPU{UsageMilliCPU: &node}, Pods: pods,
@@ -70,7 +70,7 @@ func TestWorth(t *testing.T) {
 	}
 }
 
-// A batch pod has a series while it exists, and its time increases; two of one name have one series.
+// A batch pod has a series while it exists, and its time increases; two pods of one name have one series.
 func TestWorthOfPods(t *testing.T) {
 	n := NewNode("report")
 	series := func() (lines []string) {

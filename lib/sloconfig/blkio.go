@@ -6,7 +6,7 @@ import (
 	"polder/lib/fields"
 )
 
-// Bounds of a disk's settings, in a second where it is an amount.
+// These bound a disk's settings, per second for amounts.
 const (
 	maxBlocks     = 64
 	maxDiskBytes  = 1 << 50
@@ -19,10 +19,10 @@ type ioNumber struct {
 	name        string
 	value       *int64
 	least, most int64
-	ofRoot      bool // it is read of the root alone, the others of batch alone
+	ofRoot      bool // it is read only for the root, the others only for batch
 }
 
-// numbers are all that [IOCfg] has, set or not.
+// numbers returns all numbers of [IOCfg], set or not.
 func (c *IOCfg) numbers() []ioNumber {
 	return []ioNumber{
 		{"readIOPS", c.ReadIOPS, 0, maxDiskNumber, false},
@@ -54,7 +54,7 @@ func (c *checks) blkio(in string, b *BlkIOQOS) {
 	}
 }
 
-// unused are the blocks that are not disks, and of the others the settings for the root that hold only for batch, or the other way round.
+// unused returns the blocks that are not disks, and of the others the root's settings that apply only to batch, and vice versa.
 func (b *BlkIOQOS) unused(in string, root bool) (paths []string) {
 	for i := range b.Blocks {
 		one := &b.Blocks[i]

@@ -11,14 +11,14 @@ import (
 	"polder/lib/fields"
 )
 
-// Bounds of what Koordinator leaves open, so that no product of it with a machine's size or a second overflows.
+// These bound values that Koordinator does not bound, so that no product of them with a machine's size or a second overflows.
 const (
 	maxPercent = 100_000
 	maxSeconds = 100_000_000 // three years
 	maxMinutes = 1_000_000
 )
 
-// The most aggregates, and the longest.
+// These are the maximum number of aggregates, and the longest one.
 const (
 	maxDurations = 10
 	maxDuration  = 24 * time.Hour
@@ -31,7 +31,7 @@ type Number struct {
 	Least, Most int64
 }
 
-// Numbers are all that m has.
+// Numbers returns all numbers of m.
 func (m *MemoryQOS) Numbers() []Number {
 	return []Number{
 		{"minLimitPercent", &m.MinLimitPercent, 0, 100},
@@ -53,7 +53,7 @@ func (c *checks) wrong(field, format string, a ...any) {
 	c.faults = append(c.faults, &fault{field: field, err: fmt.Errorf(format, a...)})
 }
 
-// within checks a number; nil is not set.
+// within checks a number; nil means not set.
 func (c *checks) within(field string, v *int64, least, most int64) {
 	if v != nil && (*v < least || *v > most) {
 		c.wrong(field, "%d: want %d to %d", *v, least, most)
@@ -111,8 +111,8 @@ func (c *Colocation) check() []*fault {
 	return v.faults
 }
 
-// doubts are values that Koordinator's node resource controller accepts and its webhook does not. A policy that exists only for memory
-// has the controller's meaning.
+// doubts returns values that Koordinator's node resource controller accepts and its webhook does not. A policy that exists only for
+// memory has the controller's meaning.
 func (c *Colocation) doubts() []*fault {
 	var v checks
 	if p := c.CPUCalculatePolicy; p != nil && *p == CalculateRequest {
@@ -179,7 +179,7 @@ type namedClass struct {
 	*ClassQOS
 }
 
-// classes are those that are set.
+// classes returns those that are set.
 func (q *ResourceQOS) classes() []namedClass {
 	all := []namedClass{{"lsrClass", q.LSR}, {"lsClass", q.LS}, {"beClass", q.BE}, {"systemClass", q.System}}
 	return slices.DeleteFunc(all, func(c namedClass) bool { return c.ClassQOS == nil })
@@ -219,8 +219,8 @@ func (q *ResourceQOS) check() []*fault {
 	return v.faults
 }
 
-// unused are the parts that are enabled, or have a value, without effect: cpu.idle is for batch pods, and resctrl has no
-// group of the system's.
+// unused returns the parts that are enabled, or have a value, without effect: cpu.idle is for batch pods, and resctrl
+// has no group for system pods.
 func (q *ResourceQOS) unused() (paths []string) {
 	for _, c := range q.classes() {
 		if p := c.CPU; p != nil && c.ClassQOS != q.BE && (IsTrue(p.Enable) || p.SchedIdle != nil) {

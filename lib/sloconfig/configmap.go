@@ -12,7 +12,7 @@ import (
 	"polder/lib/fields"
 )
 
-// Memory has the last good document of each key of a ConfigMap.
+// Memory contains the last valid document of each key of a ConfigMap.
 type Memory map[string]string
 
 // ConfigMap is a parsed ConfigMap. It is immutable.
@@ -23,13 +23,13 @@ type ConfigMap struct {
 	qos        *document[ResourceQOS]
 	burst      *document[CPUBurst]
 	system     *document[System]
-	// Problems are its errors, with key and reason, and what is in force in their place.
+	// Problems are its errors, with key and reason, and what is in force instead.
 	Problems []error
 	// Unsupported are the keys and fields that are set without effect on the tools.
 	Unsupported []string
 }
 
-// Settle reads a ConfigMap's data. In place of a document that is refused the last good one of its key stays in force; a key that is
+// Settle reads a ConfigMap's data. Instead of a rejected document the last valid one of its key stays in force; a key that is
 // missing, or empty, has the defaults.
 func (m Memory) Settle(from string, data map[string]string) *ConfigMap {
 	c := &ConfigMap{from: from}
@@ -76,7 +76,7 @@ func settle[T any](c *ConfigMap, m Memory, k *kind[T], data map[string]string) *
 	return none
 }
 
-// note notes problems of one key.
+// note records problems of one key.
 func (c *ConfigMap) note(key string, faults []*fault, instead string) {
 	for i, f := range faults {
 		if i == maxFaults {
@@ -91,19 +91,19 @@ func (c *ConfigMap) note(key string, faults []*fault, instead string) {
 	}
 }
 
-// Koordinator's further keys, and those of its fields that the tools do not support.
+// These are Koordinator's further keys, and fields of the supported keys, that the tools do not support.
 var (
 	otherKeys   = []string{"host-application-config", "cpu-normalization-config", "resource-amplification-config"}
 	otherFields = []string{
 		"groupIdentity", "coreExpeller", "cpuPolicy", "extensions", "minFreeKbytesFactor", "watermarkScaleFactor", "memcgReapBackGround",
 	}
-	// ofClasses are the parts of a class that cgroupRoot has as well, without effect there.
+	// ofClasses are the parts of a class that cgroupRoot contains as well, without effect there.
 	ofClasses = []string{"cgroupRoot.cpuQOS", "cgroupRoot.memoryQOS", "cgroupRoot.resctrlQOS", "cgroupRoot.networkQOS"}
 	// pageCacheLimit is the prefix of several names, which kernels write as pagecache_limit.
 	pageCacheLimit = "pagecachelimit"
 )
 
-// unknownNote marks a field that is not known to be Koordinator's either.
+// unknownNote marks a field that is not known as Koordinator's either.
 func unknownNote(path string) string {
 	name := path[strings.LastIndexByte(path, '.')+1:]
 	if slices.ContainsFunc(ofClasses, func(part string) bool { return strings.HasSuffix(strings.ToLower(path), strings.ToLower("."+part)) }) {
@@ -115,7 +115,7 @@ func unknownNote(path string) string {
 	return " (not known)"
 }
 
-// unknownKeys are the ConfigMap's keys that are not read.
+// unknownKeys returns the ConfigMap's keys that are not read.
 func unknownKeys(data map[string]string) (list []string) {
 	for _, key := range slices.Sorted(maps.Keys(data)) {
 		text := strings.Join(strings.Fields(data[key]), "")
@@ -133,7 +133,7 @@ func unknownKeys(data map[string]string) (list []string) {
 }
 
 // Resolve returns what the ConfigMap contains for one node: the defaults, over them the cluster's strategies, over them the first node
-// entry that matches its labels, and for colocation its annotation and its labels of ratios. The errors are the ConfigMap's and the
+// entry that matches its labels, and for colocation its annotation and its labels with ratios. The errors are the ConfigMap's and the
 // node's own.
 func (c *ConfigMap) Resolve(nodeLabels, annotations map[string]string) (*Strategies, []error) {
 	s := Defaults()

@@ -1,7 +1,7 @@
 package sloconfig
 
-// Defaults are the strategies where the ConfigMap sets nothing: nothing is enabled. Every field that the tools read has a value, except
-// those whose absence has a meaning.
+// Defaults returns the strategies if the ConfigMap sets nothing: nothing is enabled. Every field that the tools read has a value,
+// except those whose absence has a meaning.
 func Defaults() Strategies {
 	return Strategies{
 		From: "defaults",
@@ -46,7 +46,7 @@ func Defaults() Strategies {
 	}
 }
 
-// Within is a setting within bounds, or its default where it is not set.
+// Within returns a setting within bounds, or its default if it is not set.
 func Within(v *int64, otherwise, least, most int64) int64 {
 	if v == nil {
 		return otherwise
@@ -57,8 +57,8 @@ func Within(v *int64, otherwise, least, most int64) int64 {
 // IsTrue reports whether a switch is set, and on.
 func IsTrue(on *bool) bool { return on != nil && *on }
 
-// Shipped are the strategies of Koordinator's own manifests, which enable colocation and thresholds. They are in force where the policy
-// is chosen with neither a cluster nor a file.
+// Shipped returns the strategies of Koordinator's own manifests, which enable colocation and thresholds. They are in force if the
+// policy is used with neither a cluster nor a file.
 func Shipped() Strategies {
 	s := Defaults()
 	s.Colocation.Enable, s.Threshold.Enable = new(true), new(true)

@@ -14,7 +14,7 @@ import (
 	"polder/lib/fields"
 )
 
-// The keys of the ConfigMap that the tools act on.
+// These keys of the ConfigMap have effect on the tools.
 const (
 	KeyColocation = "colocation-config"
 	KeyThreshold  = "resource-threshold-config"
@@ -23,17 +23,17 @@ const (
 	KeySystem     = "system-config"
 )
 
-// Keys are all of them.
+// Keys are all of these keys.
 var Keys = []string{KeyColocation, KeyThreshold, KeyQOS, KeyBurst, KeySystem}
 
-// Bounds of one document. A ConfigMap has 1 MiB at most.
+// These bound one document. A ConfigMap has 1 MiB at most.
 const (
 	maxDocument = 512 << 10
 	maxEntries  = 1000
 	maxFaults   = 8
 )
 
-// kind is how one key's document is read. Colocation's has the cluster's strategy inline.
+// kind describes how one key's document is read. Colocation's contains the cluster's strategy inline.
 type kind[T any] struct {
 	key, cluster, nodes string
 	part                func(*Strategies) *T
@@ -71,12 +71,12 @@ func newKind[T any](key, cluster, nodes string, part func(*Strategies) *T, check
 	return k
 }
 
-// document is one key's document, read.
+// document is the parsed document of one key.
 type document[T any] struct {
 	scan    *scan
 	cluster *T
 	entries []entry[T]
-	// wrong are the errors in node entries, doubts the doubtful values that are in force, unused those without effect.
+	// wrong are the errors in node entries, doubts the doubtful values in force, unused those without effect.
 	wrong, doubts []*fault
 	unused        []string
 }
@@ -85,10 +85,10 @@ type document[T any] struct {
 type entry[T any] struct {
 	path, name string
 	selector   labels.Selector
-	strategy   *T // over the cluster's; nil where it is invalid: then the cluster's holds
+	strategy   *T // merged over the cluster's; nil if it is invalid: then the cluster's applies
 }
 
-// read reads a document. The faults are why it is refused.
+// read parses a document. The faults say why it is rejected.
 func (k *kind[T]) read(text string) (*document[T], []*fault) {
 	if len(text) > maxDocument {
 		return nil, []*fault{{err: fmt.Errorf("%d bytes: want %d at most", len(text), maxDocument)}}
@@ -98,7 +98,7 @@ func (k *kind[T]) read(text string) (*document[T], []*fault) {
 	if err != nil {
 		return d, []*fault{asFault(err, "")}
 	}
-	if d.scan, err = look([]byte(text), k.shape); err != nil { // a text that decodes can be scanned
+	if d.scan, err = look([]byte(text), k.shape); err != nil { // a text that was decoded can be scanned
 		return d, []*fault{asFault(err, "")}
 	}
 	if len(nodes) > maxEntries {
@@ -126,7 +126,7 @@ func (k *kind[T]) read(text string) (*document[T], []*fault) {
 	return d, nil
 }
 
-// parts are the texts of the cluster's strategy and of the nodes'.
+// parts returns the texts of the cluster's strategy and of the nodes'.
 func (k *kind[T]) parts(text []byte) (cluster json.RawMessage, nodes []json.RawMessage, err error) {
 	if k.cluster == "" {
 		var top struct {
@@ -179,14 +179,14 @@ func (d *document[T]) entry(k *kind[T], i int, text []byte) {
 		refuse(faults...)
 		return
 	}
-	if faults := k.doubts(strategy); len(faults) > 0 && len(k.doubts(merged(new(T), own))) > 0 { // the cluster's are named already
+	if faults := k.doubts(strategy); len(faults) > 0 && len(k.doubts(merged(new(T), own))) > 0 { // the cluster's are already named
 		d.doubts = append(d.doubts, inside(e.path, faults)...)
 	}
 	e.strategy = strategy
 	d.entries = append(d.entries, e)
 }
 
-// ignores notes settings of a part that have no effect.
+// ignores records settings of a part that have no effect.
 func (d *document[T]) ignores(in string, paths []string) {
 	for _, path := range paths[:min(len(paths), maxNoted-len(d.unused))] {
 		d.unused = append(d.unused, join(in, path))
@@ -207,8 +207,8 @@ var operators = map[string]selection.Operator{
 	"In": selection.In, "NotIn": selection.NotIn, "Exists": selection.Exists, "DoesNotExist": selection.DoesNotExist,
 }
 
-// selector reads an entry's selector: nil where there is none. An empty one is for all nodes, and so would be one with a typing
-// error, which is therefore refused.
+// selector reads an entry's selector: nil if there is none. An empty one selects all nodes, and so would one with a typing
+// error, which is therefore rejected.
 func (d *document[T]) selector(path string, text json.RawMessage) (labels.Selector, error) {
 	if len(text) == 0 || string(text) == "null" {
 		return nil, nil
@@ -263,7 +263,7 @@ func (d *document[T]) choose(nodeLabels labels.Set) (chosen *entry[T], others []
 	return chosen, others
 }
 
-// title names the entry.
+// title returns the entry's name.
 func (e *entry[T]) title() string {
 	if e.name == "" {
 		return e.path
@@ -271,7 +271,7 @@ func (e *entry[T]) title() string {
 	return fmt.Sprintf("%s (%q)", e.path, e.name)
 }
 
-// merged is the older with the newer's settings over it; others stay. It shares no memory with either.
+// merged returns the older with the newer's settings over it; others stay. It shares no memory with either.
 func merged[T any](older, newer *T) *T {
 	out := new(T)
 	for _, s := range []*T{older, newer} {

@@ -20,7 +20,7 @@ func fieldCases() []fieldCase {
 		hundred  = "0 1 99 100|-1 101 9223372036854775807 0.5 \"10\" true"
 		over0    = "1 60 100000000|0 -1 100000001 9223372036854775807 1.5 \"60\" true"
 		flag     = "0 1|-1 2 true \"1\""
-		// A number is percent, a text bits per second.
+		// A number is a percentage, a text bits per second.
 		bandwidth = `0 30 100 "50M" "10G"|-1 101 1.5 1e9 "" "-5M" "x" "2P" true [] {}`
 		boolean   = "true false|0 1 \"true\" []"
 	)
@@ -51,7 +51,7 @@ func fieldCases() []fieldCase {
 		{KeyThreshold, "cpuSuppressMinPercent", "", hundred},
 		{KeyThreshold, "cpuSuppressPolicy", `"cpuset"`, `"cpuset" "cfsQuota"|"" "cfsquota" "auto" 1`},
 		{KeyThreshold, "memoryEvictThresholdPercent", "70", hundred},
-		{KeyThreshold, "memoryEvictLowerPercent", "", "0 68 69|-1 70 71 101"}, // under the default threshold
+		{KeyThreshold, "memoryEvictLowerPercent", "", "0 68 69|-1 70 71 101"}, // below the default threshold
 		{KeyThreshold, "memoryAllocatableEvictThresholdPercent", "", percents},
 		{KeyThreshold, "memoryAllocatableEvictLowerPercent", "", percents},
 		{KeyThreshold, "cpuEvictBESatisfactionUpperPercent", "", hundred},
@@ -82,7 +82,7 @@ func fieldCases() []fieldCase {
 	for _, c := range []struct{ name, ratio, scale, adjust, end, start string }{
 		{"lsrClass", "95", "20", "-25", "100", "0 99|-1 100 101"},
 		{"lsClass", "95", "20", "-25", "100", "0 99|-1 100 101"},
-		{"beClass", "95", "20", "50", "30", "0 29|-1 30 100 101"}, // under the default end
+		{"beClass", "95", "20", "50", "30", "0 29|-1 30 100 101"}, // below the default end
 		{"systemClass", "0", "50", "0", "100", "0 99|-1 100 101"},
 	} {
 		for _, f := range []fieldCase{
@@ -117,7 +117,7 @@ func fieldCases() []fieldCase {
 	return list
 }
 
-// Every field: its default, valid values, and invalid values.
+// Every field is tested with its default, valid values, and invalid values.
 func TestFields(t *testing.T) {
 	for _, c := range fieldCases() {
 		path := partOf[c.key] + "." + c.field
@@ -151,14 +151,14 @@ func TestFields(t *testing.T) {
 				t.Errorf("%s: %s is taken as %s; problems %q", path, value, got, problems)
 			}
 		}
-		// A null is nothing.
+		// A null means no value.
 		if s, problems := resolved(t, data(c.key, document("null")), nil, nil); at(t, s, path) != c.fallback || problems != "" {
 			t.Errorf("%s: null is %s, %s", path, at(t, s, path), problems)
 		}
 	}
 }
 
-// upper has the names in capitals, and the values as they are.
+// upper returns the names in capitals, and the values unchanged.
 func upper(text string) string {
 	var b strings.Builder
 	for i := 0; i < len(text); {
@@ -176,7 +176,7 @@ func upper(text string) string {
 	return b.String()
 }
 
-// Every field of every part must have its case above.
+// Every field of every part must have a case above.
 func TestFieldsAreAll(t *testing.T) {
 	var want, got []string
 	for key, part := range map[string]reflect.Type{
@@ -195,7 +195,7 @@ func TestFieldsAreAll(t *testing.T) {
 	}
 }
 
-// leaves are the paths of a type's fields that have no fields of their own.
+// leaves returns the paths of a type's fields that have no fields of their own.
 func leaves(t reflect.Type, path string) (paths []string) {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()

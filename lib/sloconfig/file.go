@@ -17,8 +17,8 @@ type File struct {
 	Unsupported []string
 }
 
-// FileOf reads a ConfigMap's data from a file; at returns the place of a line of a key's document ("FILE:12"). One with an invalid
-// document or node entry is refused whole.
+// FileOf reads a ConfigMap's data from a file; at returns the place of a line of a key's document ("FILE:12"). A file with an
+// invalid document or node entry is rejected as a whole.
 func FileOf(from string, data map[string]string, at func(key string, line int) string) (*File, error) {
 	var errs []error
 	errs = append(errs, refusals(colocationKind, data, at)...)
@@ -69,8 +69,8 @@ type Local struct {
 	errs                []error
 }
 
-// InForce are the strategies of a file for a node, as they are in sample.config; nil without a file. The errors must be
-// reported.
+// InForce returns the strategies of a file for a node, as they are in sample.config; nil without a file. The caller
+// must report the errors.
 func (l *Local) InForce(f *File, labels, annotations map[string]string) (json.RawMessage, []error) {
 	if f == nil {
 		if l.file != nil {
@@ -90,13 +90,13 @@ func (l *Local) InForce(f *File, labels, annotations map[string]string) (json.Ra
 	return l.raw, l.errs
 }
 
-// Over is a tick's configuration with these strategies in place of its own; where they are nil, the tick's unchanged.
+// Over returns a tick's configuration with these strategies instead of its own; if they are nil, the tick's unchanged.
 func Over(raw, strategies json.RawMessage) json.RawMessage {
 	if strategies == nil {
 		return raw
 	}
 	top := map[string]json.RawMessage{}
-	if json.Unmarshal(raw, &top) != nil || top == nil { // an invalid one is not passed on
+	if json.Unmarshal(raw, &top) != nil || top == nil { // an invalid one is not forwarded
 		top = map[string]json.RawMessage{}
 	}
 	top[Key] = slices.Clone(strategies)

@@ -11,17 +11,17 @@ import (
 // ErrUnread means that the ConfigMap was not read yet.
 var ErrUnread = errors.New("the ConfigMap could not be read yet (sample.errors)")
 
-// InForce are the strategies in force on a node, from its ticks. The last good ones stay while the present ones are unknown.
+// InForce are the strategies in force on a node, from its ticks. The last valid ones stay while the present ones are unknown.
 type InForce struct {
-	// Last are these: nil where no ConfigMap is read, or before it was first read.
+	// Last are the last valid ones: nil if no ConfigMap is read, or before it was first read.
 	Last *Strategies `json:"strategies,omitempty"`
 
-	raw            tick.Raw // what was read last, and the result
+	raw            tick.Raw // the last text that was read, and the result
 	unread, looked bool
 	err            error
 }
 
-// Take reads a sample's configuration if it has changed. The error is why the last ones stay.
+// Take reads a sample's configuration if it has changed. The error says why the last ones stay.
 func (f *InForce) Take(s *tick.Sample) error {
 	if s == nil {
 		return nil
@@ -29,7 +29,7 @@ func (f *InForce) Take(s *tick.Sample) error {
 	return f.TakeRaw(s.Config, s.Unread("config"))
 }
 
-// TakeRaw is [InForce.Take] of a configuration; unread reports whether collect could not read all of it.
+// TakeRaw is like [InForce.Take] for a configuration; unread reports whether collect could not read all of it.
 func (f *InForce) TakeRaw(raw tick.Raw, unread bool) error {
 	if f.looked && f.unread == unread && bytes.Equal(f.raw, raw) {
 		return f.err
@@ -47,7 +47,7 @@ func (f *InForce) TakeRaw(raw tick.Raw, unread bool) error {
 	return err
 }
 
-// Colocation are the strategies of offers and measurements: the defaults where no ConfigMap is read.
+// Colocation returns the strategies of offers and measurements: the defaults if no ConfigMap is read.
 func (f *InForce) Colocation() Colocation {
 	if f.Last != nil {
 		return f.Last.Colocation

@@ -54,7 +54,7 @@ func TestGuides(t *testing.T) {
 	}
 }
 
-// Each step of the order overrides the previous one, and settings that it does not have stay.
+// Each step of the order overrides the previous one, and settings that it does not contain stay.
 func TestOrder(t *testing.T) {
 	config := data(KeyColocation, `{"enable":true,"cpuReclaimThresholdPercent":50,"memoryReclaimThresholdPercent":51,"degradeTimeMinutes":5,"metricAggregatePolicy":{"durations":["1m","2m"]},
 		"nodeConfigs":[
@@ -163,7 +163,7 @@ func TestSelectors(t *testing.T) {
 	}
 }
 
-// In place of an invalid entry the cluster's strategy is in force, and no later entry.
+// Instead of an invalid entry the cluster's strategy is in force, and no later entry.
 func TestInvalidEntries(t *testing.T) {
 	for _, c := range []struct{ entry, problem string }{
 		{`"cpuSuppressThresholdPercent":101`, "nodeStrategies[0].cpuSuppressThresholdPercent: 101: want 0 to 100"},
@@ -184,7 +184,7 @@ func TestInvalidEntries(t *testing.T) {
 			}
 		}
 	}
-	// A nested one: settings that a class does not have stay the cluster's.
+	// The same in a nested object: settings that a class does not contain stay the cluster's.
 	s, problems := resolved(t, data(KeyQOS, `{"clusterStrategy":{"beClass":{"memoryQOS":{"enable":true,"throttlingPercent":80}}},
 		"nodeStrategies":[{"nodeSelector":{},"beClass":{"memoryQOS":{"lowLimitPercent":10}}}]}`), nil, nil)
 	if m := s.QOS.BE.Memory; !*m.Enable || *m.ThrottlingPercent != 80 || *m.LowLimitPercent != 10 || *m.WmarkMinAdj != 50 || problems != "" {
@@ -192,7 +192,7 @@ func TestInvalidEntries(t *testing.T) {
 	}
 }
 
-// The last good document of each key stays, separately, until the key is valid again or removed.
+// The last valid document of each key stays, separately, until the key is valid again or removed.
 func TestLastGood(t *testing.T) {
 	m := Memory{}
 	step := func(name, threshold, burst, wantThreshold, wantBurst, problem string) {
@@ -224,7 +224,7 @@ func TestLastGood(t *testing.T) {
 	if len(m) != 1 || m[KeyThreshold] != of("30") {
 		t.Errorf("memory %v", m)
 	}
-	// A document that an earlier run remembered, and that is invalid for this one.
+	// An earlier run remembered a document that is invalid for this one.
 	m[KeyThreshold] = of("102")
 	step("a bad memory", of("101"), "", "65", "none", bad+"none before it was good: the defaults hold, with nothing enabled")
 }
@@ -250,7 +250,7 @@ func TestColocationDisabled(t *testing.T) {
 			t.Errorf("%s: enable %v, disabled %v; want %v, %v", c.name, *s.Colocation.Enable, s.ColocationDisabled, c.enable, c.disabled)
 		}
 	}
-	// That is only so for colocation.
+	// That applies only to colocation.
 	s, _ := resolved(t, data(KeyThreshold, `{"clusterStrategy":{"enable":false},"nodeStrategies":[{"nodeSelector":{},"enable":true}]}`), nil, nil)
 	if !*s.Threshold.Enable {
 		t.Error("a node entry does not turn the thresholds on")

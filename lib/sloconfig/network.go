@@ -10,13 +10,13 @@ import (
 	"polder/lib/quantity"
 )
 
-// Policies of the network in resource-qos-config's policies.
+// These are the policies of the network in resource-qos-config's policies.
 const (
 	NetQOSPolicyTC     = "tc"
 	NetQOSPolicyTerway = "terway-qos"
 )
 
-// QOSPolicies name the mechanism by which a class's settings are put into force.
+// QOSPolicies name the mechanism that applies a class's settings.
 type QOSPolicies struct {
 	NetQOSPolicy *string `json:"netQOSPolicy,omitempty"`
 }
@@ -39,11 +39,11 @@ type System struct {
 // maxBits bounds a rate, in bits per second.
 const maxBits = 1_000_000_000_000_000
 
-// Bandwidth is what Koordinator calls an IntOrString: a number is percent of the node's rate, a text bits per second as a quantity ("50M").
+// Bandwidth is Koordinator's IntOrString: a number is a percentage of the node's rate, a text is bits per second as a quantity ("50M").
 // It is kept as the text "10%" or "50M".
 type Bandwidth string
 
-// UnmarshalJSON accepts any value, because the check, which can name the field, refuses an invalid one.
+// UnmarshalJSON accepts any value, because the check, which can name the field, rejects an invalid one.
 func (b *Bandwidth) UnmarshalJSON(data []byte) error {
 	if len(data) > 0 && data[0] == '"' {
 		return json.Unmarshal(data, (*string)(b))
@@ -62,7 +62,7 @@ func (b Bandwidth) MarshalJSON() ([]byte, error) {
 	return json.Marshal(string(b))
 }
 
-// Parse is the percentage, or the bits per second; both are 0 where it is 0.
+// Parse returns the percentage, or the bits per second; both are 0 if the value is 0.
 func (b Bandwidth) Parse() (percent float64, bitsPerSecond int64, err error) {
 	if number, isPercent := strings.CutSuffix(string(b), "%"); isPercent {
 		n, err := strconv.ParseInt(number, 10, 64)
@@ -87,7 +87,7 @@ func (b *Bits) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// BitsPerSecond is the number.
+// BitsPerSecond returns the number.
 func (b Bits) BitsPerSecond() (int64, error) { return wholeBits(string(b)) }
 
 func wholeBits(text string) (int64, error) {
@@ -124,7 +124,7 @@ func (s *System) check() []*fault {
 	return v.faults
 }
 
-// unusedNetwork are the parts of a class's network without effect: ingress, and the classes for which Koordinator has none.
+// unusedNetwork returns the parts of a class's network without effect: ingress, and the classes for which Koordinator has none.
 func (c namedClass) unusedNetwork(q *ResourceQOS) (paths []string) {
 	n := c.Network
 	if n == nil {

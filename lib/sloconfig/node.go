@@ -49,7 +49,7 @@ func (s *Strategies) ofNode(labels, annotations map[string]string) (errs []error
 	return errs
 }
 
-// annotated is the strategy with an annotation over it, or the strategy alone where the annotation is invalid.
+// annotated returns the strategy with an annotation over it, or only the strategy if the annotation is invalid.
 func (c *Colocation) annotated(text string) (_ *Colocation, faults, doubts []*fault) {
 	own := new(Colocation)
 	if err := decode([]byte(text), own); err != nil {
@@ -67,8 +67,8 @@ func (c *Colocation) annotated(text string) (_ *Colocation, faults, doubts []*fa
 	return over, nil, append(doubts, over.doubts()...)
 }
 
-// percentOf is a ratio in whole percent, truncated. A decimal ratio has no exact binary form, so 0.29 must become 29
-// percent, not 28.
+// percentOf returns a ratio in whole percent, truncated. A decimal ratio has no exact binary form, so 0.29 must
+// become 29 percent, not 28.
 func percentOf(text string) (int64, error) {
 	f, err := strconv.ParseFloat(text, 64)
 	if err != nil || math.IsNaN(f) || f < 0 || f*100 > maxPercent {

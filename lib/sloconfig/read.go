@@ -14,8 +14,8 @@ const Key = "koordinator"
 // ErrNone means that a tick's configuration has no strategies, because no ConfigMap is read.
 var ErrNone = errors.New("no strategies of Koordinator in sample.config")
 
-// Read reads the strategies from a tick's configuration. Missing settings have their default; the error is [ErrNone] where
-// the tick has nothing of Koordinator at all, and another one where it is not what collect writes.
+// Read reads the strategies from a tick's configuration. Missing settings have their default; the error is [ErrNone] if
+// the tick contains nothing of Koordinator, and another one if it is not in collect's format.
 func Read(raw tick.Raw) (*Strategies, error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, ErrNone
@@ -35,7 +35,7 @@ func Read(raw tick.Raw) (*Strategies, error) {
 	if err := tick.Unmarshal(own, &s); err != nil {
 		return refuse(err)
 	}
-	if bytes.Contains(own, []byte("null")) { // collect writes none, and a null means the default
+	if bytes.Contains(own, []byte("null")) { // collect writes no null, which means the default
 		defaults := Defaults()
 		s = *merged(&defaults, &s)
 	}
@@ -45,7 +45,7 @@ func Read(raw tick.Raw) (*Strategies, error) {
 	return &s, nil
 }
 
-// check checks strategies against the bounds of a ConfigMap, because a tick may come from anywhere.
+// check checks strategies against the bounds of a ConfigMap, because a tick may come from any program.
 func (s *Strategies) check() error {
 	for _, part := range []struct {
 		name   string

@@ -23,7 +23,7 @@ type field struct {
 	of   *shape // nil for parts that are not scanned
 }
 
-// with is the shape with further fields.
+// with returns the shape with further fields.
 func (s *shape) with(more ...field) *shape {
 	return &shape{fields: append(more, s.fields...)}
 }
@@ -38,7 +38,7 @@ func (s *shape) find(name string) (field, bool) {
 	return field{}, false
 }
 
-// shapeOf is the shape of a type's documents.
+// shapeOf returns the shape of a type's documents.
 func shapeOf[T any]() *shape { return shapeOfType(reflect.TypeFor[T]()) }
 
 func shapeOfType(t reflect.Type) *shape {
@@ -64,8 +64,8 @@ func shapeOfType(t reflect.Type) *shape {
 type scan struct {
 	text []byte
 	d    *json.Decoder
-	at   map[string]int64 // where each field's name ends, and each member of a list begins, by its path in the names of the shape
-	// unknown are paths of fields that are not in the shape, twice those of repeated fields.
+	at   map[string]int64 // the end of each field's name, and the beginning of each list member, by path in the shape's names
+	// unknown are paths of fields that are not in the shape; twice are those of repeated fields.
 	unknown, twice []string
 }
 
@@ -81,7 +81,7 @@ func look(text []byte, s *shape) (*scan, error) {
 	return l, nil
 }
 
-// rest is the text from the next value on.
+// rest returns the text from the next value on.
 func (l *scan) rest() []byte { return bytes.TrimLeft(l.text[l.d.InputOffset():], " \t\r\n:,") }
 
 func (l *scan) value(s *shape, path string) error {
@@ -140,7 +140,7 @@ func join(path, name string) string {
 	return path + "." + name
 }
 
-// line is the line of a field in the text, from 1; of the deepest part of its path that is there.
+// line returns the line of a field in the text, from 1; that of the deepest existing part of its path.
 func (l *scan) line(path string) int {
 	for path != "" {
 		if at, ok := l.at[path]; ok {
@@ -155,7 +155,7 @@ func lineAt(text []byte, offset int64) int {
 	return 1 + bytes.Count(text[:min(max(offset, 0), int64(len(text)))], []byte("\n"))
 }
 
-// decode reads JSON like Koordinator. Faults have the field's name.
+// decode decodes JSON like Koordinator. Faults have the field's name.
 func decode(text []byte, into any) error {
 	err := json.Unmarshal(text, into)
 	if syntax, is := errors.AsType[*json.SyntaxError](err); is {
@@ -167,7 +167,7 @@ func decode(text []byte, into any) error {
 	return err
 }
 
-// wanted is a type in words.
+// wanted describes a type for messages.
 func wanted(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Bool:
@@ -187,7 +187,7 @@ func wanted(t reflect.Type) string {
 // fault is an error in one field of a document.
 type fault struct {
 	field  string // its path, empty for the whole
-	offset int64  // in the document, where there is no field
+	offset int64  // in the document, if there is no field
 	err    error
 }
 

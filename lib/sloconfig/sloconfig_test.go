@@ -10,10 +10,10 @@ import (
 	"polder/lib/tick"
 )
 
-// data is a ConfigMap with one key.
+// data returns a ConfigMap with one key.
 func data(key, text string) map[string]string { return map[string]string{key: text} }
 
-// resolved is a ConfigMap resolved for a node.
+// resolved returns a ConfigMap resolved for a node.
 func resolved(t testing.TB, in, labels, annotations map[string]string) (*Strategies, string) {
 	t.Helper()
 	s, errs := Memory{}.Settle("ns/name", in).Resolve(labels, annotations)
@@ -24,7 +24,7 @@ func resolved(t testing.TB, in, labels, annotations map[string]string) (*Strateg
 	return s, strings.Join(all, "\n")
 }
 
-// in is a document with a cluster's strategy.
+// in returns a document with a cluster's strategy.
 func in(key, fields string) string {
 	if key == KeyColocation {
 		return "{" + fields + "}"
@@ -32,7 +32,7 @@ func in(key, fields string) string {
 	return `{"clusterStrategy":{` + fields + `}}`
 }
 
-// at is the value of a field, by its names in JSON, as JSON.
+// at returns the value of a field, by its names in JSON, as JSON.
 func at(t testing.TB, s *Strategies, path string) string {
 	t.Helper()
 	raw, err := json.Marshal(s)
@@ -52,10 +52,10 @@ func at(t testing.TB, s *Strategies, path string) string {
 	return string(raw)
 }
 
-// partOf is where a key's strategy is in the result.
+// partOf returns the position of a key's strategy in the result.
 var partOf = map[string]string{KeyColocation: "colocation", KeyThreshold: "resourceThreshold", KeyQOS: "resourceQOS", KeyBurst: "cpuBurst", KeySystem: "system"}
 
-// Pairs of thresholds.
+// These are the pairs of thresholds.
 func TestPairs(t *testing.T) {
 	for _, c := range []struct{ key, fields, want string }{
 		{KeyThreshold, `"memoryEvictThresholdPercent":80,"memoryEvictLowerPercent":79`, ""},
@@ -106,7 +106,7 @@ func TestDoubts(t *testing.T) {
 	}
 }
 
-// Invalid documents.
+// These documents are invalid.
 func TestDocuments(t *testing.T) {
 	const none = "none before it was good"
 	for _, c := range []struct{ key, text, want string }{
@@ -141,7 +141,7 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
-// Strategies that are written can be read again, and hostile ticks are refused.
+// Strategies that are written can be read again, and hostile ticks are rejected.
 func TestRead(t *testing.T) {
 	s, _ := resolved(t, guides[1].data, nil, nil)
 	raw, err := tick.Marshal(s)

@@ -6,7 +6,7 @@ package sloconfig
 // Strategies are the ConfigMap's settings for one node, merged: the value of the key "koordinator" in sample.config. A nil field
 // without a default was not set.
 type Strategies struct {
-	// From is the ConfigMap, as in "koordinator-system/slo-controller-config", or the file with its name; "defaults" where there is
+	// From is the ConfigMap, as in "koordinator-system/slo-controller-config", or the file with its name; "defaults" if there is
 	// neither.
 	From string `json:"from"`
 	// Entries are the names of the node entries that were merged, by the ConfigMap's key.
@@ -22,17 +22,17 @@ type Strategies struct {
 	ColocationDisabled bool `json:"colocationDisabled,omitempty"`
 }
 
-// How batch resources are calculated.
+// These are the ways to calculate batch resources.
 const (
 	CalculateUsage           = "usage"
-	CalculateRequest         = "request" // memory alone
+	CalculateRequest         = "request" // only for memory
 	CalculateMaxUsageRequest = "maxUsageRequest"
 )
 
 // MidReclaimStatic is the mode in which mid resources are a fixed part of the node's.
 const MidReclaimStatic = "static"
 
-// Which of a node's memory counts as used in the NodeMetric.
+// These select which of a node's memory counts as used in the NodeMetric.
 const (
 	UsageWithoutPageCache = "usageWithoutPageCache"
 	UsageWithHotPageCache = "usageWithHotPageCache"
@@ -64,18 +64,18 @@ type Colocation struct {
 	BatchMemoryThresholdPercent    *int64   `json:"batchMemoryThresholdPercent,omitempty"`
 }
 
-// MetricAggregatePolicy lists the times over which the NodeMetric aggregates, as Go writes durations ("5m").
+// MetricAggregatePolicy lists the times over which the NodeMetric aggregates, in Go's format ("5m").
 type MetricAggregatePolicy struct {
 	Durations []string `json:"durations,omitempty"`
 }
 
-// How batch pods are suppressed.
+// These are the ways to suppress batch pods.
 const (
 	SuppressCPUSet   = "cpuset"
 	SuppressCFSQuota = "cfsQuota"
 )
 
-// Values against which the satisfaction of batch pods is measured.
+// Against these values the satisfaction of batch pods is measured.
 const (
 	EvictByRealLimit   = "evictByRealLimit"
 	EvictByAllocatable = "evictByAllocatable"
@@ -104,7 +104,7 @@ type Threshold struct {
 	AllocatableEvictPriorityThreshold      *int64  `json:"allocatableEvictPriorityThreshold,omitempty"`
 }
 
-// Policies of [CPUBurst].
+// These are the policies of [CPUBurst].
 const (
 	BurstNone      = "none"
 	BurstCPU       = "cpuBurstOnly"
@@ -121,7 +121,7 @@ type CPUBurst struct {
 	SharePoolThresholdPercent  *int64  `json:"sharePoolThresholdPercent,omitempty"`
 }
 
-// ResourceQOS is resource-qos-config, a class's settings each.
+// ResourceQOS is resource-qos-config, with the settings of each class.
 type ResourceQOS struct {
 	Policies *QOSPolicies `json:"policies,omitempty"`
 
@@ -132,7 +132,7 @@ type ResourceQOS struct {
 	Root   *RootQOS  `json:"cgroupRoot,omitempty"`
 }
 
-// RootQOS is the used part of the root cgroup's settings: how the kernel shares disks by costs.
+// RootQOS is the supported part of the root cgroup's settings: how the kernel shares disks by cost.
 type RootQOS struct {
 	BlkIO *BlkIOQOS `json:"blkioQOS,omitempty"`
 }
@@ -190,9 +190,9 @@ type Block struct {
 	IO   IOCfg  `json:"ioCfg,omitzero"`
 }
 
-// IOCfg are limits in a second, where 0 is none, and a weight of 1 to 100. Only for [ResourceQOS.Root] Koordinator also reads the latency
-// from which a disk is saturated, in microseconds, the percentile of reads or writes that is measured, and a model of the disk's capacity
-// in a second.
+// IOCfg are limits per second, where 0 means none, and a weight of 1 to 100. Only for [ResourceQOS.Root] Koordinator also reads the
+// latency in microseconds above which a disk counts as saturated, the percentile of reads or writes that is measured, and a model of the
+// disk's capacity per second.
 type IOCfg struct {
 	ReadIOPS        *int64 `json:"readIOPS,omitempty"`
 	WriteIOPS       *int64 `json:"writeIOPS,omitempty"`

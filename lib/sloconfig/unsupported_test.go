@@ -54,7 +54,7 @@ func TestUnsupported(t *testing.T) {
 	}
 }
 
-// Known parts of classes without effect are listed where they are enabled or have a value, and accepted nevertheless.
+// Supported parts of classes without effect are listed if they are enabled or have a value, and accepted nevertheless.
 func TestUnused(t *testing.T) {
 	const parts = `"cpuQOS":{"enable":true,"schedIdle":1},"memoryQOS":{"enable":true},"resctrlQOS":{"enable":true,"mbaPercent":50}`
 	cluster := func(text string) string { return `{"clusterStrategy":{` + text + `}}` }
@@ -93,7 +93,7 @@ func TestUnused(t *testing.T) {
 		if diff := cmp.Diff(want, m.Unsupported); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", c.text, diff)
 		}
-		// A refusal would turn off what is supported.
+		// A rejection would disable the supported ones.
 		if _, errs := m.Resolve(nil, nil); len(m.Problems) > 0 || len(errs) > 0 && !strings.Contains(fmt.Sprint(errs), "the first one counts") {
 			t.Errorf("%s: problems %v, %v", c.text, m.Problems, errs)
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// complete prints the completions of the last word of an unfinished command line, one a line: a flag's name, or one of the
-// values that a flag takes. A flag of another type has no candidates, so that the shell offers files.
+// complete prints the completions of the last word of an unfinished command line, one per line: a flag's name, or one of a
+// flag's values. A flag of another type has no candidates, so that the shell offers files.
 func (f *Flags) complete(w io.Writer, words []string) {
 	if len(words) == 0 {
 		words = []string{""}

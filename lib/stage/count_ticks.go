@@ -8,8 +8,8 @@ import (
 	"polder/lib/tick"
 )
 
-// serveMetrics begins to answer Prometheus, if --metrics-addr is set. Only commands that read or write the stream call it, so that
-// isolate --restore does not take the port of a running isolate.
+// serveMetrics starts the server for Prometheus, if --metrics-addr is set. Only commands that read or write the stream call it, so
+// that isolate --restore does not use the port of a running isolate.
 func (s *Session) serveMetrics() error {
 	if s.Metrics == nil {
 		return nil
@@ -29,7 +29,7 @@ func (s *Session) measure(l *tick.Line, section any, refused string, took time.D
 	}
 	if refused == metrics.RefusedNode {
 		s.Metrics.Refused(refused)
-		return // it has no section for another node, of which nothing is kept
+		return // it has no section for another node, about which nothing is stored
 	}
 	if refused != "" {
 		s.Metrics.Refused(refused)
@@ -48,7 +48,7 @@ func (s *Session) measure(l *tick.Line, section any, refused string, took time.D
 	s.Metrics.Tick(&t, took)
 }
 
-// invalid is the reason why a line is not a tick, in one word.
+// invalid returns the reason why a line is not a tick, in one word.
 func invalid(err error) string {
 	if long := (tick.TooLong{}); errors.As(err, &long) {
 		return metrics.InvalidLong

@@ -11,16 +11,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pipeBytes is the size of FIFOs: the most that an unprivileged process may set by default (/proc/sys/fs/pipe-max-size).
+// pipeBytes is the size of FIFOs: the maximum for an unprivileged process by default (/proc/sys/fs/pipe-max-size).
 const pipeBytes = 1 << 20
 
 // stream is an opened input or output.
 type stream struct {
-	*os.File      // nil where the stream is not a file
+	*os.File      // nil if the stream is not a file
 	in            io.Reader
 	out           io.Writer
 	fifo, closing bool
-	wholeLines    bool // in reads no further than to a line's end
+	wholeLines    bool // in reads no further than to the end of a line
 }
 
 func (s *stream) Close() error {
@@ -107,7 +107,7 @@ func (n *newlineFirst) Write(p []byte) (int, error) {
 	return n.f.Write(p)
 }
 
-// open opens path with flags, or read-write where it is a FIFO: then the end of a neighbour closes neither end of it, and
+// open opens path with flags, or read-write if it is a FIFO: then the end of a neighbour closes neither end of it, and
 // the data in the kernel's buffer survives every restart.
 func open(path string, flags int) (*os.File, bool, error) {
 	path, named := strings.CutPrefix(path, "fifo:")
@@ -151,10 +151,10 @@ func openFIFO(path string) (*os.File, error) {
 }
 
 // pipe is an output that is a pipe of the shell, or of another program that started the tool. It is made large enough for a line, and no
-// larger: a smaller one passes a line in pieces, for each of which the next stage and this one wake each other; a larger one would
-// contain old ticks where the next stage is slow.
+// larger: a smaller pipe passes a line in pieces, for each of which this stage and the next one wake each other; a larger one would
+// contain old ticks if the next stage is slow.
 type pipe struct {
-	file *os.File // nil where the output is no such pipe
+	file *os.File // nil if the output is no such pipe
 	size int
 }
 
@@ -170,7 +170,7 @@ func pipeOf(out io.Writer) pipe {
 	return pipe{file: f}
 }
 
-// makeRoom makes the pipe larger where a line needs it.
+// makeRoom enlarges the pipe if a line needs it.
 func (p *pipe) makeRoom(line int) {
 	if p.file == nil || line <= p.size {
 		return
@@ -185,7 +185,7 @@ func (p *pipe) makeRoom(line int) {
 			p.size, err = unix.FcntlInt(fd, unix.F_SETPIPE_SZ, min(line, pipeBytes)) // the kernel rounds up
 		}
 	})
-	if err != nil || p.size >= pipeBytes { // it may not be larger
+	if err != nil || p.size >= pipeBytes { // this is its maximum
 		p.file = nil
 	}
 }

@@ -97,7 +97,7 @@ func TestFIFOSurvivesRestarts(t *testing.T) {
 		if got := stop(); got != 0 {
 			t.Fatalf("exit status %d: %s", got, &h.err)
 		}
-		if rest.Stop() { // it had not begun the line
+		if rest.Stop() { // it has not begun the line
 			finish()
 		}
 		stop = tool(t, &harness{}, inPath, outPath, nil) // unread ticks wait for the successor

@@ -17,8 +17,8 @@ import (
 // drainWithin is how long a stopping tool waits for the rest of a line that it has begun to read or write.
 const drainWithin = 2 * time.Second
 
-// replayGCPercent is the garbage collector's target for recordings, unless GOGC is set. On a node a tool uses a
-// megabyte or two and handles a tick a second: there the default is right, because memory is scarce. A recording runs as fast as
+// replayGCPercent is the garbage collector's target for recordings, unless GOGC is set. On a node a tool uses one or two
+// megabytes and handles one tick per second: there the default is right, because memory is scarce. A recording runs as fast as
 // possible, and would spend a fifth of its time on collecting a tiny heap.
 const replayGCPercent = 400
 
@@ -30,30 +30,30 @@ type Filter struct {
 	Reads []string
 	// Ignores names fields of those sections that Handle does not read (see [tick.NewDecoder]).
 	Ignores []string
-	// Handle returns the section to splice in, nil to pass the tick on as it is. An error ends the tool.
+	// Handle returns the section to splice in, or nil to forward the tick unchanged. An error ends the tool.
 	Handle func(context.Context, Incoming) (any, error)
 	// Silent is called once when no tick has come for SilentAfter, on the same goroutine as Handle.
 	Silent      func(context.Context)
 	SilentAfter time.Duration
-	// Live makes the newest tick replace the waiting one where the next stage is slow. Without it a slow next stage
-	// slows this one down, and no tick is lost, as a replayed recording needs.
+	// Live makes the newest tick replace the waiting one if the next stage is slow. Without it a slow next stage
+	// slows this one down, and no tick is lost, as replaying a recording requires.
 	Live bool
-	// Terminal means that the tool's output is its own: ticks are not passed on.
+	// Terminal means that the tool's output is its own: ticks are not forwarded.
 	Terminal bool
 }
 
-// Incoming is one tick on its way through a tool.
+// Incoming is one tick that a tool processes.
 type Incoming struct {
 	*tick.Tick
 	// Line is the tick as it was read. It is valid until Handle returns.
 	Line *tick.Line
-	// Refused is why an acting tool must leave the tick alone; empty where it may act.
+	// Refused is why an acting tool must ignore the tick; empty if it may act.
 	Refused string
-	// Dropped is the number of ticks not passed on so far (Filter.Live).
+	// Dropped is the number of ticks not forwarded so far (Filter.Live).
 	Dropped int64
 }
 
-// arrival is a line on its way from the reader to the decoder, and with its tick to the loop.
+// arrival is a line that passes from the reader to the decoder, and with its tick to the loop.
 type arrival struct {
 	line     *tick.Line
 	tick     *tick.Tick
@@ -87,9 +87,9 @@ func (s *Session) Filter(ctx context.Context, f Filter) error {
 	}
 
 	// Reading, decoding and handling run concurrently, each on the next line. From a FIFO no line is read before the previous one
-	// has been passed on: lines that this process has read are lost when it is killed, those in the FIFO are not.
+	// has been forwarded: lines that this process has read are lost when it is killed, those in the FIFO are not.
 	lines, arrivals := make(chan arrival), make(chan arrival)
-	ahead := 2 // a live stream never needs more, and each is as large as a line
+	ahead := 2 // a live stream needs no more, and each is as large as a line
 	if in.recording() {
 		ahead = 4
 	}
@@ -118,7 +118,7 @@ func (s *Session) Filter(ctx context.Context, f Filter) error {
 	return errors.Join(err, out.end(s.Log))
 }
 
-// silentAgain is how long after a call of Silent it is called again, at most, while the input is silent.
+// silentAgain is the maximum time between two calls of Silent while the input is silent.
 const silentAgain = 5 * time.Second
 
 func (s *Session) loop(ctx context.Context, f Filter, drains bool, out *sink, limit *rateLimit, arrivals <-chan arrival,
@@ -172,7 +172,7 @@ func (s *Session) loop(ctx context.Context, f Filter, drains bool, out *sink, li
 			s.notify.alive()
 		case <-stopped:
 			if !drains {
-				return nil // standard input cannot be interrupted, and its writer ends with us
+				return nil // standard input cannot be interrupted, and its writer ends with this process
 			}
 			stopped = nil // the reader stops at a line's end
 		}
@@ -258,7 +258,7 @@ func decode(d *tick.Decoder, sections []string, lines <-chan arrival, arrivals c
 	}
 }
 
-// defaultMaxAge is used where a tick does not have its interval.
+// defaultMaxAge is used if a tick does not contain its interval.
 const defaultMaxAge = 3 * time.Second
 
 // refuse returns why this tick must not be acted on, as a sentence and as a word for the metrics.
@@ -285,7 +285,7 @@ func (s *Session) refuse(l *tick.Line) (sentence, word string) {
 	return "", ""
 }
 
-// beat touches the heartbeat file and feeds the service manager's watchdog.
+// beat touches the heartbeat file and notifies the service manager's watchdog.
 func (s *Session) beat() {
 	s.notify.alive()
 	if s.HeartbeatFile == "" {
@@ -300,10 +300,10 @@ func (s *Session) beat() {
 	}
 }
 
-// badLogEvery is how often dropped lines are logged at most.
+// badLogEvery is the minimum time between two log lines about dropped lines.
 const badLogEvery = 10 * time.Second
 
-// rateLimit logs dropped lines, the first at once and then at most one every badLogEvery with the number left out.
+// rateLimit logs dropped lines, the first at once and then at most one every badLogEvery with the number of omitted ones.
 type rateLimit struct {
 	log *slog.Logger
 	now func() time.Time
@@ -329,7 +329,7 @@ func (r *rateLimit) badLine(number int64, err error) {
 	r.skipped++
 }
 
-// reject drops a line of which a section could not be decoded.
+// reject drops a line with a section that could not be decoded.
 func (r *rateLimit) reject(number int64, err error, strict bool) error {
 	if strict {
 		return fmt.Errorf("read ticks: line %d: %w", number, err)
@@ -341,8 +341,8 @@ func (r *rateLimit) reject(number int64, err error, strict bool) error {
 	return nil
 }
 
-// noStream is the error of an input that has ended without any tick: it is probably the wrong file. An input without lines, or with
-// only a line that was cut off, is no error: its writer ended early.
+// noStream returns the error of an input that has ended without any tick: it is probably the wrong file. An input without lines, or
+// with only a line that was cut off, is no error: its writer ended early.
 func (r *rateLimit) noStream(c tick.Counts) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

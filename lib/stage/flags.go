@@ -12,16 +12,16 @@ import (
 )
 
 // Flags collects a tool's flags. The first line of a flag's usage is one clause, which fits beside its name in a line of --help; the
-// following lines are whole sentences for the manual only. Every flag can also be set by an environment variable, POLDER_, the tool's name
-// and the flag's in capitals (POLDER_ISOLATE_MAX_AGE); the command line takes precedence.
+// following lines are whole sentences for the manual only. Every flag can also be set by an environment variable, POLDER_, the tool's
+// name and the flag's in capitals (POLDER_ISOLATE_MAX_AGE); the command line takes precedence.
 type Flags struct {
 	tool     string
 	flags    []cli.Flag
 	category string
-	words    map[string][]string // the values that a flag takes, for completion, by the flag's name
+	words    map[string][]string // the values that a flag accepts, for completion, by the flag's name
 }
 
-// Words names values of the flag that was added last, for completion in a shell. A flag that can be repeated takes a list of them.
+// Words names values of the flag that was added last, for completion in a shell. A repeatable flag accepts a list of them.
 func (f *Flags) Words(words ...string) {
 	if f.words == nil {
 		f.words = map[string][]string{}
@@ -45,12 +45,12 @@ func (f *Flags) envVars(name string) []string {
 	return []string{variable(f.tool, name)}
 }
 
-// variable is the environment variable that sets a tool's flag.
+// variable returns the environment variable that sets a tool's flag.
 func variable(tool, flag string) string {
 	return "POLDER_" + strings.ToUpper(strings.ReplaceAll(tool+"_"+flag, "-", "_"))
 }
 
-// String adds a flag that takes text.
+// String adds a flag with text as its value.
 func (f *Flags) String(into *string, name, value, usage string) {
 	f.flags = append(f.flags, &cli.StringFlag{
 		Name: name, Usage: usage, Value: value, Destination: into, Category: f.category,
@@ -58,7 +58,7 @@ func (f *Flags) String(into *string, name, value, usage string) {
 	})
 }
 
-// Path adds a flag that takes a path.
+// Path adds a flag with a path as its value.
 func (f *Flags) Path(into *string, name, value, usage string) {
 	f.flags = append(f.flags, &cli.PathFlag{
 		Name: name, Usage: usage, Value: value, Destination: into, Category: f.category, EnvVars: f.envVars(name),
@@ -66,7 +66,7 @@ func (f *Flags) Path(into *string, name, value, usage string) {
 	})
 }
 
-// Strings adds a flag that can be repeated.
+// Strings adds a repeatable flag.
 func (f *Flags) Strings(into *[]string, name, usage string) {
 	f.flags = append(f.flags, &cli.StringSliceFlag{
 		Name: name, Usage: usage, Category: f.category, EnvVars: f.envVars(name),
@@ -77,7 +77,7 @@ func (f *Flags) Strings(into *[]string, name, usage string) {
 	})
 }
 
-// Choices adds a flag that takes one of the given words, and can be repeated.
+// Choices adds a repeatable flag with one of the given words as its value.
 func (f *Flags) Choices(into *[]string, name, usage string, words ...string) {
 	f.flags = append(f.flags, &cli.StringSliceFlag{
 		Name: name, Usage: usage, Category: f.category, EnvVars: f.envVars(name),
@@ -94,7 +94,7 @@ func (f *Flags) Choices(into *[]string, name, usage string, words ...string) {
 	f.Words(words...)
 }
 
-// Duration adds a flag that takes a time span (30s, 5m).
+// Duration adds a flag with a time span as its value (30s, 5m).
 func (f *Flags) Duration(into *time.Duration, name string, value time.Duration, usage string) {
 	f.flags = append(f.flags, &cli.DurationFlag{
 		Name: name, Usage: usage, Value: value, Destination: into, Category: f.category, EnvVars: f.envVars(name),
@@ -107,14 +107,14 @@ func (f *Flags) Duration(into *time.Duration, name string, value time.Duration, 
 	})
 }
 
-// showDefault changes the text in --help of the last time span's default.
+// showDefault changes the text of the last time span's default in --help.
 func (f *Flags) showDefault(text string) {
 	if d, ok := f.flags[len(f.flags)-1].(*cli.DurationFlag); ok {
 		d.DefaultText = text
 	}
 }
 
-// Int adds a flag that takes a whole number.
+// Int adds a flag with a whole number as its value.
 func (f *Flags) Int(into *int, name string, value int, usage string) {
 	f.flags = append(f.flags, &cli.IntFlag{
 		Name: name, Usage: usage, Value: value, Destination: into, Category: f.category,
@@ -122,7 +122,7 @@ func (f *Flags) Int(into *int, name string, value int, usage string) {
 	})
 }
 
-// Float adds a flag that takes a number.
+// Float adds a flag with a number as its value.
 func (f *Flags) Float(into *float64, name string, value float64, usage string) {
 	f.flags = append(f.flags, &cli.Float64Flag{
 		Name: name, Usage: usage, Value: value, Destination: into, Category: f.category,
@@ -135,7 +135,7 @@ func (f *Flags) Bool(into *bool, name, usage string) {
 	f.flags = append(f.flags, &cli.BoolFlag{Name: name, Usage: usage, Destination: into, Category: f.category, EnvVars: f.envVars(name)})
 }
 
-// OnOff adds a switch that has a default: --name or --name=false.
+// OnOff adds a switch with a default: --name or --name=false.
 func (f *Flags) OnOff(into *bool, name string, value bool, usage string) {
 	f.flags = append(f.flags, &cli.BoolFlag{
 		Name: name, Usage: usage, Value: value, Destination: into, Category: f.category,
@@ -143,7 +143,7 @@ func (f *Flags) OnOff(into *bool, name string, value bool, usage string) {
 	})
 }
 
-// Choice adds a flag that takes one of the given words, or its default, which may be none of them.
+// Choice adds a flag with one of the given words as its value, or its default, which may be another word.
 func (f *Flags) Choice(into *string, name, value, usage string, words ...string) {
 	brief, details, more := strings.Cut(usage, "\n")
 	usage = brief + " (" + strings.Join(words, ", ") + ")"
@@ -177,7 +177,7 @@ type Value interface {
 	String() string
 }
 
-// Value adds a flag that is set by its type; shown is the default that --help prints.
+// Value adds a flag that its type sets; shown is the default that --help prints.
 func (f *Flags) Value(into Value, name, shown, usage string) {
 	f.flags = append(f.flags, &cli.GenericFlag{
 		Name: name, Usage: usage, Value: into, DefaultText: shown, Category: f.category,

@@ -18,7 +18,7 @@ type Task struct {
 }
 
 const (
-	helpWidth    = 100 // columns of --help, at most
+	helpWidth    = 100 // maximum columns of --help
 	helpExamples = 5   // tasks that --help shows; the manual has all of them
 )
 
@@ -28,7 +28,7 @@ type optionGroup struct {
 	flags []cli.DocGenerationFlag
 }
 
-// optionGroups sorts the visible flags under their categories; those without one stand first.
+// optionGroups sorts the visible flags by category; those without a category come first.
 func optionGroups(flags []cli.Flag) []optionGroup {
 	groups := []optionGroup{{name: "Options"}}
 	for _, f := range flags {
@@ -55,15 +55,15 @@ func optionGroups(flags []cli.Flag) []optionGroup {
 
 // described is the text of an option in --help and the manual.
 type described struct {
-	name    string // with what it takes: "--journal FILE"
+	name    string // with its value: "--journal FILE"
 	brief   string // one clause, with values and default
-	details string // whole sentences, for the manual alone
+	details string // whole sentences, only for the manual
 }
 
 var placeholder = regexp.MustCompile("`([^`]*)`")
 
-// describe reads an option's usage: its first line is for --help, the others are details. A word in backquotes
-// names the value. The default is added unless the first line has it, in words that are shorter than those of --check-config.
+// describe reads an option's usage: its first line is for --help, the others are details. A word in backquotes names the
+// value. The default is added unless the first line contains it, in a shorter form than that of --check-config.
 func describe(f cli.DocGenerationFlag) described {
 	usage, details, _ := strings.Cut(f.GetUsage(), "\n")
 	d := described{name: "--" + f.(cli.Flag).Names()[0], details: strings.ReplaceAll(details, "\n", " ")}
@@ -94,7 +94,7 @@ func describe(f cli.DocGenerationFlag) described {
 	return d
 }
 
-// defaultOf is an option's default in few letters; empty for a switch that is off and for a text that is empty.
+// defaultOf returns an option's default in short form; empty for a switch that is off and for an empty text.
 func defaultOf(f cli.DocGenerationFlag) string {
 	value := strings.Trim(f.GetDefaultText(), `"`)
 	switch f := f.(type) {
@@ -112,7 +112,7 @@ func defaultOf(f cli.DocGenerationFlag) string {
 	return value
 }
 
-// shortSpan drops the zeros from a time span's text: 7m for 7m0s.
+// shortSpan removes the zeros from a time span's text: 7m for 7m0s.
 func shortSpan(text string) string {
 	if text == "0s" {
 		return "0"
@@ -164,7 +164,7 @@ func (c Command) variables() string {
 	return fmt.Sprintf("Variables set options, too: %s is --log-level. The command line wins.", variable(c.id(), "log-level"))
 }
 
-// helpGroup prints a group's options, one a line, and those that belong to one of the families by name alone.
+// helpGroup prints a group's options, one per line, but only the names of those that belong to a family.
 func (c Command) helpGroup(w io.Writer, group optionGroup) {
 	families := map[string][]string{}
 	var lines []described
@@ -201,7 +201,7 @@ func (c Command) helpGroup(w io.Writer, group optionGroup) {
 	fmt.Fprintln(w)
 }
 
-// family is the longest of the families' names that an option's name begins with.
+// family returns the longest family prefix of an option's name.
 func (c Command) family(name string) string {
 	longest := ""
 	for _, family := range c.Families {
@@ -212,7 +212,7 @@ func (c Command) family(name string) string {
 	return longest
 }
 
-// hang prints text behind a first column, and what is too long for the line below itself.
+// hang prints text beside a first column, and continues it in the same column if it is too long for the line.
 func hang(w io.Writer, column, text string) {
 	line := column
 	for i, word := range strings.Fields(text) {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// --help has an option's clause with its values and default in one line; the manual has its details, too. Options of a family are named
-// alone, and of the tasks the first five are shown.
+// --help has an option's clause with its values and default in one line; the manual also has its details. Options of a family are only
+// named, and only the first five tasks are shown.
 func TestHelp(t *testing.T) {
 	h := &harness{in: strings.NewReader("")}
 	c := h.echo(filterKind, nil)

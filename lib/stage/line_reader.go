@@ -9,20 +9,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lineReader reads a FIFO no further than to the end of a line. Data that a killed process has read is lost; data that it has not
-// read stays in the kernel for its successor: so SIGKILL costs the current line and none after it. tee(2) copies the content of a
-// pipe, without consuming it, to the reader's own pipe; there the end of the line is found, and then so much is read.
+// lineReader reads a FIFO no further than to the end of a line. Data that a killed process has read is lost; data that it has not read
+// stays in the kernel for its successor: so SIGKILL costs the current line and none after it. tee(2) copies the content of a pipe, without
+// consuming it, to the reader's own pipe; lineReader finds the end of the line there, and then reads exactly up to it.
 type lineReader struct {
-	from     *os.File // the FIFO: its owner's
-	to, back *os.File // the reader's own pipe, to write and to read
+	from     *os.File // the FIFO, which the caller owns
+	to, back *os.File // the write and read ends of the reader's own pipe
 	taken    int      // bytes read of the current line
 	ask      int      // how much to copy: about the length of the last line
 }
 
-// leastAsk is a page, which is the unit of tee.
+// leastAsk is one page, which is the unit of tee.
 const leastAsk = 4096
 
-// newLineReader fails where there is no tee: a seccomp filter may forbid it.
+// newLineReader fails if tee is unavailable: a seccomp filter may forbid it.
 func newLineReader(fifo *os.File) (*lineReader, error) {
 	back, to, err := os.Pipe()
 	if err != nil {
@@ -35,7 +35,7 @@ func newLineReader(fifo *os.File) (*lineReader, error) {
 	return l, nil
 }
 
-// Read reads into p up to a line's end at most. It waits for data, until the file's read deadline.
+// Read reads into p up to the end of a line at most. It waits for data, until the file's read deadline.
 func (l *lineReader) Read(p []byte) (int, error) {
 	p = p[:min(len(p), l.ask)]
 	n, err := l.peek(p)
@@ -46,7 +46,7 @@ func (l *lineReader) Read(p []byte) (int, error) {
 	if end > 0 {
 		n = end
 	}
-	// Only the bytes that were read count, in case another process reads the FIFO, too.
+	// Only the bytes that were really read count, in case another process reads the FIFO, too.
 	if n, err = l.from.Read(p[:n]); err != nil {
 		return n, err
 	}
@@ -99,7 +99,7 @@ func (l *lineReader) tee(length int) (n int, err error) {
 	return n, errors.Join(err, toErr, teeErr)
 }
 
-// Close ends the reader's own pipe.
+// Close closes the reader's own pipe.
 func (l *lineReader) Close() error {
 	return errors.Join(l.to.Close(), l.back.Close())
 }

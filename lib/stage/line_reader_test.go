@@ -18,7 +18,7 @@ import (
 	"polder/tests/await"
 )
 
-// waiting is how many bytes are in a FIFO.
+// waiting returns how many bytes are in a FIFO.
 func waiting(t testing.TB, f *os.File) int {
 	t.Helper()
 	c, err := f.SyscallConn()
@@ -42,7 +42,7 @@ func openLineReader(t testing.TB, f *os.File) *lineReader {
 	return l
 }
 
-// sized is a tick of about so many bytes, with its newline.
+// sized returns a tick of about so many bytes, with its newline.
 func sized(node string, bytes int) string {
 	return fmt.Sprintf(`{"v":1,"node":%q,"time":"2026-01-01T00:00:00Z","pad":%q}`+"\n", node, strings.Repeat("x", bytes))
 }
@@ -110,8 +110,8 @@ func TestLineReaderWaits(t *testing.T) {
 	await.Until(t, time.Minute, "the next line waits, whose writer writes in two pieces", await.Is(func() bool { return waiting(t, f) == len(sized("b", 10)) }))
 }
 
-// While one tick is handled the following ones are in the FIFO, also for a live tool, which passes it on before it reads
-// the next.
+// While one tick is handled the following ones are in the FIFO, also for a live tool, which forwards it before it reads
+// the next one.
 func TestOneTickInHand(t *testing.T) {
 	for _, live := range []bool{false, true} {
 		t.Run(fmt.Sprintf("live=%t", live), func(t *testing.T) {
@@ -157,14 +157,14 @@ func TestOneTickInHand(t *testing.T) {
 	}
 }
 
-// fill writes to a FIFO until it has no room.
+// fill writes to a FIFO until it is full.
 func fill(t *testing.T, f *os.File) {
 	t.Helper()
 	c, err := f.SyscallConn()
 	if err != nil {
 		t.Fatal(err)
 	}
-	blank := bytes.Repeat([]byte{'\n'}, 4096) // the kernel takes so much as a whole or not at all
+	blank := bytes.Repeat([]byte{'\n'}, 4096) // the kernel accepts this many bytes as a whole or not at all
 	if cErr := c.Control(func(fd uintptr) {
 		for err == nil {
 			_, err = unix.Write(int(fd), blank)
@@ -201,7 +201,7 @@ func TestGivenUpAtTheEnd(t *testing.T) {
 	}
 }
 
-// The cost of looking ahead: lines through a FIFO, with it and with plain reads.
+// BenchmarkFIFO measures the cost of looking ahead: lines through a FIFO, with it and with plain reads.
 func BenchmarkFIFO(b *testing.B) {
 	for _, size := range []int{3_000, 30_000, 200_000} {
 		text := []byte(sized("n", size))

@@ -16,7 +16,7 @@ const (
 	manualFlag = "manual"
 )
 
-// The lines of a manual that are not running text.
+// These lines of a manual are not running text.
 var (
 	manHeading = regexp.MustCompile(`^[A-Z][A-Z0-9 ,.'?/-]*(\(--[a-z-]+\))?$`)
 	manBullet  = regexp.MustCompile(`^ *- (.*)$`)
@@ -61,7 +61,7 @@ func (c Command) manual(w io.Writer, flags []cli.Flag, form markup) error {
 	return err
 }
 
-// tasks writes what a user may want to do, and how.
+// tasks writes what a user may want to do, and the commands.
 func (c Command) tasks(b *strings.Builder, form markup) {
 	if len(c.Tasks) == 0 {
 		return
@@ -97,9 +97,9 @@ type markup interface {
 type manText struct {
 	*strings.Builder
 	form      markup
-	base      int  // how far the running text of this section is indented
-	column    int  // where the text of the last list item begins; 0 outside a list
-	asWritten bool // lines are kept as they are
+	base      int  // the indentation of this section's running text
+	column    int  // the column of the last list item's text; 0 outside a list
+	asWritten bool // lines are written unchanged
 	open      bool // the running text's paragraph has begun
 }
 
@@ -203,7 +203,7 @@ func (manPage) verbatim(b *strings.Builder, begins bool) {
 
 var roffEscapes = strings.NewReplacer(`\`, `\e`, "-", `\-`, "'", `\(aq`)
 
-// roff is text that troff prints as it is.
+// roff returns text that troff prints unchanged.
 func roff(text string) string {
 	text = roffEscapes.Replace(text)
 	if strings.HasPrefix(text, ".") {
@@ -273,7 +273,7 @@ var code = regexp.MustCompile("(^|[ (\"'])(--[a-z][a-z-]*[a-z]|[^ `\"'(),;:]*[_*
 // docsPage matches the name of a page of docs/.
 var docsPage = regexp.MustCompile(`docs/([a-z-]+\.md)`)
 
-// marked is a line of running text in Markdown.
+// marked returns a line of running text in Markdown.
 func marked(text string) string {
 	text = code.ReplaceAllString(text, "$1`$2`")
 	return docsPage.ReplaceAllString(text, "[$1]($1)")

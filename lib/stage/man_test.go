@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A manual page has the manual's paragraphs, lists and examples, and each flag as --help has it.
+// A manual page contains the manual's paragraphs, lists and examples, and each flag as in --help.
 func TestManPage(t *testing.T) {
 	h := &harness{in: strings.NewReader("")}
 	c := h.echo(filterKind, nil)

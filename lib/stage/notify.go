@@ -12,18 +12,18 @@ import (
 )
 
 // notifier reports the tool's state to the service manager that started it, like sd_notify(3): a datagram for each word. It
-// is nil, and sends nothing, where $NOTIFY_SOCKET is not set.
+// is nil, and sends nothing, if $NOTIFY_SOCKET is not set.
 type notifier struct {
 	socket int
 	to     unix.SockaddrUnix
-	within time.Duration // the manager ends a tool that sends nothing for so long; 0 is never
+	within time.Duration // the manager stops a tool that sends nothing for this long; 0 is never
 
 	begun atomic.Bool
 	once  sync.Once
 }
 
-// newNotifier reads the manager's settings. The socket does not block, because a busy manager must not stop the stream. The next WATCHDOG=1
-// replaces one that was lost, and READY=1, for which the manager waits, is repeated.
+// newNotifier reads the manager's settings. The socket does not block, because a busy manager must not stop the stream. The next
+// WATCHDOG=1 replaces a lost one, and READY=1, for which the manager waits, is repeated.
 func newNotifier(getenv func(string) string) (*notifier, error) {
 	address := getenv("NOTIFY_SOCKET")
 	if address == "" {
@@ -75,23 +75,23 @@ func (n *notifier) ready(ctx context.Context) {
 	context.AfterFunc(ctx, n.stopping)
 }
 
-// stopping notifies the manager, once. A tool that was stopped may end before the goroutine that sends the word runs, so its end sends it,
-// too.
+// stopping notifies the manager, once. A tool that was stopped may end before the goroutine that sends the word runs, so it is also sent
+// at the tool's end.
 func (n *notifier) stopping() {
 	if n != nil && n.begun.Load() {
 		n.once.Do(func() { n.send("STOPPING=1") })
 	}
 }
 
-// alive feeds the manager's watchdog.
+// alive notifies the manager's watchdog.
 func (n *notifier) alive() {
 	if n != nil && n.within > 0 {
 		n.send("WATCHDOG=1")
 	}
 }
 
-// idle is a channel at whose ticks an idle loop feeds the watchdog, because a tool works although its input is silent. Stop
-// ends it.
+// idle returns a channel at whose ticks an idle loop notifies the watchdog, because a tool is healthy although its input is
+// silent. Stop ends it.
 func (n *notifier) idle() (often <-chan time.Time, stop func()) {
 	if n == nil || n.within < 3 {
 		return nil, func() {}

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A manager whose queue is full for a while gets READY=1 nevertheless: it would end a tool that never sends it.
+// A manager whose queue is full for a while gets READY=1 nevertheless, because it would stop a tool that never sends it.
 func TestReadyReachesABusyManager(t *testing.T) {
 	address := filepath.Join(t.TempDir(), "notify")
 	listener, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: address, Net: "unixgram"})

@@ -2,17 +2,17 @@ package stage
 
 import "time"
 
-// A tool on a node has a few milliseconds of work a second, one step after the other. With more than one processor, Go's runtime
-// wakes a thread for each step to look for more work, which costs as much as the steps themselves. Several processors are only useful for
-// more work: a recording, or a fleet's stream.
+// A tool on a node has a few milliseconds of work per second, one step after the other. With more than one processor, Go's runtime wakes
+// a thread for each step to look for more work, which costs as much as the steps themselves. Several processors are only useful for more
+// work: a recording, or a fleet's stream.
 
-// manyTicks is how many ticks within a second are a lot of work.
+// manyTicks is the number of ticks within a second that counts as a lot of work.
 const manyTicks = 50
 
-// processors is how many processors a tool runs on.
+// processors controls on how many processors a tool runs.
 type processors struct {
-	set    func(int) int // nil where it must not be changed
-	all    int           // the number before
+	set    func(int) int // nil if it must not be changed
+	all    int           // the original number
 	begun  time.Time
 	counts int
 }
@@ -25,7 +25,7 @@ func (s *Session) OneProcessor() {
 	s.processors = processors{set: s.Processors, all: s.Processors(1)}
 }
 
-// tick counts a tick, and restores the number of processors where there are many ticks.
+// tick counts a tick, and restores the number of processors if there are many ticks.
 func (p *processors) tick(now time.Time) {
 	if p.set == nil {
 		return

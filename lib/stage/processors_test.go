@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A tool runs on one processor until more ticks come than a node has, and on all of them from then on.
+// A tool runs on one processor until more ticks come than on a node, and on all of them from then on.
 func TestOneProcessorUntilThereIsWork(t *testing.T) {
 	var sets []int
 	s := &Session{Env: Env{
@@ -17,7 +17,7 @@ func TestOneProcessorUntilThereIsWork(t *testing.T) {
 	s.OneProcessor()
 	p := &s.processors
 	now := time.Unix(1000, 0)
-	for range 200 { // a tick a second, or ten
+	for range 200 { // one tick per second, or ten
 		for range 10 {
 			now = now.Add(100 * time.Millisecond)
 			p.tick(now)

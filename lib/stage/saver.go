@@ -10,7 +10,7 @@ import (
 )
 
 // Saver writes the state file concurrently with the stream, which a slow disk must not delay. With --dry-run it writes nothing, because
-// nothing was done. Its methods are called on the goroutine of the stream.
+// nothing was changed. Its methods are called on the goroutine of the stream.
 type Saver struct {
 	session  *Session
 	snapshot func() (tick.Raw, error)
@@ -21,15 +21,15 @@ type Saver struct {
 	within   time.Duration
 
 	made    int64         // counts the snapshots, so that an older one never replaces a newer one
-	turn    chan struct{} // held by the writer, so that a disk that hangs blocks only one
-	written int64         // the last one that was written; the writer's
+	turn    chan struct{} // taken by the writer, so that a disk that hangs blocks only one
+	written int64         // the last one that was written; only the writer uses it
 	busy    sync.WaitGroup
 }
 
-// saveWithin is how long a disk may take: one that hangs must delay neither a caller that waits for a record nor the end.
+// saveWithin is the time limit of a write: a disk that hangs must delay neither a caller that waits for a record nor the end.
 const saveWithin = 5 * time.Second
 
-// NewSaver returns the saver of a tool's state; version is as in [Session.SaveState]. snapshot encodes the state as it is.
+// NewSaver returns the saver of a tool's state; version is as in [Session.SaveState]. snapshot encodes the present state.
 func (s *Session) NewSaver(version int, every time.Duration, snapshot func() (tick.Raw, error)) *Saver {
 	return &Saver{
 		session: s, snapshot: snapshot, off: s.State == "" || s.DryRun, every: every, at: s.Now(), within: saveWithin,
@@ -38,7 +38,7 @@ func (s *Session) NewSaver(version int, every time.Duration, snapshot func() (ti
 	}
 }
 
-// SaveIfDue saves concurrently with the stream if the last save is long ago.
+// SaveIfDue saves concurrently with the stream if the last save was long ago.
 func (v *Saver) SaveIfDue() {
 	now := v.session.Now()
 	if v.off || now.Sub(v.at) < v.every && !now.Before(v.at) {
@@ -69,7 +69,7 @@ func (v *Saver) Prepare() func() error {
 	}
 }
 
-// write returns when the state is written, or when a disk's time is over.
+// write returns when the state is written, or at the time limit.
 func (v *Saver) write(number int64, state tick.Raw) error {
 	late := time.NewTimer(v.within)
 	defer late.Stop()

@@ -68,8 +68,8 @@ func TestStateOnAHungDisk(t *testing.T) {
 	})
 }
 
-// A disk that is slow does not hold up the stream: what is saved is the state of the time at which it was due, and the clock that goes back
-// is no reason to wait.
+// A slow disk does not delay the stream: the saved state is that of the time at which the save was due, and a clock that is set back does
+// not delay the save.
 func TestStateIsSavedWhenItIsDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var saved []string
@@ -90,7 +90,7 @@ func TestStateIsSavedWhenItIsDue(t *testing.T) {
 				slow <- struct{}{}
 			}
 			synctest.Wait()
-			state = "later" // what is on its way is not changed by this
+			state = "later" // this does not change a save in progress
 		}
 		if want := []string{"1", "3", "4"}; !slices.Equal(saved, want) {
 			t.Errorf("saved %q; want %q", saved, want)
@@ -98,7 +98,7 @@ func TestStateIsSavedWhenItIsDue(t *testing.T) {
 	})
 }
 
-// Without --state, and with --dry-run, the state is not even looked at.
+// Without --state, and with --dry-run, no snapshot is taken.
 func TestNoStateIsSaved(t *testing.T) {
 	for name, s := range map[string]*Session{"no --state": {}, "--dry-run": {State: "state", DryRun: true}} {
 		s.Now, s.Log = time.Now, slog.New(slog.DiscardHandler)

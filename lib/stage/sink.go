@@ -70,7 +70,7 @@ func (k *sink) dropped() int64 {
 	return k.mailbox.Dropped()
 }
 
-// put passes a tick on, with section spliced in unless it is nil.
+// put forwards a tick, with section spliced in unless it is nil.
 func (k *sink) put(l *tick.Line, name string, section any) error {
 	if section == nil {
 		k.line = append(append(k.line[:0], l.Bytes()...), '\n')
@@ -95,7 +95,7 @@ func (k *sink) write() error {
 	return nil
 }
 
-// settleWithin is how long a live tool waits for its output before it takes the next tick: much longer than a write takes, and less than
+// settleWithin is how long a live tool waits for its output before it reads the next tick: much longer than a write takes, and less than
 // any interval. Without it the ticks that waited while the tool was busy would replace one another before the first is written.
 const settleWithin = 100 * time.Millisecond
 
@@ -107,7 +107,7 @@ func (k *sink) settle() {
 	}
 }
 
-// end closes the output, and returns how many ticks were dropped, because no later tick's droppedTicks has the last ones.
+// end closes the output, and returns how many ticks were dropped, because no later tick's droppedTicks contains the last ones.
 func (k *sink) end(log *slog.Logger) error {
 	err := k.Close()
 	if n := k.dropped(); n > 0 {
@@ -134,7 +134,7 @@ type Source struct {
 	begun time.Time
 }
 
-// OpenSource opens the output. With live, the newest tick replaces the waiting one where the next stage is slow.
+// OpenSource opens the output. With live, the newest tick replaces the waiting one if the next stage is slow.
 func (s *Session) OpenSource(ctx context.Context, live bool) (*Source, error) {
 	if err := s.serveMetrics(); err != nil {
 		return nil, err
@@ -147,7 +147,7 @@ func (s *Session) OpenSource(ctx context.Context, live bool) (*Source, error) {
 	return &Source{sink: k, s: s}, nil
 }
 
-// Begin notes that the next tick is begun, for the metrics.
+// Begin records the beginning of the next tick, for the metrics.
 func (o *Source) Begin() { o.begun = time.Now() }
 
 // Put writes a tick.
@@ -174,13 +174,13 @@ func (o *Source) count(t *tick.Tick) {
 	o.s.Metrics.Tick(&tick.Tick{V: t.V, Node: t.Node, Time: t.Time, Sample: t.Sample}, took)
 }
 
-// PutAll writes the ticks of many nodes as one: where the next stage is slow, later ones replace all of them, and they
+// PutAll writes the ticks of many nodes as one: if the next stage is slow, later ones replace all of them, and they
 // count as one dropped tick.
 func (o *Source) PutAll(ticks []*tick.Tick) error {
 	all := o.sink.line[:0]
 	for _, t := range ticks {
 		o.count(t)
-		o.begun = time.Time{} // the time was that of all of them
+		o.begun = time.Time{} // the time included all of them
 		var err error
 		if all, err = tick.AppendMarshal(all, t); err != nil {
 			return err
@@ -195,7 +195,7 @@ func (o *Source) PutAll(ticks []*tick.Tick) error {
 	return o.sink.write()
 }
 
-// Dropped is the number of ticks that were not written because the next stage was slow.
+// Dropped returns the number of ticks that were not written because the next stage was slow.
 func (o *Source) Dropped() int64 { return o.sink.dropped() }
 
 // Close writes the waiting tick.

@@ -1,5 +1,5 @@
-// Package stage has what all tools share: flags, logs, signals, exit status, FIFOs, state files and the loop
-// over the lines. It is the only importer of urfave/cli.
+// Package stage contains what all tools share: flags, logs, signals, exit status, FIFOs, state files and the
+// loop over the lines. It is the only importer of urfave/cli.
 package stage
 
 import (
@@ -34,7 +34,7 @@ type Env struct {
 	Out, Err io.Writer
 	Getenv   func(string) string
 	Now      func() time.Time
-	// Processors sets on how many processors the process runs at a time, and returns the number before; nil where the tool must not set it.
+	// Processors sets on how many processors the process runs, and returns the previous number; nil if the tool must not set it.
 	Processors func(int) int
 }
 
@@ -43,7 +43,7 @@ func OSEnv() Env {
 	return Env{Args: os.Args, In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Now: time.Now, Processors: runtime.GOMAXPROCS}
 }
 
-// Kind selects the shared flags that a tool has.
+// Kind selects the shared flags of a tool.
 type Kind struct {
 	Reads  bool // --input, --strict, --max-line
 	Writes bool // --output
@@ -55,19 +55,19 @@ type Kind struct {
 
 // Command is one tool, or a subcommand of one.
 type Command struct {
-	// Name is what a user types: "collect", or of a subcommand "collect fleet".
+	// Name is what a user types: "collect", or for a subcommand "collect fleet".
 	Name     string
 	Synopsis string // one line
 	Summary  string // what it does, in ten lines at most: the beginning of --help and of the manual
 	Tasks    []Task // --help shows the first ones, the manual all of them
-	Manual   string // everything else: how it works, what it reads and writes; only for the manual
-	// Families are beginnings of names of options, such as "load-". --help lists these by name alone, under FamiliesTitle.
+	Manual   string // how it works, what it reads and writes; only in the manual
+	// Families are prefixes of option names, such as "load-". --help only names these options, under FamiliesTitle.
 	Families      []string
 	FamiliesTitle string
 	Kind          Kind
 	Flags         func(*Flags)
 	Run           func(context.Context, *Session) error
-	// Subcommands are chosen by the first argument. Each has its own flags, variables, help and manual.
+	// Subcommands are selected by the first argument. Each has its own flags, variables, help and manual.
 	Subcommands []Command
 }
 
@@ -75,7 +75,7 @@ type Command struct {
 type Session struct {
 	Env
 	Log  *slog.Logger
-	Tool string // the tool's name; of a subcommand "collect-fleet"
+	Tool string // the tool's name; for a subcommand "collect-fleet"
 
 	Input, Output string
 	Strict        bool
@@ -109,7 +109,7 @@ const stopWithin = 5 * time.Second
 func Main(c Command) {
 	c, env := c.choose(OSEnv())
 	// A panic ends with SIGABRT: Go's own status for it is 2, which means that the configuration is invalid, and
-	// supervisors do not start such a tool again.
+	// supervisors do not restart such a tool.
 	debug.SetTraceback("crash")
 	// SIGPIPE must not kill a tool between two writes to the kernel; the write's EPIPE ends the loop.
 	signal.Ignore(syscall.SIGPIPE)
@@ -204,7 +204,7 @@ const processFlags = "Process"
 type process struct {
 	logLevel, logFormat, memoryLimit string
 
-	flags []cli.Flag // all of the tool's, for its manual
+	flags []cli.Flag // all flags of the tool, for its manual
 }
 
 // act runs the command whose flags have been read.
@@ -298,7 +298,7 @@ func newLogger(w io.Writer, format, level, tool string) (*slog.Logger, error) {
 }
 
 // SourceGCPercent is the garbage collector's target for tools that create ticks. They allocate little between two ticks, so that
-// collecting early costs next to nothing, and saves 2 MiB on a node of 250 containers.
+// early collections cost next to nothing, and save 2 MiB on a node of 250 containers.
 const SourceGCPercent = 50
 
 // SetGCPercent sets the garbage collector's target, unless GOGC is set.

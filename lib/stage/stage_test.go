@@ -21,7 +21,7 @@ import (
 
 var now = time.Date(2026, 1, 1, 0, 0, 10, 0, time.UTC)
 
-// line is a tick of a node, seconds before now.
+// line returns a tick of a node, seconds before now.
 func line(node string, seconds float64) string {
 	return fmt.Sprintf(`{"v":1,"node":%q,"time":%q,"sample":{"intervalSeconds":1}}`, node, now.Add(-time.Duration(seconds*float64(time.Second))).Format(time.RFC3339Nano))
 }
@@ -33,7 +33,7 @@ type harness struct {
 	seen     []string
 }
 
-// echo is a tool that notes each tick's node, or why it refuses it, in the section "advice".
+// echo is a tool that writes each tick's node, or why it refuses it, to the section "advice".
 func (h *harness) echo(kind Kind, change func(*Filter)) Command {
 	return Command{
 		Name: "echo", Synopsis: "test", Kind: kind,
@@ -133,8 +133,8 @@ func TestFilterSplicesAndForwards(t *testing.T) {
 	}
 }
 
-// Ticks that waited while a live tool was busy, as with a write that the kernel held up, all come out where the next stage reads: the first of
-// them has what was written.
+// Ticks that waited while a live tool was busy, for example because the kernel delayed a write, are all forwarded if the next stage
+// reads: the first of them contains what was written.
 func TestLiveToolCatchesUp(t *testing.T) {
 	h := harness{in: strings.NewReader(strings.Repeat(line("n1", 1)+"\n", 500))}
 	if status := h.run(t, h.echo(Kind{Reads: true}, func(f *Filter) { f.Live = true })); status != 0 {
@@ -170,7 +170,7 @@ func TestActingToolsRefuse(t *testing.T) {
 	}
 }
 
-// A late tick covers a longer time, but is not newer because of that.
+// A late tick covers a longer time, but that does not make it newer.
 func TestMaxAgeDoesNotGrowWhenCollectIsLate(t *testing.T) {
 	late := strings.Replace(line("me", 10), `"sample":{"intervalSeconds":1}`, `"sample":{"periodSeconds":1,"intervalSeconds":20}`, 1)
 	h := &harness{in: strings.NewReader(late + "\n" + line("me", 0) + "\n")}
@@ -304,7 +304,7 @@ func TestStateKnowsTheBoot(t *testing.T) {
 	}
 }
 
-// An input in which no line is a tick is probably the wrong file: the end reports it. One valid line is enough.
+// An input in which no line is a tick is probably the wrong file, which is reported at the end. One valid line suffices.
 func TestFilterRefusesWhatIsNoStream(t *testing.T) {
 	for in, want := range map[string]int{
 		"root:x:0:0\n{}\n":                   1,

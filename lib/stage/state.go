@@ -22,20 +22,20 @@ type stateFile struct {
 	State tick.Raw `json:"state"`
 }
 
-// Boot shows whether a state was saved in the present boot.
+// Boot says whether a state was saved in the present boot.
 type Boot int
 
-// The values of Boot. It is unknown where the state has no ID, as an earlier version's, or where the present one cannot be read.
+// These are the values of Boot. It is unknown if the state has no ID, as an earlier version's, or if the present one cannot be read.
 const (
 	UnknownBoot Boot = iota
 	SameBoot
 	OtherBoot
 )
 
-// bootVariable has the boot ID where /proc does not have it: a unit with ProcSubset=pid sets it to systemd's %b.
+// bootVariable contains the boot ID if /proc does not: a unit with ProcSubset=pid sets it to systemd's %b.
 const bootVariable = "POLDER_BOOT_ID"
 
-// bootID is the present boot's.
+// bootID returns the present boot's ID.
 func (s *Session) bootID() string {
 	if id := kernfile.BootID("/"); id != "" {
 		return id
@@ -57,9 +57,9 @@ func bootOf(saved, now string) Boot {
 	return OtherBoot
 }
 
-// LoadState reads the tool's state from --state into v, and notes in [Session.StateBoot] whether it is from the present boot: processes,
-// cgroups and counters of another one no longer exist, and their names may denote others. It reports false, and does not change v, where
-// there is none: no --state, no file yet, or an incomplete one or one of another version, which is logged. The tool then starts without it.
+// LoadState reads the tool's state from --state into v, and records in [Session.StateBoot] whether it is from the present boot:
+// processes, cgroups and counters of another boot no longer exist, and their names may denote others. Without a valid state (no --state,
+// no file yet, or an incomplete file or one of another version, which is logged) it returns false and does not change v.
 func (s *Session) LoadState(version int, v any) (bool, error) {
 	if s.State == "" {
 		return false, nil
@@ -116,7 +116,7 @@ func WriteFile(path string, data []byte, mode fs.FileMode) error {
 	return replace(path, data, mode, func(*os.File) error { return nil })
 }
 
-// WriteFileSync is WriteFile for data that must survive a crash of the machine.
+// WriteFileSync is like WriteFile, for data that must survive a crash of the machine.
 func WriteFileSync(path string, data []byte, mode fs.FileMode) error {
 	return replace(path, data, mode, (*os.File).Sync)
 }

@@ -7,16 +7,16 @@ import (
 	"polder/lib/choice"
 )
 
-// id is the command's name in one word, for files, variables, metrics and the log: "collect-fleet".
+// id returns the command's name in one word, for files, variables, metrics and the log: "collect-fleet".
 func (c Command) id() string { return strings.ReplaceAll(c.Name, " ", "-") }
 
-// word is a subcommand's name after its tool's.
+// word returns a subcommand's name without its tool's.
 func (c Command) word() string {
 	_, word, _ := strings.Cut(c.Name, " ")
 	return word
 }
 
-// subcommand is the subcommand of that word, nil where there is none.
+// subcommand returns the subcommand of that word, nil if there is none.
 func (c Command) subcommand(word string) *Command {
 	for i := range c.Subcommands {
 		if c.Subcommands[i].word() == word {
@@ -26,7 +26,7 @@ func (c Command) subcommand(word string) *Command {
 	return nil
 }
 
-// subcommandWith is a subcommand that has its own flag of that name, nil where there is none.
+// subcommandWith returns a subcommand that has its own flag of that name, nil if there is none.
 func (c Command) subcommandWith(flag string) *Command {
 	for i := range c.Subcommands {
 		var f Flags
@@ -40,7 +40,7 @@ func (c Command) subcommandWith(flag string) *Command {
 // completionFlag is what a shell's completion appends to an unfinished command line.
 const completionFlag = "--generate-bash-completion"
 
-// choose is the command that the arguments name, with its own arguments.
+// choose returns the command that the arguments name, with its own arguments.
 func (c Command) choose(env Env) (Command, Env) {
 	if len(env.Args) < 2 || len(env.Args) == 3 && env.Args[2] == completionFlag { // the word itself is being completed
 		return c, env
@@ -67,7 +67,7 @@ func (c Command) completeSubcommand(w io.Writer, words []string) {
 	}
 }
 
-// unexpected is the error about an argument that is not an option.
+// unexpected returns the error about an argument that is not an option.
 func (c Command) unexpected(argument string) error {
 	if sub := c.subcommand(argument); sub != nil {
 		return Usagef("unexpected argument %q: the subcommand comes before its options: %s [options]", argument, sub.Name)
@@ -79,7 +79,7 @@ func (c Command) unexpected(argument string) error {
 	return Usagef("unexpected argument %q: options begin with --%s", argument, choice.Meant(argument, words))
 }
 
-// checkVariables refuses a variable with a subcommand's name, as 0.1.0 had one: the tool itself would run, unnoticed.
+// checkVariables rejects a variable with a subcommand's name, as 0.1.0 had one: otherwise the tool itself would run, unnoticed.
 func (c Command) checkVariables(env Env) error {
 	for _, sub := range c.Subcommands {
 		if name := variable(c.id(), sub.word()); env.Getenv != nil && env.Getenv(name) != "" {

@@ -11,7 +11,7 @@ import (
 	"polder/lib/choice"
 )
 
-// Errors of the flag package and of urfave/cli about an invalid command line, with one dash before every name.
+// These are errors of the flag package and of urfave/cli about an invalid command line, with one dash before every name.
 var (
 	unknownFlag = regexp.MustCompile(`^flag provided but not defined: -+(.*)$`)
 	noValue     = regexp.MustCompile(`^flag needs an argument: -+(.*)$`)
@@ -19,7 +19,7 @@ var (
 	wrongEnv    = regexp.MustCompile(`(?s)^could not parse (".*") (?:as .* value )?from environment variable "([A-Z0-9_]+)" (?:as value )?for flag ([a-z0-9-]+): (.*)$`)
 )
 
-// usage is such an error in Polder's words: flags as they are typed, what is wanted, and the flag that was perhaps meant.
+// usage rewords such an error: flags as they are typed, the expected values, and a similar flag that may be meant.
 func (c Command) usage(err error, flags []cli.Flag) error {
 	text := err.Error()
 	if m := unknownFlag.FindStringSubmatch(text); m != nil {
@@ -46,7 +46,7 @@ func (c Command) usage(err error, flags []cli.Flag) error {
 	return &UsageError{err}
 }
 
-// wanted returns the values that a flag takes, or else the error of its type.
+// wanted returns the values that a flag accepts, or else the error of its type.
 func wanted(f cli.Flag, quoted, reported string) string {
 	switch f.(type) {
 	case *cli.DurationFlag:
@@ -63,7 +63,7 @@ func wanted(f cli.Flag, quoted, reported string) string {
 	case *cli.BoolFlag:
 		return "want true or false"
 	}
-	return strings.TrimPrefix(reported, quoted+": ") // a type that names the value itself, for a configuration file has it, too
+	return strings.TrimPrefix(reported, quoted+": ") // a type that names the value itself, because a configuration file may contain it, too
 }
 
 func flagNames(flags []cli.Flag) (names []string) {

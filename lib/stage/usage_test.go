@@ -14,7 +14,7 @@ type onOrOff struct{}
 func (onOrOff) Set(text string) error { return choice.Check(text, []string{"on", "off"}) }
 func (onOrOff) String() string        { return "" }
 
-// An error names the flag as it is typed, what is wanted, and which flag was perhaps meant.
+// An error names the flag as it is typed, the expected values, and a similar flag.
 func TestUsageErrors(t *testing.T) {
 	var interval time.Duration
 	var number int

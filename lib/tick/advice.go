@@ -1,7 +1,7 @@
 package tick
 
-// Names of pools. A dedicated pod's pool is PoolDedicatedPrefix + namespace + "/" + name; any other name is that of a pool of shared
-// pods that name it.
+// These are names of pools. A dedicated pod's pool is PoolDedicatedPrefix + namespace + "/" + name; any other name is that of a pool
+// of shared pods that name it.
 const (
 	PoolShare           = "share"
 	PoolReclaim         = "reclaim"
@@ -13,27 +13,27 @@ const (
 type Advice struct {
 	Policy    string     `json:"policy"`
 	Reclaimed *Reclaimed `json:"reclaimed,omitempty"`
-	// Mid is what may be offered to pods of Koordinator's mid priority.
+	// Mid is the offer to pods of Koordinator's mid priority.
 	Mid *Reclaimed `json:"mid,omitempty"`
-	// Withdrawn is why nothing is offered any more, so that what was published is withdrawn at once; empty otherwise. An advice without
-	// Reclaimed and without this leaves the offer as it is.
+	// Withdrawn is why nothing is offered any more, so that the published offer is withdrawn at once; empty otherwise. An advice
+	// without Reclaimed and without Withdrawn leaves the offer unchanged.
 	Withdrawn string   `json:"withdrawn,omitempty"`
 	Pools     []Pool   `json:"pools,omitempty"`
 	Cgroups   []Cgroup `json:"cgroups,omitempty"`
-	// Fallback is the desired state when no advice comes any more: the reclaimed side at its floor.
+	// Fallback is the desired state when no more advice comes: the reclaimed side at its floor.
 	Fallback []Cgroup `json:"fallback,omitempty"`
-	// Resctrl are the desired groups of /sys/fs/resctrl; those that are not named are left alone.
+	// Resctrl are the desired groups of /sys/fs/resctrl; other groups are not changed.
 	Resctrl []ResctrlGroup `json:"resctrl,omitempty"`
-	// Network is the desired shaping of the uplinks, which isolate --only network applies; nil where nothing is advised for it.
+	// Network is the desired shaping of the uplinks, which isolate --only network applies; nil if there is no advice for it.
 	Network *Network `json:"network,omitempty"`
-	// MemoryReclaim is memory to reclaim once; nil where there is none.
+	// MemoryReclaim is memory to reclaim once; nil if there is none.
 	MemoryReclaim *MemoryReclaim `json:"memoryReclaim,omitempty"`
-	// BatchStarved reports whether batch pods that are in a class below the services' get less than their floor on a full machine; nil where
-	// there are none, or that is not known.
+	// BatchStarved reports whether batch pods in a scheduling class below the services' get less than their floor on a full machine; nil
+	// if there are none, or if that is unknown.
 	BatchStarved *bool `json:"batchStarved,omitempty"`
-	// Reasons has one short sentence for each thing that bound the result.
+	// Reasons has one short sentence for each limit that determined the result.
 	Reasons []string `json:"reasons,omitempty"`
-	// Shadow is what a second policy would have decided. Nothing acts on it.
+	// Shadow is the decision of a second policy. No tool acts on it.
 	Shadow *Shadow `json:"shadow,omitempty"`
 }
 
@@ -46,14 +46,14 @@ type Shadow struct {
 	Reasons   []string   `json:"reasons,omitempty"`
 }
 
-// Reclaimed is what may be offered to reclaimed pods.
+// Reclaimed is the offer to reclaimed pods.
 type Reclaimed struct {
 	MilliCPU    *int64          `json:"milliCPU,omitempty"`
 	MemoryBytes *int64          `json:"memoryBytes,omitempty"`
 	NUMANodes   []ReclaimedNUMA `json:"numaNodes,omitempty"`
 }
 
-// ReclaimedNUMA is a NUMA node's part of what may be offered.
+// ReclaimedNUMA is a NUMA node's part of the offer.
 type ReclaimedNUMA struct {
 	ID          int    `json:"id"`
 	MilliCPU    *int64 `json:"milliCPU,omitempty"`
@@ -79,57 +79,57 @@ type Cgroup struct {
 	// CPUBurstMilliCPU is the time that may be accumulated for a burst, in milli-CPU of one period (cpu.max.burst): 500 in a period of
 	// 100 ms are 50 ms. The kernel accepts no more than the quota.
 	CPUBurstMilliCPU *int64 `json:"cpuBurstMilliCPU,omitempty"`
-	// CPUWeight is cgroup v2's cpu.weight, 1 to 10000. Beside a true CPUIdle it is what holds where the kernel has no idle class.
+	// CPUWeight is cgroup v2's cpu.weight, 1 to 10000. Beside a true CPUIdle it applies if the kernel has no idle class.
 	CPUWeight       *int64 `json:"cpuWeight,omitempty"`
 	CPUIdle         *bool  `json:"cpuIdle,omitempty"`
 	MemoryMinBytes  *int64 `json:"memoryMinBytes,omitempty"`
 	MemoryLowBytes  *int64 `json:"memoryLowBytes,omitempty"`
 	MemoryHighBytes *int64 `json:"memoryHighBytes,omitempty"`
 	MemoryMaxBytes  *int64 `json:"memoryMaxBytes,omitempty"`
-	// MemoryTighterOnly means that MemoryHighBytes and MemoryMaxBytes count only as far as they are under what the cgroup had before isolate
-	// changed it, and MemoryMinBytes and MemoryLowBytes only as far as they are over that: what kubelet or an administrator set is neither
-	// widened nor taken back.
+	// MemoryTighterOnly means that MemoryHighBytes and MemoryMaxBytes apply only if they are lower than the cgroup's original values, and
+	// MemoryMinBytes and MemoryLowBytes only if they are higher: isolate neither relaxes nor reverts what kubelet or an administrator
+	// set.
 	MemoryTighterOnly bool `json:"memoryTighterOnly,omitempty"`
-	// MemoryOOMGroup is memory.oom.group: the OOM killer ends all or none.
+	// MemoryOOMGroup is memory.oom.group: the OOM killer kills all processes or none.
 	MemoryOOMGroup *bool `json:"memoryOOMGroup,omitempty"`
-	// Only the kernels of Anolis and Alibaba Cloud Linux have files for the following: asynchronous reclaim begins at so many percent
-	// of the limit, and ends so many permille lower; the node's watermarks are moved by so many percent for the cgroup; the OOM
-	// killer's priority, 0 to 12, and whether it counts below the cgroup.
+	// Only the kernels of Anolis and Alibaba Cloud Linux have files for the following: the percentage of the limit at which
+	// asynchronous reclaim begins, and by how many permille lower it ends; the percentage by which the node's watermarks are moved
+	// for the cgroup; the OOM killer's priority, 0 to 12, and whether it applies below the cgroup.
 	MemoryWmarkRatioPercent  *int64 `json:"memoryWmarkRatioPercent,omitempty"`
 	MemoryWmarkScalePermille *int64 `json:"memoryWmarkScalePermille,omitempty"`
 	MemoryWmarkMinAdjPercent *int64 `json:"memoryWmarkMinAdjPercent,omitempty"`
 	MemoryPriority           *int64 `json:"memoryPriority,omitempty"`
 	MemoryUsePriorityOOM     *bool  `json:"memoryUsePriorityOOM,omitempty"`
-	// IOWeight is cgroup v2's default io.weight, 1 to 10000; [Unlimited] is what the cgroup had before isolate changed it.
+	// IOWeight is cgroup v2's default io.weight, 1 to 10000; [Unlimited] means the original value.
 	IOWeight *int64 `json:"ioWeight,omitempty"`
-	// IOMax limits what is read and written on single disks. A limit counts only as far as it is under what the cgroup had before isolate
-	// changed it. On version 1 it holds for the processes of the cgroup itself, not for those below.
+	// IOMax limits reads and writes on single disks. A limit applies only if it is lower than the original value. On version 1 it applies
+	// to the processes of the cgroup itself, not to those of its descendants.
 	IOMax []DiskLimit `json:"ioMax,omitempty"`
-	// IOCost has the kernel share disks by what reads and writes cost, so that IOWeight counts. It is the root's alone ("/"), which takes no
-	// other key, and version 2's.
+	// IOCost makes the kernel share disks by the cost of reads and writes, so that IOWeight has effect. Only the root ("/") may have it,
+	// which accepts no other key, and only on version 2.
 	IOCost []DiskCost `json:"ioCost,omitempty"`
 }
 
-// DiskCost is io.cost.qos and io.cost.model of one disk (Documentation/admin-guide/cgroup-v2.rst). What is not set the kernel chooses where
-// nothing is, and keeps where something is.
+// DiskCost is io.cost.qos and io.cost.model of one disk (Documentation/admin-guide/cgroup-v2.rst). For a value that is not set the kernel
+// keeps the present one, or chooses one if there is none.
 type DiskCost struct {
 	// Disk is a name of /sys/block, a mount point of something on the disk, or [AllDisks].
 	Disk string `json:"disk"`
-	// Enabled reports whether the disk is shared so; nil is what there was before isolate changed it, of the model too.
+	// Enabled reports whether the disk is shared this way; nil means the original state, also of the model.
 	Enabled *bool `json:"enabled,omitempty"`
-	// The percentile of reads, or writes, that shall not take longer than the latency: while more do, all are slowed down.
+	// ReadPercentile percent of the reads should take at most the latency (writes likewise): otherwise the kernel slows all down.
 	ReadPercentile           *float64 `json:"readPercentile,omitempty"`
 	ReadLatencyMicroseconds  *float64 `json:"readLatencyMicroseconds,omitempty"`
 	WritePercentile          *float64 `json:"writePercentile,omitempty"`
 	WriteLatencyMicroseconds *float64 `json:"writeLatencyMicroseconds,omitempty"`
-	// MinPercent and MaxPercent bound the pace, as parts of the model's figures.
+	// MinPercent and MaxPercent bound the pace, as percentages of the model's figures.
 	MinPercent *float64 `json:"minPercent,omitempty"`
 	MaxPercent *float64 `json:"maxPercent,omitempty"`
-	// Model is what the disk can do; nil is the kernel's guess, or what there was.
+	// Model is what the disk can do; nil means the kernel's estimate, or the original model.
 	Model *DiskModel `json:"model,omitempty"`
 }
 
-// DiskModel is what a disk can do in a second.
+// DiskModel is a disk's performance per second.
 type DiskModel struct {
 	ReadBytesPerSecond        int64 `json:"readBytesPerSecond"`
 	SequentialReadsPerSecond  int64 `json:"sequentialReadsPerSecond"`
@@ -139,12 +139,12 @@ type DiskModel struct {
 	RandomWritesPerSecond     int64 `json:"randomWritesPerSecond"`
 }
 
-// AllDisks stands for every disk that has a device behind it and stands on no other: not loop devices, volumes and arrays, whose work
-// comes to those. A disk that is named by itself beside it has its own limits alone.
+// AllDisks stands for every disk that is a real device and not built on other disks: not loop devices, volumes and arrays, whose
+// requests reach the real disks. A disk that is also named itself has only its own limits.
 const AllDisks = "all"
 
-// DiskLimit is what a cgroup may read and write on one disk in a second. A limit that is not set stays as it is, and [Unlimited] is what
-// the cgroup had before isolate changed it.
+// DiskLimit is the limit of a cgroup's reads and writes on one disk per second. A limit that is not set does not change, and [Unlimited]
+// means the original value.
 type DiskLimit struct {
 	// Disk is a name of /sys/block, a mount point of something on the disk, or [AllDisks].
 	Disk                string `json:"disk"`
@@ -158,11 +158,11 @@ type DiskLimit struct {
 type ResctrlGroup struct {
 	// Group is its name: one path element, as in "BE".
 	Group string `json:"group"`
-	// Schemata are the lines that shall hold, as in "L3:0=7;1=7" and "MB:0=100;1=100".
+	// Schemata are the desired lines, as in "L3:0=7;1=7" and "MB:0=100;1=100".
 	Schemata []string `json:"schemata,omitempty"`
-	// Cgroups are those whose tasks belong into the group, with those below them.
+	// Cgroups are the cgroups whose tasks, and those of their descendants, belong into the group.
 	Cgroups []string `json:"cgroups,omitempty"`
-	// IfExists means that a group that is not there is not made. Without schemata such a group is only named, so that it is reported where
-	// resctrl is not mounted.
+	// IfExists means that a missing group is not created. Without schemata such a group is only named, so that it is reported if resctrl
+	// is not mounted.
 	IfExists bool `json:"ifExists,omitempty"`
 }

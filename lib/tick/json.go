@@ -14,13 +14,13 @@ import (
 	"github.com/modern-go/reflect2"
 )
 
-// Raw is JSON that is passed on as it is.
+// Raw is JSON that is passed on unchanged.
 type Raw = json.RawMessage
 
-// api is the one JSON configuration of the project: sorted map keys, no HTML escaping, full precision of numbers
-// (json-iterator's ConfigFastest writes 1e-7 as 0), NaN and infinities refused, names as they are written.
+// api is the only JSON configuration of the project: sorted map keys, no HTML escaping, full precision of
+// numbers (json-iterator's ConfigFastest writes 1e-7 as 0), NaN and infinities rejected, names matched exactly.
 //
-// plainKeys is the same for texts that are known to have no escape in any key, which saves a copy of every key.
+// plainKeys is the same for texts without any escape in a key, which saves a copy of every key.
 var (
 	api       = freeze(jsoniter.Config{SortMapKeys: true, ValidateJsonRawMessage: true, CaseSensitive: true})
 	plainKeys = freeze(jsoniter.Config{CaseSensitive: true, ObjectFieldMustBeSimpleString: true})
@@ -36,7 +36,7 @@ func freeze(c jsoniter.Config) jsoniter.API {
 	return a
 }
 
-// floatDecoder reads optional numbers, of which samples have many: it allocates them in blocks.
+// floatDecoder decodes optional numbers, of which samples have many: it allocates them in blocks.
 type floatDecoder struct{}
 
 const floatsPerBlock = 256
@@ -71,7 +71,7 @@ func (x *leaveOut) UpdateStructDescriptor(d *jsoniter.StructDescriptor) {
 	}
 }
 
-// intDecoder reads 44000 and also 44000.0, which is what a stage in another language writes after a division.
+// intDecoder reads 44000 and also 44000.0, which a stage in another language may write after a division.
 type intDecoder struct{}
 
 func (intDecoder) Decode(ptr unsafe.Pointer, iter *jsoniter.Iterator) {

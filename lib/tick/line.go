@@ -13,12 +13,12 @@ import (
 	"polder/lib/clip"
 )
 
-// shownBytes bounds a text from elsewhere in a message.
+// shownBytes is the maximum length of foreign text in a message.
 const shownBytes = 40
 
-// Line is one tick as it was read, with the places of its sections, whose contents are not decoded.
+// Line is one tick as it was read, with the positions of its sections, whose contents are not decoded.
 type Line struct {
-	// Number counts the input's lines from 1, blank ones too.
+	// Number counts the input's lines from 1, including blank ones.
 	Number int64
 	Node   string
 	Time   time.Time
@@ -90,7 +90,7 @@ func (l *Line) head() error {
 	if node == nil {
 		return errors.New(`no "node"`)
 	}
-	if !(len(node) > 2 && node[0] == '"' && string(node[1:len(node)-1]) == l.Node) { // mostly the same node as the line before
+	if !(len(node) > 2 && node[0] == '"' && string(node[1:len(node)-1]) == l.Node) { // usually the same node as in the previous line
 		l.Node = ""
 		if err := Unmarshal(node, &l.Node); err != nil || l.Node == "" {
 			return fmt.Errorf("node is %s, want a name", clip.Text(node, shownBytes))
@@ -114,7 +114,7 @@ func (l *Line) head() error {
 	return nil
 }
 
-// CheckName refuses names that are too long for a Kubernetes object or that would disturb a terminal.
+// CheckName rejects names that are too long for a Kubernetes object or that would disturb a terminal.
 func CheckName(name string) error {
 	if len(name) > 253 {
 		return fmt.Errorf("name of %d bytes, the limit is 253", len(name))
@@ -127,10 +127,10 @@ func CheckName(name string) error {
 	return nil
 }
 
-// Bytes is the line without its newline. It may not be changed.
+// Bytes returns the line without its newline. It must not be changed.
 func (l *Line) Bytes() []byte { return l.raw }
 
-// Section returns a top-level value undecoded, nil where there is none.
+// Section returns a top-level value undecoded, nil if there is none.
 func (l *Line) Section(name string) []byte {
 	for _, m := range l.members {
 		if string(m.key) == name {
@@ -140,20 +140,20 @@ func (l *Line) Section(name string) []byte {
 	return nil
 }
 
-// Decode decodes the head and the named sections, the others stay nil.
+// Decode decodes the head and the named sections; the others stay nil.
 func (l *Line) Decode(sections ...string) (*Tick, error) { return l.decode(plainKeys, sections) }
 
 // Decoder decodes ticks without some of their fields, which stay nil, so that fields that a tool does not need cost nothing.
 type Decoder struct{ api jsoniter.API }
 
-// NewDecoder returns a Decoder that leaves out the named fields, as TYPE.FIELD of this package ("Container.ID").
+// NewDecoder returns a Decoder that omits the named fields, as TYPE.FIELD of this package ("Container.ID").
 func NewDecoder(without ...string) *Decoder {
 	a := freeze(jsoniter.Config{CaseSensitive: true, ObjectFieldMustBeSimpleString: true})
 	a.RegisterExtension(&leaveOut{fields: without})
 	return &Decoder{api: a}
 }
 
-// Decode is [Line.Decode] without the Decoder's fields.
+// Decode is like [Line.Decode] without the Decoder's fields.
 func (d *Decoder) Decode(l *Line, sections ...string) (*Tick, error) {
 	return l.decode(d.api, sections)
 }
@@ -199,8 +199,8 @@ func (l *Line) decode(plain jsoniter.API, sections []string) (*Tick, error) {
 	return t, nil
 }
 
-// Interval is the time between two ticks: the sample's periodSeconds, or where it has none its intervalSeconds, which a late tick
-// makes longer; 0 where it has neither. It does not decode the sample.
+// Interval returns the time between two ticks: the sample's periodSeconds, or its intervalSeconds, which a late tick makes
+// longer; 0 if it has neither. It does not decode the sample.
 func (l *Line) Interval() time.Duration {
 	sample := l.Section(SectionSample)
 	if len(sample) == 0 || sample[0] != '{' {
@@ -220,7 +220,7 @@ func (l *Line) Interval() time.Duration {
 	return cmp.Or(period, interval)
 }
 
-// asDuration converts a number of seconds; it is 0 where that is invalid or too large.
+// asDuration converts a number of seconds; it returns 0 if that is invalid or too large.
 func asDuration(data []byte) time.Duration {
 	var seconds float64
 	if Unmarshal(data, &seconds) != nil || !(seconds > 0 && seconds < 1e6) {
@@ -230,7 +230,7 @@ func asDuration(data []byte) time.Duration {
 }
 
 // Splice appends to dst the line with section's value replaced by value, or added at the end, and a newline. All
-// other bytes are the line's own.
+// other bytes are unchanged.
 func (l *Line) Splice(dst []byte, section string, value []byte) []byte {
 	for _, m := range l.members {
 		if string(m.key) == section {

@@ -152,7 +152,7 @@ func TestMarshal(t *testing.T) {
 	}
 }
 
-// FuzzLine: what the scanner takes is JSON to the standard library too, and a splice forwards the rest byte for byte.
+// FuzzLine: what the scanner accepts is JSON for the standard library too, and a splice forwards the rest byte for byte.
 func FuzzLine(f *testing.F) {
 	for _, seed := range []string{
 		`{` + head + `}`, `{` + head + `,"advice":{"cgroups":[]},"x":[1,-0.5e+3,true,null,"\u00e9\n"]}`, `{`, "{\"v\":1\xff}",
@@ -188,7 +188,7 @@ func FuzzLine(f *testing.F) {
 	})
 }
 
-// recorded is a line of a 48-core node with n pods.
+// recorded returns a line of a 48-core node with n pods.
 func recorded(n int) []byte {
 	tk := &Tick{V: 1, Node: "node-1", Time: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Sample: &Sample{IntervalSeconds: new(1.0)}}
 	for i := range n {

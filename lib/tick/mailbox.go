@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Mailbox writes lines in the background and has at most one that waits: when the next stage is slow, a newer line
-// replaces the waiting one, so that a late reader gets the newest one. Lines are written whole or not at all.
+// Mailbox writes lines in the background and has at most one waiting line: when the next stage is slow, a newer
+// line replaces the waiting one, so that a slow reader gets the newest one. Lines are written whole or not at all.
 type Mailbox struct {
 	out io.Writer
 
@@ -20,7 +20,7 @@ type Mailbox struct {
 	closed  bool
 	dropped int64
 	err     error
-	idle    chan struct{} // has a value when everything was written, or nothing more will be
+	idle    chan struct{} // has a value when everything was written, or nothing more will be written
 	done    chan struct{}
 }
 
@@ -32,8 +32,8 @@ func NewMailbox(out io.Writer) *Mailbox {
 	return m
 }
 
-// Put copies line, which ends with a newline, into the mailbox. It never blocks on the output. The error is that of an
-// earlier write.
+// Put copies line, which ends with a newline, into the mailbox. It never blocks on the output. It returns the error of
+// an earlier write.
 func (m *Mailbox) Put(line []byte) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -49,8 +49,8 @@ func (m *Mailbox) Put(line []byte) error {
 	return nil
 }
 
-// Settle waits until all lines are written, or a write failed, but no longer than within. It may be called by one
-// goroutine at a time.
+// Settle waits until all lines are written, or a write failed, but no longer than within. Only one goroutine at a
+// time may call it.
 func (m *Mailbox) Settle(within time.Duration) {
 	var late <-chan time.Time
 	for {
@@ -73,7 +73,7 @@ func (m *Mailbox) Settle(within time.Duration) {
 	}
 }
 
-// Dropped is the number of lines that were not written: a newer one replaced them, or the output failed.
+// Dropped returns the number of lines that were not written: a newer one replaced them, or the output failed.
 func (m *Mailbox) Dropped() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 	jsoniter "github.com/json-iterator/go"
 )
 
-// floatEncoder writes numbers as json-iterator does, in the fewest digits from which the same number is read again, and faster where the
-// number is whole or has three decimals at most. Nearly all of a tick's are: collect rounds rates, and amounts are bytes.
+// floatEncoder writes numbers as json-iterator does, with the fewest digits that read back as the same number, and faster for numbers
+// that are whole or have at most three decimals. Nearly all of a tick's do: collect rounds rates, and amounts are bytes.
 type floatEncoder struct{}
 
 // IsEmpty implements [jsoniter.ValEncoder].
@@ -25,15 +25,15 @@ func (floatEncoder) Encode(ptr unsafe.Pointer, s *jsoniter.Stream) {
 	s.WriteFloat64(f)
 }
 
-// The largest numbers that are written here. Below both, decimals of different text are different numbers, because a float64 distinguishes
-// any two numbers of 15 digits: so the text that reads as the number, without trailing zeros, is the shortest.
+// These are the largest numbers that are written here. Below both, different decimals are different numbers, because a float64
+// distinguishes any two numbers of 15 digits: so the text that reads as the number, without trailing zeros, is the shortest.
 const (
 	largestWhole    = 1e15
 	largestDecimals = 1e12
 	decimals        = 1000
 )
 
-// appendShort appends a number that is whole or has three decimals at most, and reports false for every other.
+// appendShort appends a number that is whole or has at most three decimals, and returns false for all others.
 func appendShort(dst []byte, f float64) ([]byte, bool) {
 	switch whole := math.Trunc(f); {
 	case f == 0:

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// FuzzShortNumbers: what is written here is what strconv writes, byte for byte, and of whole and rounded numbers nothing is left to it.
+// FuzzShortNumbers: the output equals strconv's, byte for byte, and whole and rounded numbers never fall back to strconv.
 func FuzzShortNumbers(f *testing.F) {
 	for _, x := range []float64{
 		0, math.Copysign(0, -1), 1, -1, 0.1, 0.001, 0.0005, 12.34, -12.3, 0.25, 1e-7, 123456789012, 999999999999.999, 1e12 + 0.1, 1e15 - 1, 1e15, 1e21,
@@ -23,7 +23,7 @@ func FuzzShortNumbers(f *testing.F) {
 	})
 }
 
-// What collect writes is of this kind.
+// The numbers that collect writes are of this kind.
 func TestRoundedNumbersAreShort(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 100_000 {

@@ -2,25 +2,25 @@ package tick
 
 import "strings"
 
-// Isolation is what isolate did.
+// Isolation is the result of isolate.
 type Isolation struct {
 	// Applied counts the values written this tick, Unchanged those that were as desired already.
 	Applied   int `json:"applied"`
 	Unchanged int `json:"unchanged"`
-	// Missing counts the cgroups of the advice that do not exist (any more).
+	// Missing counts the cgroups of the advice that do not exist.
 	Missing int `json:"missing,omitempty"`
-	// Unavailable are the desired keys that this machine has no file or mount for. Errors has the reason for each, when it is first met.
+	// Unavailable are the desired keys for which this machine has no file or mount. Errors has the reason for each, when it first occurs.
 	Unavailable []string         `json:"unavailable,omitempty"`
 	Writes      []Write          `json:"writes,omitempty"`
 	Errors      []IsolationError `json:"errors,omitempty"`
-	// Reclaims are the reclaims that have ended since the tick before, and those that were not begun.
+	// Reclaims are the reclaims that have ended since the previous tick, and those that did not begin.
 	Reclaims []Reclaim `json:"reclaims,omitempty"`
 	DryRun   bool      `json:"dryRun,omitempty"`
-	// Fallback means that the advice's fallback was applied since the tick before, because none came for --stale-after.
+	// Fallback means that the advice's fallback was applied since the previous tick, because no advice came for --stale-after.
 	Fallback bool `json:"fallback,omitempty"`
-	// Refused is why nothing was done with this tick: too old, or of another node.
+	// Refused is why isolate did not act on this tick: too old, or of another node.
 	Refused string `json:"refused,omitempty"`
-	// DroppedTicks counts the ticks that were not passed on since the start because the next stage was slow.
+	// DroppedTicks counts the ticks that were not forwarded since the start because the next stage was slow.
 	DroppedTicks int64 `json:"droppedTicks,omitempty"`
 }
 
@@ -31,7 +31,7 @@ type Write struct {
 	Old    string `json:"old"`
 	New    string `json:"new"`
 	// OldMilliCPU and NewMilliCPU are the values of a quota's or a burst's texts with the cgroup's period, [Unlimited] for no limit; nil
-	// for other keys, and where a text is not a number.
+	// for other keys, and if a text is not a number.
 	OldMilliCPU *int64 `json:"oldMilliCPU,omitempty"`
 	NewMilliCPU *int64 `json:"newMilliCPU,omitempty"`
 }
@@ -43,44 +43,44 @@ type IsolationError struct {
 	Error  string `json:"error"`
 }
 
-// Eviction is what evict measured and decided.
+// Eviction contains evict's measurements and decisions.
 type Eviction struct {
 	Pressures []PressureFinding `json:"pressures,omitempty"`
 	Taints    []Taint           `json:"taints,omitempty"`
 	Evictions []PodEviction     `json:"evictions,omitempty"`
 	DryRun    bool              `json:"dryRun,omitempty"`
-	// Refused is why nothing was done with this tick: too old, or of another node.
+	// Refused is why evict did not act on this tick: too old, or of another node.
 	Refused string `json:"refused,omitempty"`
-	// Errors names the inputs that a rule lacked, and the parts of the section that could not be decided.
+	// Errors names the missing inputs of rules, and the parts of the section that could not be decoded.
 	Errors []string `json:"errors,omitempty"`
 	// Queued counts the pods that a soft finding names and whose eviction waits.
 	Queued int `json:"queued,omitempty"`
-	// Fleet is in the section of evict fleet alone.
+	// Fleet is only in the section of evict fleet.
 	Fleet *FleetEviction `json:"fleet,omitempty"`
-	// DroppedTicks counts the ticks that were not passed on since the start because the next stage was slow.
+	// DroppedTicks counts the ticks that were not forwarded since the start because the next stage was slow.
 	DroppedTicks int64 `json:"droppedTicks,omitempty"`
 }
 
-// PressureFinding is one rule's measure this tick.
+// PressureFinding is one rule's measurement in this tick.
 type PressureFinding struct {
 	Rule  string `json:"rule"`
 	Scope string `json:"scope"`
-	// Part is the measured part of the scope where a rule measures several: a pool, a NUMA node, a signal.
+	// Part is the measured part of the scope if a rule measures several: a pool, a NUMA node, a signal.
 	Part      string  `json:"part,omitempty"`
 	Value     float64 `json:"value"`
 	Threshold float64 `json:"threshold"`
-	// Since is when the threshold was first met without a break; empty where it is not met.
+	// Since is the beginning of the unbroken time in which the threshold is met; empty if it is not met.
 	Since string `json:"since,omitempty"`
 	Met   bool   `json:"met"`
 	// Hard means that a met threshold causes an eviction, not only a taint.
 	Hard bool `json:"hard,omitempty"`
-	// Below means that the threshold is met where the value is under it, as free memory is, not over it.
+	// Below means that the threshold is met if the value is below it, as for free memory, not above it.
 	Below bool `json:"below,omitempty"`
-	// DryRun means that the rule is measured and reported without consequences.
+	// DryRun means that the rule is measured and reported, but has no effect.
 	DryRun bool `json:"dryRun,omitempty"`
 }
 
-// Units of a finding's value and threshold.
+// These are the units of a finding's value and threshold.
 const (
 	UnitMilliCPU = "milliCPU"
 	UnitBytes    = "bytes"
@@ -88,10 +88,10 @@ const (
 	UnitPages    = "pages/s"
 )
 
-// Unit is the unit of the value and the threshold.
+// Unit returns the unit of the value and the threshold.
 func (p *PressureFinding) Unit() string { return UnitOf(p.Scope, p.Part) }
 
-// UnitOf is the unit of what a scope and its part measure; empty for a number of threads or a ratio.
+// UnitOf returns the unit of a scope and its part; empty for a number of threads or a ratio.
 func UnitOf(scope, part string) string {
 	switch {
 	case strings.HasSuffix(scope, "percent"), part == "psi":
@@ -106,13 +106,13 @@ func UnitOf(scope, part string) string {
 	return ""
 }
 
-// Taint should be on the node now.
+// Taint is a taint that the node should have.
 type Taint struct {
 	Key    string `json:"key"`
 	Effect string `json:"effect"`
 }
 
-// States of an eviction.
+// These are the states of an eviction.
 const (
 	StateWouldEvict = "wouldEvict"
 	StateRequested  = "requested"
@@ -135,7 +135,7 @@ type PodEviction struct {
 	Error              string `json:"error,omitempty"`
 }
 
-// States of a report's target.
+// These are the states of a report's target.
 const (
 	TargetWritten   = "written"
 	TargetUnchanged = "unchanged"
@@ -143,10 +143,10 @@ const (
 	TargetFailed    = "failed"
 )
 
-// Report is what report did.
+// Report is the result of report.
 type Report struct {
 	Targets []Target `json:"targets"`
-	// Refused is why nothing was reported of this tick: too old, or of another node.
+	// Refused is why report did not report this tick: too old, or of another node.
 	Refused string `json:"refused,omitempty"`
 }
 

@@ -7,7 +7,7 @@ func (p *Partition) Holds(cgroup string) bool {
 	return cgroup == p.Cgroup || strings.HasPrefix(cgroup, p.Cgroup+"/")
 }
 
-// IsHome reports whether all pods are below the partition's root, and none is the root, which would have the partition for itself.
+// IsHome reports whether all pods are below the partition's root, and none is the root, because such a pod has the partition for itself.
 func (p *Partition) IsHome(pods []Pod) bool {
 	some := false
 	for i := range pods {
@@ -21,8 +21,8 @@ func (p *Partition) IsHome(pods []Pod) bool {
 	return some
 }
 
-// HasOwnPartition reports whether the pod runs on the CPUs of a partition that is not all pods' home: it uses none of the CPUs that the
-// others share.
+// HasOwnPartition reports whether the pod runs on the CPUs of a partition that does not contain all pods: it uses none of the CPUs that
+// the other pods share.
 func (s *Sample) HasOwnPartition(pod *Pod) bool {
 	for i := range s.Partitions {
 		if p := &s.Partitions[i]; pod.Cgroup != "" && p.Holds(pod.Cgroup) && !p.IsHome(s.Pods) {

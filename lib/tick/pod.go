@@ -1,6 +1,6 @@
 package tick
 
-// Classes of pods, after the dialects' names are mapped.
+// These are the classes of pods, after the dialects' names are mapped.
 const (
 	QoSDedicated = "dedicated"
 	QoSShared    = "shared"
@@ -8,7 +8,7 @@ const (
 	QoSSystem    = "system"
 )
 
-// Sources of a pod's class.
+// These are the sources of a pod's class.
 const (
 	QoSFromKatalyst    = "katalyst"
 	QoSFromKoordinator = "koordinator"
@@ -16,15 +16,15 @@ const (
 	QoSFromRule        = "rule"
 )
 
-// Values of [Pod.Missing].
+// These are the values of [Pod.Missing].
 const (
 	// MissingCgroup: the cluster has the pod, but its cgroup was not found.
 	MissingCgroup = "cgroup"
-	// MissingCluster: there is a pod's cgroup, but the cluster does not have the pod.
+	// MissingCluster: a pod's cgroup exists, but the cluster does not have the pod.
 	MissingCluster = "cluster"
 )
 
-// Ended reports whether the pod has ended, so that it uses nothing any more.
+// Ended reports whether the pod has ended, so that it no longer uses resources.
 func (p *Pod) Ended() bool { return p.Phase == "Succeeded" || p.Phase == "Failed" }
 
 // Pod is a pod; on a machine without Kubernetes, a cgroup that the classification rules name.
@@ -35,16 +35,16 @@ type Pod struct {
 
 	QoS       string `json:"qos"`
 	QoSSource string `json:"qosSource,omitempty"`
-	// KubernetesQOS is the class in Kubernetes' own sense: Guaranteed, Burstable or BestEffort.
+	// KubernetesQOS is the class in Kubernetes: Guaranteed, Burstable or BestEffort.
 	KubernetesQOS       string `json:"kubernetesQOS,omitempty"`
 	Priority            *int64 `json:"priority,omitempty"`
 	KoordinatorPriority *int64 `json:"koordinatorPriority,omitempty"`
 
-	// Missing names the side that does not have the pod yet, or any more: MissingCgroup or MissingCluster.
+	// Missing names the side on which the pod does not exist (yet or any more): MissingCgroup or MissingCluster.
 	Missing string `json:"missing,omitempty"`
 	// OwnerKind is the kind of the object that controls the pod: ReplicaSet, DaemonSet, Node, …
 	OwnerKind string `json:"ownerKind,omitempty"`
-	// Static means that the pod comes from a file on the node (a mirror pod: a Node owns it), Terminating that its deletion has begun.
+	// Static means that the pod comes from a file on the node (a mirror pod: a Node owns it); Terminating means that its deletion has begun.
 	Static      bool `json:"static,omitempty"`
 	Terminating bool `json:"terminating,omitempty"`
 
@@ -56,7 +56,7 @@ type Pod struct {
 	Requests *Resources `json:"requests,omitempty"`
 	Limits   *Resources `json:"limits,omitempty"`
 
-	// Cgroup is the pod's cgroup from the root of the hierarchy, as in "/kubepods/burstable/pod…".
+	// Cgroup is the path of the pod's cgroup from the root of the hierarchy, as in "/kubepods/burstable/pod…".
 	Cgroup string `json:"cgroup,omitempty"`
 
 	UsageMilliCPU *float64 `json:"usageMilliCPU,omitempty"`
@@ -64,15 +64,15 @@ type Pod struct {
 	Load5         *float64 `json:"load5,omitempty"`
 	Threads       *float64 `json:"threads,omitempty"`
 	Memory        *Memory  `json:"memory,omitempty"`
-	// CPUPressure, MemoryPressure and IOPressure are the PSI of the pod's cgroup, only on version 2. That of CPU and of I/O is not
-	// read of reclaimed pods.
+	// CPUPressure, MemoryPressure and IOPressure are the PSI of the pod's cgroup, only on version 2. For reclaimed pods collect
+	// does not read those of CPU and I/O.
 	CPUPressure    *Pressure `json:"cpuPressure,omitempty"`
 	MemoryPressure *Pressure `json:"memoryPressure,omitempty"`
 	IOPressure     *Pressure `json:"ioPressure,omitempty"`
 	// CPUWaitPermille is how long the pod waited for a CPU, in thousandths of the time since the previous reading (2 s on average). On
 	// version 2 it is the growth of the "some" total of cpu.pressure: the time in which at least one thread waited, at most 1000. On
-	// version 1 it is the sum of the growth of its threads' run delays: 2000 where two threads waited all the time. It is not
-	// read of reclaimed pods.
+	// version 1 it is the sum of the growth of its threads' run delays: 2000 if two threads waited all the time. For reclaimed pods
+	// collect does not read it.
 	CPUWaitPermille *float64 `json:"cpuWaitPermille,omitempty"`
 
 	// MemoryEvents are those of the pod's cgroup, only on version 2.
@@ -92,7 +92,7 @@ type Container struct {
 	ID     string `json:"id,omitempty"`
 	Cgroup string `json:"cgroup,omitempty"`
 
-	// CPUSetCPUs is the CPU list in force, not the requested one. Like the number of threads it is read every 2 s.
+	// CPUSetCPUs is the effective CPU list, not the requested one. Like the number of threads it is read every 2 s.
 	CPUSetCPUs string `json:"cpusetCPUs,omitempty"`
 
 	UsageMilliCPU *float64 `json:"usageMilliCPU,omitempty"`
@@ -108,7 +108,7 @@ type Container struct {
 	Limits           *Resources  `json:"limits,omitempty"`
 }
 
-// Memory is a cgroup's memory. All but the usage is that of up to 5 s ago where the usage has not changed since.
+// Memory is a cgroup's memory. All fields except the usage may be up to 5 s old if the usage has not changed since.
 type Memory struct {
 	UsageBytes      *float64 `json:"usageBytes,omitempty"`
 	WorkingSetBytes *float64 `json:"workingSetBytes,omitempty"`

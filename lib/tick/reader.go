@@ -16,11 +16,11 @@ type TooLong struct{ Limit int }
 
 func (e TooLong) Error() string { return fmt.Sprintf("longer than %d bytes (--max-line)", e.Limit) }
 
-// Counts are a Reader's counts.
+// Counts are a Reader's counters.
 type Counts struct {
 	Lines   int64 // ticks returned
 	Bad     int64 // lines dropped because they were not valid ticks
-	Cut     int64 // cut-off first and last lines, which a restart or a killed writer leaves behind
+	Cut     int64 // incomplete first and last lines, which a restart or a killed writer leaves behind
 	TooLong int64 // lines over the limit (counted in Bad too)
 }
 
@@ -33,15 +33,15 @@ type Reader struct {
 	Strict bool
 	// MaxLine is the longest line in bytes, without its newline; 0 means DefaultMaxLine.
 	MaxLine int
-	// Restarted means that the first line may be the rest of one that another process began to read.
+	// Restarted means that the first line may be incomplete because another process read its beginning.
 	Restarted bool
-	// WholeLines means that the input never returns data beyond a line's end, so that Finish need not read byte by byte.
+	// WholeLines means that one read of the input never returns data of two lines, so that Finish need not read byte by byte.
 	WholeLines bool
 
 	in        io.Reader
 	buf       []byte
-	start     int // the current line's beginning in buf
-	end       int // the end of what was read into buf
+	start     int // the beginning of the current line in buf
+	end       int // the end of the data in buf
 	number    int64
 	counts    Counts
 	skip      bool // inside a line that is too long
@@ -59,9 +59,9 @@ func NewReader(in io.Reader) *Reader {
 // Counts returns the counts so far.
 func (r *Reader) Counts() Counts { return r.counts }
 
-// Finish makes the Reader read no more than the rest of a line that it has begun: Next returns that line, then
-// io.EOF. So a stopping tool leaves a FIFO at the beginning of a line for its successor. It must not be called
-// while Next runs; an interrupted Next (a deadline on the input) has returned os.ErrDeadlineExceeded.
+// Finish makes the Reader read no further than the end of the line that it has begun: Next returns that line,
+// then io.EOF. So a stopping tool leaves a FIFO at the beginning of a line for its successor. It must not be
+// called while Next runs; an interrupted Next (a deadline on the input) has returned os.ErrDeadlineExceeded.
 func (r *Reader) Finish() {
 	r.finishing = true
 	if errors.Is(r.err, os.ErrDeadlineExceeded) {
@@ -69,7 +69,7 @@ func (r *Reader) Finish() {
 	}
 }
 
-// Next returns the next tick, which is valid until the call after. It returns io.EOF at the end of the input, and the
+// Next returns the next tick, which is valid until the next call. It returns io.EOF at the end of the input, and the
 // input's own error otherwise.
 func (r *Reader) Next() (*Line, error) {
 	for {
@@ -159,8 +159,8 @@ func (r *Reader) nextLine() ([]byte, error) {
 	}
 }
 
-// makeRoom moves the begun line to the buffer's start and enlarges a full buffer. It returns by how much offsets have
-// shrunk.
+// makeRoom moves the incomplete line to the buffer's start and enlarges a full buffer. It returns by how much offsets
+// decrease.
 func (r *Reader) makeRoom(maxLine int) int {
 	moved := 0
 	if r.start > 0 && (r.start == r.end || r.end == len(r.buf)) {

@@ -58,7 +58,7 @@ func TestReader(t *testing.T) {
 		} {
 			t.Run(c.name+"/"+how, func(t *testing.T) {
 				r := NewReader(in)
-				r.buf = r.buf[:32] // so that every path of growing is taken
+				r.buf = r.buf[:32] // so that the buffer grows in every way
 				r.MaxLine, r.Restarted = 100, c.restarted
 				var bad []string
 				r.Bad = func(number int64, err error) { bad = append(bad, fmt.Sprintf("%d: %v", number, err)) }
@@ -128,7 +128,7 @@ func (i *interrupted) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// After Finish a reader reads the rest of the line that it has begun, and not a byte more: the successor starts there.
+// After Finish a reader reads the rest of the line that it has begun, and not a byte more: its successor starts there.
 func TestReaderFinish(t *testing.T) {
 	a, b, c := line("a")+"\n", line("b")+"\n", line("c")+"\n"
 	for _, cut := range []int{0, 1, 20, len(b) - 1} {
@@ -176,7 +176,7 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// slow is an output that accepts a line when the test allows it.
+// slow is an output that accepts a line when the test permits it.
 type slow struct {
 	take  chan struct{}
 	lines []string

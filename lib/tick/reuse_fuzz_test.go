@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A line is parsed by itself: fields of the previous line must not replace those that it lacks.
+// A line is parsed by itself: fields of the previous line must not replace missing ones.
 func TestReaderForgetsTheLineBefore(t *testing.T) {
 	for _, second := range []string{
 		`{"v":1,"node":"2","time":1767225600}`,
@@ -26,7 +26,7 @@ func TestReaderForgetsTheLineBefore(t *testing.T) {
 	}
 }
 
-// FuzzReuse parses a line into a Line that had another one: the outcome is that of a fresh Line.
+// FuzzReuse parses a line into a Line that had another one: the result is that of a fresh Line.
 func FuzzReuse(f *testing.F) {
 	good := `{"v":1,"node":"2","time":"2026-01-01T00:00:00Z","sample":{"intervalSeconds":1,"\u0070ods":[]},"x":1}`
 	for _, seed := range []string{good, `{"v":1,"node":121,"time":"2026-01-01T00:00:00Z"}`, `{"v":1,"node":"2","time":5}`, `{"v":1}`, `[]`, ``, "\xef\xbb\xbf{}"} {

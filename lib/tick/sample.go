@@ -4,9 +4,9 @@ import "slices"
 
 // Sample is what collect observed.
 type Sample struct {
-	// PeriodSeconds is collect's configured time between two ticks (--interval), however late this one is; nil with --once.
+	// PeriodSeconds is collect's configured time between two ticks (--interval), even if this tick is late; nil with --once.
 	PeriodSeconds *float64 `json:"periodSeconds,omitempty"`
-	// IntervalSeconds is the time that the rates cover; nil where there is no earlier reading, and so are the rates.
+	// IntervalSeconds is the time that the rates cover; it and the rates are nil if there is no earlier reading.
 	IntervalSeconds *float64 `json:"intervalSeconds,omitempty"`
 	// DroppedTicks counts the ticks that collect dropped since it started because the next stage was slow.
 	DroppedTicks int64 `json:"droppedTicks,omitempty"`
@@ -19,7 +19,7 @@ type Sample struct {
 	Disks     []Disk       `json:"disks,omitempty"`
 	Pods      []Pod        `json:"pods,omitempty"`
 
-	// Capacity and Allocatable are the node object's, or the machine's own where there is no cluster. Their reclaimed amounts are
+	// Capacity and Allocatable are the node object's, or the machine's own if there is no cluster. Their reclaimed amounts are
 	// those under Koordinator's names when the object was read, which this pipe itself may have published.
 	Capacity    *Resources `json:"capacity,omitempty"`
 	Allocatable *Resources `json:"allocatable,omitempty"`
@@ -28,19 +28,19 @@ type Sample struct {
 	CgroupVersion int `json:"cgroupVersion,omitempty"`
 	// Partitions are the CPU partitions of cgroup version 2: only the cgroups in them may use their CPUs.
 	Partitions []Partition `json:"partitions,omitempty"`
-	// Tiers are kubelet's cgroups above the pods': by their name, as in "besteffort".
+	// Tiers are kubelet's cgroups above the pods' cgroups, by name, as in "besteffort".
 	Tiers []Tier `json:"tiers,omitempty"`
-	// BatchCgroups are the cgroups above reclaimed pods that contain nothing else, outermost first; never the root, never kubelet's.
+	// BatchCgroups are the cgroups above reclaimed pods that contain nothing else, outermost first; never the root, never kubelet's own ones.
 	BatchCgroups []string `json:"batchCgroups,omitempty"`
-	// BatchMemory has the memory events of the outermost of these, and of kubelet's cgroup of the BestEffort pods.
+	// BatchMemory has the memory events of the outermost of these, and of kubelet's cgroup of BestEffort pods.
 	BatchMemory []CgroupMemory `json:"batchMemory,omitempty"`
-	// MemoryReclaim is nil where cgroups have no memory.reclaim: on version 1, and before Linux 5.19.
+	// MemoryReclaim is nil if cgroups have no memory.reclaim: on version 1, and before Linux 5.19.
 	MemoryReclaim *ReclaimClock `json:"memoryReclaim,omitempty"`
-	// Resctrl describes how the machine's cache and memory bandwidth can be divided; nil where resctrl is not mounted.
+	// Resctrl describes how the machine's cache and memory bandwidth can be divided; nil if resctrl is not mounted.
 	Resctrl *Resctrl `json:"resctrl,omitempty"`
 	// Links are the machine's network links, without the loopback.
 	Links []Link `json:"links,omitempty"`
-	// Kubelet is the state that the node's kubelet keeps on disk; nil where there is none.
+	// Kubelet is the state that the node's kubelet keeps on disk; nil if there is none.
 	Kubelet *Kubelet `json:"kubelet,omitempty"`
 
 	Labels      map[string]string `json:"labels,omitempty"`
@@ -48,7 +48,7 @@ type Sample struct {
 	// Config is the dynamic configuration in force, as resolved for this node.
 	Config Raw `json:"config,omitempty"`
 
-	// Agent and Fleet are only in the ticks of collect fleet, whose Pods are the node's reclaimed ones.
+	// Agent and Fleet are set only in the ticks of collect fleet, whose Pods are the node's reclaimed ones.
 	Agent *Agent `json:"agent,omitempty"`
 	Fleet *Fleet `json:"fleet,omitempty"`
 
@@ -57,7 +57,7 @@ type Sample struct {
 
 // Kubelet is the state that kubelet's CPU manager keeps on disk.
 type Kubelet struct {
-	// CPUManagerPolicy is "none" or "static", or another name of a later kubelet.
+	// CPUManagerPolicy is "none" or "static", or the name of a later kubelet's policy.
 	CPUManagerPolicy string `json:"cpuManagerPolicy,omitempty"`
 	// ExclusiveCPUs are the CPUs that it assigned to containers exclusively: nothing else may run there.
 	ExclusiveCPUs string `json:"exclusiveCPUs,omitempty"`
@@ -70,22 +70,22 @@ type Partition struct {
 	CPUs string `json:"cpus"`
 }
 
-// Names of tiers.
+// These are the names of tiers.
 const (
 	TierPods       = "kubepods" // above the other two, and the pods of class Guaranteed
 	TierBurstable  = "burstable"
 	TierBestEffort = "besteffort"
 )
 
-// Tier is one of kubelet's cgroups above the pods'.
+// Tier is one of kubelet's cgroups above the pods' cgroups.
 type Tier struct {
 	Name   string `json:"name"`
 	Cgroup string `json:"cgroup"`
-	// CPUSetCPUs is the CPU list in force, and CPUMaxMilliCPU the quota, [Unlimited] where there is none.
+	// CPUSetCPUs is the effective CPU list, and CPUMaxMilliCPU the quota, [Unlimited] if there is none.
 	CPUSetCPUs     string   `json:"cpusetCPUs,omitempty"`
 	CPUMaxMilliCPU *int64   `json:"cpuMaxMilliCPU,omitempty"`
 	UsageMilliCPU  *float64 `json:"usageMilliCPU,omitempty"`
-	// CPUIdle means that cpu.idle is 1: kubelet cannot write the cgroup's weight, and ends with an error when it starts.
+	// CPUIdle means that cpu.idle is 1: kubelet then cannot write the cgroup's weight, and exits with an error when it starts.
 	CPUIdle bool `json:"cpuIdle,omitempty"`
 }
 
@@ -96,9 +96,9 @@ type Resctrl struct {
 	// CBMMask is the mask of all ways, in hexadecimal digits, MinCBMBits the fewest that a group may have.
 	CBMMask    string `json:"cbmMask,omitempty"`
 	MinCBMBits int64  `json:"minCBMBits,omitempty"`
-	// CLOSIDs is the number of groups, the root's included.
+	// CLOSIDs is the number of groups, including the root group.
 	CLOSIDs int64 `json:"closids,omitempty"`
-	// L3 and MB are the ids of the domains in the root's schemata; empty where the machine cannot divide that.
+	// L3 and MB are the IDs of the domains in the root's schemata; empty if the machine cannot divide that resource.
 	L3 []int64 `json:"l3,omitempty"`
 	MB []int64 `json:"mb,omitempty"`
 	// CDP means that the cache is divided for code and for data (mounted with cdp), MBps that memory bandwidth is in MiB/s
@@ -121,7 +121,7 @@ type SourceError struct {
 	Error  string `json:"error"`
 }
 
-// Topology is the machine's topology. CPU lists are in the kernel's list format ("0-10,12-21") and name online CPUs alone.
+// Topology is the machine's topology. CPU lists are in the kernel's list format ("0-10,12-21") and contain only online CPUs.
 type Topology struct {
 	CPUs      string         `json:"cpus"`
 	Cores     []string       `json:"cores,omitempty"`
@@ -130,7 +130,7 @@ type Topology struct {
 	NUMANodes []TopologyNUMA `json:"numaNodes,omitempty"`
 }
 
-// TopologyNUMA is a NUMA node; CPUs is empty for a node of memory alone.
+// TopologyNUMA is a NUMA node; CPUs is empty for a node with only memory.
 type TopologyNUMA struct {
 	ID          int      `json:"id"`
 	CPUs        string   `json:"cpus"`
@@ -160,7 +160,7 @@ type NodeMemory struct {
 	Pressure             *Pressure `json:"pressure,omitempty"`
 }
 
-// Pressure is PSI as the kernel gives it (Documentation/accounting/psi.rst).
+// Pressure is PSI as the kernel reports it (Documentation/accounting/psi.rst).
 type Pressure struct {
 	Some *PressureLine `json:"some,omitempty"`
 	Full *PressureLine `json:"full,omitempty"`

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// maxDepth bounds the nesting of a line; a tick's own is 8.
+// maxDepth bounds the nesting of a line; a tick's own depth is 8.
 const maxDepth = 256
 
 // member is one key and value of an object, as offsets into the line.
@@ -19,15 +19,15 @@ type member struct {
 
 // scanner checks that bytes are JSON (RFC 8259).
 //
-// Every tool scans every line, so this is written for speed: no allocation, one pass, and half of the
-// time of json-iterator's Skip (BenchmarkScan).
+// Every tool scans every line, so this code is optimized for speed: no allocation, one pass, and half
+// of the time of json-iterator's Skip (BenchmarkScan).
 type scanner struct {
 	b          []byte
-	escapedKey bool // a key with an escape was met
+	escapedKey bool // a key with an escape occurred
 }
 
 // object checks that b[i:] begins with an object and calls f for each of its members in order; it returns the offset
-// after the object. Where f returns false the scan ends early, with the offset reached.
+// after the object. If f returns false the scan ends early, and object returns the offset reached.
 func (s *scanner) object(i, depth int, f func(member) bool) (int, error) {
 	b := s.b
 	if i >= len(b) || b[i] != '{' {
@@ -129,7 +129,7 @@ func (s *scanner) value(i, depth int) (int, error) {
 	return i, syntaxError(b, i, "a value")
 }
 
-// plain marks the bytes that a string contains literally: all but the quote, the backslash and the control characters.
+// plain marks the bytes that a string contains literally: all except the quote, the backslash and the control characters.
 var plain = func() (t [256]bool) {
 	for i := range t {
 		t[i] = i >= 0x20 && i != '"' && i != '\\'
@@ -137,9 +137,9 @@ var plain = func() (t [256]bool) {
 	return t
 }()
 
-// plain8 reports whether eight bytes at once are plain. A byte x is less than 0x20, or equal to one that is looked for
-// (their difference is less than 1), if subtracting borrows into its highest bit and that bit was not set before; bytes
-// of multi-byte characters have it set and are plain.
+// plain8 reports whether eight bytes at once are plain. A byte x is less than 0x20, or equal to a searched byte (their
+// difference is less than 1), if subtracting borrows into its highest bit and that bit was not set before; bytes of
+// multi-byte characters have it set and are plain.
 func plain8(x uint64) bool {
 	const ones, high = 0x0101010101010101, 0x8080808080808080
 	quote, escape := x^('"'*ones), x^('\\'*ones)

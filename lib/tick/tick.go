@@ -1,10 +1,10 @@
 // Package tick is the contract between the tools: one line of JSON for one node at one instant.
 //
-// A [Tick] has one section a tool. A tool reads lines with a [Reader], decodes the sections that it needs, and
-// splices its own section into the line with [Line.Splice]; every other byte is forwarded as it came. The JSON Schema
+// A [Tick] has one section per tool. A tool reads lines with a [Reader], decodes the sections that it needs, and
+// splices its own section into the line with [Line.Splice]; it forwards every other byte unchanged. The JSON Schema
 // of the contract is [Schema].
 //
-// Quantities carry their unit in their name. A pointer is nil where the value could not be read: missing is not zero.
+// Quantities have their unit in their name. A pointer is nil if the value could not be read: unknown is not zero.
 package tick
 
 import "time"
@@ -12,14 +12,14 @@ import "time"
 // Version is the value of a tick's "v".
 const Version = 1
 
-// Names of the sections, which are also the JSON keys.
+// These are the names of the sections, which are also the JSON keys.
 const (
 	SectionSample    = "sample"
 	SectionAdvice    = "advice"
 	SectionIsolation = "isolation"
 	SectionEviction  = "eviction"
 	SectionReport    = "report"
-	// SectionNetwork is what isolate --only network did.
+	// SectionNetwork is the section of isolate --only network.
 	SectionNetwork = "network"
 )
 
@@ -35,7 +35,7 @@ type Tick struct {
 	Eviction  *Eviction  `json:"eviction,omitempty"`
 	Report    *Report    `json:"report,omitempty"`
 
-	// Network is the section of a second isolate, that of --only network.
+	// Network is the section of a second isolate process, isolate --only network.
 	Network *NetworkIsolation `json:"network,omitempty"`
 }
 

@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// Trail is a sample window of a figure, for averages and percentiles. Figures in quick succession share a point, so that it does not
+// Trail is a sample window of a value, for averages and percentiles. Values in quick succession share a point, so that it does not
 // grow with their number. Its zero value is empty; it can be encoded as JSON and decoded again.
 type Trail struct {
 	Points []Point `json:"points,omitempty"`
 }
 
-// Point is the sum of so many figures, and the time of the first of them.
+// Point is the sum and number of some values, and the time of the first of them.
 type Point struct {
 	At  time.Time `json:"at"`
 	Sum float64   `json:"sum"`
 	N   int       `json:"n"`
 }
 
-// Add notes a figure. It joins the last point if that is younger than width. Points older than keep are removed, and so are those
+// Add adds a value. It joins the last point if that is younger than width. Points older than keep are removed, and so are those
 // in the future, after the clock was set back.
 func (t *Trail) Add(at time.Time, figure float64, width, keep time.Duration) {
 	for len(t.Points) > 0 && t.Points[len(t.Points)-1].At.After(at) {
@@ -37,7 +37,7 @@ func (t *Trail) Add(at time.Time, figure float64, width, keep time.Duration) {
 	t.Points = slices.Delete(t.Points, 0, old)
 }
 
-// within are the points of the time before now.
+// within returns the points of the time before now.
 func (t *Trail) within(now time.Time, over time.Duration) []Point {
 	first := len(t.Points)
 	for first > 0 && now.Sub(t.Points[first-1].At) <= over {
@@ -50,7 +50,7 @@ func (t *Trail) within(now time.Time, over time.Duration) []Point {
 	return t.Points[first:last]
 }
 
-// Average is the mean of the figures of the time before now; false where there is none.
+// Average returns the mean of the values of the time before now; false if there is none.
 func (t *Trail) Average(now time.Time, over time.Duration) (float64, bool) {
 	sum, n := 0.0, 0
 	for _, p := range t.within(now, over) {
@@ -63,8 +63,8 @@ func (t *Trail) Average(now time.Time, over time.Duration) (float64, bool) {
 	return sum / float64(n), true
 }
 
-// Percentile is a percentile, share being 0.5 for the median, of the points of the time before now, without interpolation: of n
-// points in rising order the one at n*share - 1, as Koordinator's metric cache takes it. False where there is none.
+// Percentile returns a percentile, with share 0.5 for the median, of the points of the time before now, without interpolation:
+// of n points in ascending order the one at n*share - 1, as in Koordinator's metric cache. It returns false if there is none.
 func (t *Trail) Percentile(now time.Time, over time.Duration, share float64) (float64, bool) {
 	points := t.within(now, over)
 	if len(points) == 0 {
@@ -79,7 +79,7 @@ func (t *Trail) Percentile(now time.Time, over time.Duration, share float64) (fl
 	return means[min(max(at, 0), len(means)-1)], true
 }
 
-// Span is the part of the time before now that the points cover, from the first of them to the last.
+// Span returns the part of the time before now that the points cover, from the first of them to the last.
 func (t *Trail) Span(now time.Time, over time.Duration) time.Duration {
 	points := t.within(now, over)
 	if len(points) == 0 {
@@ -88,7 +88,7 @@ func (t *Trail) Span(now time.Time, over time.Duration) time.Duration {
 	return points[len(points)-1].At.Sub(points[0].At)
 }
 
-// Last is the newest point's mean and its time; false where there is none.
+// Last returns the newest point's mean and its time; false if there is none.
 func (t *Trail) Last() (figure float64, at time.Time, ok bool) {
 	if len(t.Points) == 0 {
 		return 0, time.Time{}, false

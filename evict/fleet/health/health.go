@@ -1,5 +1,5 @@
-// Package health decides about nodes whose agent is not ready: when a node is closed to reclaimed pods, and when those that it
-// has go. It is pure: it sees the ticks of collect fleet, its settings and what it remembers of the ticks before.
+// Package health decides about nodes whose agent is not ready: when a node is closed to reclaimed pods, and when its reclaimed
+// pods are evicted. It is pure: its inputs are the ticks of collect fleet, its settings and its state.
 package health
 
 import (
@@ -13,71 +13,71 @@ import (
 	"polder/lib/tick"
 )
 
-// Rule and Scope name what is measured: for how long the agent has not been ready.
+// Rule and Scope name the measurement: how long the agent has not been ready.
 const (
 	Rule  = "agent-health"
 	Scope = "AgentReady"
 )
 
-// Taint is Katalyst's for such a node.
+// Taint is Katalyst's taint for such a node.
 var Taint = tick.Taint{Key: "node.kubernetes.io/unschedulable", Effect: "NoScheduleForReclaimedTasks"}
 
 const (
-	// mostNodes bounds what is remembered.
+	// mostNodes bounds the nodes that are remembered.
 	mostNodes = 10_000
-	// leastAlive is how long a node that is no longer heard of keeps its place, for intervals up to a third of it.
+	// leastAlive is how long a node without ticks keeps its turn, for intervals up to a third of it.
 	leastAlive = time.Minute
-	// forgetAfter is how long it is remembered that it has a taint.
+	// forgetAfter is how long a node's taint is remembered.
 	forgetAfter = time.Hour
-	// longestInterval bounds what is believed of the time between two rounds, and so how many nodes are evicted from together.
+	// longestInterval bounds the time between two rounds, and so how many nodes are evicted from together.
 	longestInterval = time.Minute
-	// longestDown is more than any node is down: an older time is a mistake.
+	// longestDown exceeds any real downtime: an older time is an error.
 	longestDown = 10 * 365 * 24 * time.Hour
-	// early is the part of a pause by which a node may be served too soon.
+	// early is the part of a pause by which a node may be served too early.
 	early = 20
 )
 
-// State is what is remembered of the fleet. It is encoded as JSON into the state file.
+// State is the state of the fleet. The state file contains it as JSON.
 type State struct {
 	// Next is when the next node may be served.
 	Next time.Time `json:"next,omitzero"`
 	// Nodes are those whose agent is not ready.
 	Nodes map[string]*Node `json:"nodes,omitempty"`
 
-	swept time.Time // when those that are gone were last forgotten
+	swept time.Time // when nodes that are gone were last forgotten
 }
 
-// Init makes a state that was read from a file fit for use: what is no entry there is left out.
+// Init prepares a state that was read from a file: it drops invalid entries.
 func (s *State) Init() {
 	maps.DeleteFunc(s.Nodes, func(_ string, n *Node) bool { return n == nil })
 }
 
-// Node is one of them.
+// Node is the state of one of them.
 type Node struct {
 	Tainted bool `json:"tainted,omitempty"`
-	// Waits means that it has pods to evict, Since when its agent ceased to be ready, Served when its pods were last evicted.
+	// Waits means that it has pods to evict; Since is when its agent stopped being ready, Served when its pods were last evicted.
 	Waits  bool      `json:"waits,omitempty"`
 	Since  time.Time `json:"since,omitzero"`
 	Served time.Time `json:"served,omitzero"`
-	// Until is when it loses its place unless it is heard of.
+	// Until is when it loses its turn unless another tick comes.
 	Until time.Time `json:"until,omitzero"`
 }
 
-// Decision is what is reported of one tick, and done about its node.
+// Decision is the result for one tick and its node.
 type Decision struct {
 	Pressures []tick.PressureFinding
 	Taints    []tick.Taint
 	Errors    []string
 	Fleet     tick.FleetEviction
-	// Due means that the agent has not been ready for long enough, and that nothing forbids to act on that.
+	// Due means that the agent has not been ready for long enough, and that nothing forbids an eviction.
 	Due bool
-	// Message is why, where it is Due; Victims are the pods that are evicted now, by name.
+	// Message is the reason, if Due; Victims are the pods that are evicted now, by name.
 	Message string
 	Victims []*tick.Pod
 }
 
-// Decide looks at a tick. Evictable returns which of the node's reclaimed pods may be evicted now: not those that are protected or on
-// their way out.
+// Decide decides on a tick. Evictable returns which of the node's reclaimed pods may be evicted now: neither protected ones nor those
+// whose eviction is in progress.
 func (s *State) Decide(set Settings, t *tick.Tick, evictable func(*tick.Pod) bool) Decision {
 	d := Decision{}
 	d.Fleet.Protection = protection(t)
@@ -109,7 +109,7 @@ func (s *State) Decide(set Settings, t *tick.Tick, evictable func(*tick.Pod) boo
 	return d
 }
 
-// act taints the node and takes its pods, if it is time and its turn.
+// act taints the node and evicts its pods, if the time has come and it is the node's turn.
 func (s *State) act(set Settings, t *tick.Tick, n *Node, since time.Time, evictable func(*tick.Pod) bool, d *Decision) {
 	down := t.Time.Sub(since)
 	n.Tainted = n.Tainted || down >= set.TaintAfter
@@ -136,7 +136,7 @@ func words(state string) string {
 	return "it is there"
 }
 
-// node is what is remembered of the tick's node, or where it is one too many, an empty one and why.
+// node returns the state of the tick's node; if there are too many nodes, an empty one and the reason.
 func (s *State) node(t *tick.Tick) (*Node, string) {
 	n := s.Nodes[t.Node]
 	if n != nil {
@@ -145,7 +145,7 @@ func (s *State) node(t *tick.Tick) (*Node, string) {
 	s.sweep(t.Time)
 	n = &Node{}
 	if _, unknown := notReady(t); unknown != "" {
-		return n, "" // it has no taint of ours, and gets none
+		return n, "" // it has no taint of Polder's, and gets none
 	}
 	if len(s.Nodes) >= mostNodes {
 		return n, fmt.Sprintf("more than %d nodes", mostNodes)
@@ -173,8 +173,8 @@ func (s *State) sweep(now time.Time) {
 	}
 }
 
-// turns is how many nodes may be served now. All ticks of a round have the same time: where a round takes longer than the pause
-// between two nodes, those of one round are evicted together.
+// turns returns how many nodes may be served now. All ticks of a round have the same time: if a round takes longer than the
+// pause between two nodes, the nodes of one round are evicted from together.
 func (s *State) turns(set Settings, t *tick.Tick) int {
 	pause := pauseOf(set)
 	earliest := t.Time.Add(-max(0, interval(t)-pause))
@@ -184,15 +184,15 @@ func (s *State) turns(set Settings, t *tick.Tick) int {
 	case s.Next.Sub(t.Time) > pause: // the clock was set back: the wait starts over
 		s.Next = t.Time.Add(pause)
 	}
-	late := t.Time.Add(pause / early).Sub(s.Next) // rounds come a little sooner now and then; in the long run nothing is gained by it
+	late := t.Time.Add(pause / early).Sub(s.Next) // rounds sometimes come a little early; the average rate stays the same
 	if late < 0 {
 		return 0
 	}
 	return int(late/pause) + 1
 }
 
-// ahead reports whether so many nodes wait before the node that none of the turns is its own. One that was never served comes
-// before one that was, then who has been without an agent for longest, then by name.
+// ahead reports whether so many nodes wait before the node that no turn is left for it. A node that was never served comes
+// before one that was, then the one whose agent has been missing for longest, then by name.
 func (s *State) ahead(name string, now time.Time, turns int) bool {
 	n := s.Nodes[name]
 	if n == nil {
@@ -229,10 +229,10 @@ func (s *State) waiting(now time.Time) int {
 	return count
 }
 
-// alive is how long the node keeps its place: three intervals.
+// alive returns how long the node keeps its turn: three intervals.
 func alive(t *tick.Tick) time.Duration { return max(leastAlive, 3*interval(t)) }
 
-// interval is the time between two rounds, 0 where it is not known.
+// interval returns the time between two rounds, 0 if unknown.
 func interval(t *tick.Tick) time.Duration {
 	if t.Sample == nil || t.Sample.IntervalSeconds == nil || !(*t.Sample.IntervalSeconds > 0) {
 		return 0
@@ -251,7 +251,7 @@ func ready(t *tick.Tick) bool {
 	return t.Sample != nil && t.Sample.Agent != nil && t.Sample.Agent.State == tick.AgentReady
 }
 
-// notReady is since when the agent has not been ready, or why that is not known.
+// notReady returns since when the agent has not been ready, or why that is unknown.
 func notReady(t *tick.Tick) (time.Time, string) {
 	switch {
 	case t.Sample == nil:
@@ -282,7 +282,7 @@ func notReady(t *tick.Tick) (time.Time, string) {
 	return since, ""
 }
 
-// findings are both thresholds.
+// findings returns both thresholds as findings.
 func findings(set Settings, down time.Duration, since time.Time) []tick.PressureFinding {
 	finding := func(threshold time.Duration, hard bool) tick.PressureFinding {
 		f := tick.PressureFinding{
@@ -296,7 +296,7 @@ func findings(set Settings, down time.Duration, since time.Time) []tick.Pressure
 	return []tick.PressureFinding{finding(set.TaintAfter, false), finding(set.EvictAfter, true)}
 }
 
-// Reclaimed are the node's reclaimed pods that may be evicted, by name.
+// Reclaimed returns the node's reclaimed pods that may be evicted, by name.
 func Reclaimed(t *tick.Tick, evictable func(*tick.Pod) bool) []*tick.Pod {
 	var pods []*tick.Pod
 	for i := range t.Sample.Pods {
@@ -308,7 +308,7 @@ func Reclaimed(t *tick.Tick, evictable func(*tick.Pod) bool) []*tick.Pod {
 		return strings.Compare(a.Namespace+"/"+a.Name+"/"+a.UID, b.Namespace+"/"+b.Name+"/"+b.UID)
 	})
 	seen := map[string]bool{}
-	return slices.DeleteFunc(pods, func(p *tick.Pod) bool { // one that is named twice is evicted once
+	return slices.DeleteFunc(pods, func(p *tick.Pod) bool { // one that is listed twice is evicted once
 		twice := seen[p.UID]
 		seen[p.UID] = true
 		return twice

@@ -15,7 +15,7 @@ import (
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// fleetTick is a node's tick at noon: its agent is in the state for so long, in a healthy fleet of 100.
+// fleetTick is a node's tick at noon: its agent has had the state for so long, in a healthy fleet of 100.
 func fleetTick(node, state string, down time.Duration, pods ...tick.Pod) *tick.Tick {
 	since := ""
 	if state != "" {
@@ -140,19 +140,19 @@ func TestProtection(t *testing.T) {
 		{tick.Fleet{Nodes: 1, Ready: 1}, false},
 		{tick.Fleet{Nodes: 1, NotReady: 1}, true}, // all of them
 		{tick.Fleet{Nodes: 2, Ready: 1, NotReady: 1}, false},
-		{tick.Fleet{Nodes: 3, Ready: 1, NotReady: 2}, false}, // two are few, whatever the share
+		{tick.Fleet{Nodes: 3, Ready: 1, NotReady: 2}, false}, // two are few, whatever their share
 		{tick.Fleet{Nodes: 4, Ready: 1, NotReady: 3}, true},
-		{tick.Fleet{Nodes: 15, Ready: 12, NotReady: 3}, false}, // 20 % and not over
+		{tick.Fleet{Nodes: 15, Ready: 12, NotReady: 3}, false}, // exactly 20 %
 		{tick.Fleet{Nodes: 14, Ready: 11, NotReady: 3}, true},
 		{tick.Fleet{Nodes: 1000, Ready: 800, NotReady: 200}, false},
 		{tick.Fleet{Nodes: 1000, Ready: 799, NotReady: 201}, true},
-		{tick.Fleet{Nodes: 10, Ready: 7, NotReady: 1, Unknown: 2}, true}, // what is not known is not good
+		{tick.Fleet{Nodes: 10, Ready: 7, NotReady: 1, Unknown: 2}, true}, // unknown nodes count as failed
 		{tick.Fleet{Nodes: 10, Unknown: 10}, true},
 		{tick.Fleet{Nodes: 3, Ready: 1, NotReady: 1, Unknown: 1}, false},
-		{tick.Fleet{}, false}, // nobody has an agent
+		{tick.Fleet{}, false}, // no node has an agent
 		{tick.Fleet{Without: 7}, false},
 		{tick.Fleet{Ready: 1}, true},
-		{tick.Fleet{Nodes: 10, Ready: 9}, true}, // they do not add up
+		{tick.Fleet{Nodes: 10, Ready: 9}, true}, // the sum is wrong
 		{tick.Fleet{Nodes: 10, Ready: 11, NotReady: -1}, true},
 		{tick.Fleet{Nodes: 10, Ready: -1, NotReady: 11}, true},
 		{tick.Fleet{Nodes: 2, Ready: 2, NotReady: 1, Unknown: -1}, true},
@@ -163,14 +163,14 @@ func TestProtection(t *testing.T) {
 	}
 }
 
-// One node in ten seconds, who has been down for longest first, and everybody has his turn.
+// One node is served per ten seconds, the one that is down for longest first, and every node gets its turn.
 func TestTurns(t *testing.T) {
 	s := &State{}
 	var served []string
 	pods := map[string]bool{"a": true, "b": true, "c": true, "d": true}
 	for round := range 10 {
 		for i, name := range []string{"a", "b", "c", "d"} {
-			down := 20*time.Minute + time.Duration(i%3)*time.Minute // c for longest; a and d alike
+			down := 20*time.Minute + time.Duration(i%3)*time.Minute // c for longest; a and d equally
 			x := fleetTick(name, tick.AgentNotReady, down)
 			x.Time = noon.Add(time.Duration(round) * 5 * time.Second)
 			if pods[name] {
@@ -186,13 +186,13 @@ func TestTurns(t *testing.T) {
 			}
 		}
 	}
-	// The first one is the first of which anything was heard.
+	// The first one is the first whose tick came.
 	if want := []string{"0a", "10c", "20b", "30d"}; !slices.Equal(served, want) {
 		t.Errorf("served %v; want %v", served, want)
 	}
 }
 
-// Where a round takes longer than the pause between two nodes, those of one round go together, and no more than that.
+// If a round takes longer than the pause between two nodes, the nodes of one round are served together, but no more.
 func TestRounds(t *testing.T) {
 	s, set := &State{}, defaults()
 	set.NodesPerMinute = 30
@@ -213,7 +213,7 @@ func TestRounds(t *testing.T) {
 	}
 }
 
-// A clock that is set back neither hurries nor stops the turns.
+// Setting the clock back neither speeds up nor stops the turns.
 func TestClockSetBack(t *testing.T) {
 	s := &State{}
 	var served []time.Duration
@@ -225,14 +225,14 @@ func TestClockSetBack(t *testing.T) {
 		if s.Decide(defaults(), x, everyone).Victims != nil {
 			served = append(served, after)
 		}
-		s.Nodes = nil // nobody waits
+		s.Nodes = nil // no node waits
 	}
 	if want := []time.Duration{0, 15 * time.Second, 25 * time.Second, 35 * time.Second}; !slices.Equal(served, want) {
 		t.Errorf("served after %v; want %v", served, want)
 	}
 }
 
-// A node whose pods do not go is tried again, and the others come first.
+// A node whose pods do not end is tried again, after the others.
 func TestRefusedNodesGoLast(t *testing.T) {
 	s := &State{}
 	var served []string
@@ -252,7 +252,7 @@ func TestRefusedNodesGoLast(t *testing.T) {
 	}
 }
 
-// A node that is deleted while it waits holds the others up for a minute at most.
+// A node that is deleted while it waits delays the others by at most a minute.
 func TestDeletedNode(t *testing.T) {
 	s := &State{}
 	for i, name := range []string{"z", "a", "b"} {
@@ -261,7 +261,7 @@ func TestDeletedNode(t *testing.T) {
 			t.Fatalf("%s: victims %q", name, names(d.Victims))
 		}
 	}
-	for after := 10 * time.Second; ; after += 10 * time.Second { // a is never heard of again
+	for after := 10 * time.Second; ; after += 10 * time.Second { // no further tick of a comes
 		x := fleetTick("b", tick.AgentNotReady, time.Hour-2, pod("p", tick.QoSReclaimed))
 		x.Time = noon.Add(after)
 		if d := s.Decide(defaults(), x, everyone); d.Victims != nil {

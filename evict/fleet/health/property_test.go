@@ -12,8 +12,8 @@ import (
 	"polder/lib/tick"
 )
 
-// TestProperties plays a fleet through any sequence of rounds, with clocks that are set back, states that are not known and
-// protection that comes and goes.
+// TestProperties plays a fleet through any sequence of rounds, with clocks that are set back, unknown states and protection
+// that begins and ends.
 func TestProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		set := Settings{
@@ -23,7 +23,7 @@ func TestProperties(t *testing.T) {
 		set.EvictAfter = set.TaintAfter + time.Duration(rapid.IntRange(0, 20).Draw(t, "evictAfter"))*time.Second
 		nodes := rapid.IntRange(1, 8).Draw(t, "nodes")
 		s, restarted := &State{}, &State{}
-		real := noon // as a clock that nobody sets goes
+		real := noon // the time of a clock that is never set
 		var offset time.Duration
 		var served []time.Time // by the real clock
 		interval := time.Duration(rapid.IntRange(0, 20).Draw(t, "interval")) * time.Second
@@ -43,7 +43,7 @@ func TestProperties(t *testing.T) {
 				evictable := func(*tick.Pod) bool { return mayGo }
 				d := s.Decide(set, x, evictable)
 
-				// What a new process makes of the state file, at any moment, is the same.
+				// A new process that reads the state file at any moment decides the same.
 				raw, err := json.Marshal(restarted)
 				if err != nil {
 					t.Fatal(err)
@@ -65,7 +65,7 @@ func TestProperties(t *testing.T) {
 						t.Fatalf("evicted from a node that is %s since %s at %s, protection: %v", a.State, a.Since, x.Time, protected)
 					}
 					served = append(served, real)
-					for n, first := range served { // the ticks of a round are one instant, in which as many go as one after the other would
+					for n, first := range served { // the ticks of a round are one instant, in which as many are served as one after the other would be
 						within := real.Sub(first) + max(0, interval-pauseOf(set)) + pauseOf(set)/early
 						if got, most := len(served)-n, int(within/pauseOf(set))+1; got > most {
 							t.Fatalf("%d nodes within %s of rounds of %s; want %d at most, %s between them", got, real.Sub(first), interval, most, pauseOf(set))

@@ -6,14 +6,14 @@ import (
 	"polder/lib/tick"
 )
 
-// Katalyst's bounds: so many nodes do not fail by themselves, it is the network or us.
+// Katalyst's bounds: so many nodes do not fail independently; the cause is the network or Polder itself.
 const (
 	fewNodes     = 2
 	largestShare = 0.2
 )
 
-// Protection returns why nothing new may be done to any node of the fleet; empty where there is no reason. It depends on the
-// totals of one instant alone. A node of which it is not known how it is counts as bad.
+// Protection returns why no new action may start on any node of the fleet; empty if there is no reason. It depends only on
+// the totals of one instant. A node in unknown state counts as failed.
 func Protection(f *tick.Fleet) string {
 	bad := f.Nodes - f.Ready
 	switch {

@@ -9,7 +9,7 @@ import (
 // Settings are those of the fleet controller.
 type Settings = evictconfig.Fleet
 
-// pauseOf is the time between the evictions of two nodes.
+// pauseOf returns the time between the evictions from two nodes.
 func pauseOf(s Settings) time.Duration {
 	return (time.Minute + time.Duration(s.NodesPerMinute) - 1) / time.Duration(max(s.NodesPerMinute, 1))
 }

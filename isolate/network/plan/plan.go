@@ -1,5 +1,5 @@
-// Package plan turns the desired shaping of links and the observed state of the kernel into ordered steps. It is pure. Only links of the
-// machine's own list are named in a step, and none of whose root qdisc another program has set.
+// Package plan turns the desired shaping of links and the observed state of the kernel into ordered steps. It is pure. A step names only
+// links of the machine's own list, and no link whose root qdisc another program has set.
 package plan
 
 import (
@@ -10,26 +10,26 @@ import (
 	"polder/lib/tick"
 )
 
-// Handle is the major number of the qdisc that is ours ("po"); the kernel gives numbers from 0x8000 on to whoever names none.
+// Handle is the major number of Polder's qdisc ("po"); the kernel assigns numbers from 0x8000 if none is given.
 const Handle = 0x706f
 
-// Minor numbers of classes: that of all classes together, and that of the default class. A marked class has its mark behind it.
+// Minor numbers of the class above all others and of the default class. That of a marked class follows from its mark.
 const (
 	MinorRoot    = 1
 	MinorDefault = 0x100
 )
 
-// MarkMask are the bits of a packet's mark that name its class. kube-proxy has 0x4000 and 0x8000, Cilium 0xf00, Calico and others the upper
-// half.
+// MarkMask are the bits of a packet's mark that contain its class. kube-proxy uses 0x4000 and 0x8000, Cilium 0xf00, Calico and others the
+// upper half.
 const MarkMask = 0x3000
 
-// markShift is the place of the lowest of them.
+// markShift is the position of the lowest of these bits.
 const markShift = 12
 
 // maxMarked is how many classes can be marked.
 const maxMarked = MarkMask >> markShift
 
-// Bounds of what is believed. HTB's rates are 64 bits wide, in bytes.
+// These bound the rates that are accepted. HTB's rates have 64 bits, in bytes.
 const (
 	LeastBits   = 8_000
 	MostBits    = 1_000_000_000_000_000
@@ -39,7 +39,7 @@ const (
 	maxPriority = 7
 )
 
-// Class is one class of a link as the kernel has it, or shall have it. Rates are in bytes per second, as the kernel's.
+// Class is one class of a link, observed or desired. Rates are in bytes per second, as in the kernel.
 type Class struct {
 	Minor         uint16
 	Rate, Ceiling uint64
@@ -50,24 +50,24 @@ type Class struct {
 type Link struct {
 	Name  string
 	Index int
-	// Loopback means that nothing leaves the machine there.
+	// Loopback means that packets on this link do not leave the machine.
 	Loopback bool
-	// RootKind and RootMajor are of the root qdisc; major 0 is the one that the kernel sets by itself.
+	// RootKind and RootMajor describe the root qdisc; major 0 is the kernel's default one.
 	RootKind  string
 	RootMajor uint16
-	// Classes are those of our root qdisc, and Leaves the kinds of the qdiscs below its classes, by minor number.
+	// Classes are the classes of Polder's root qdisc; Leaves has the kinds of the qdiscs below them, by minor number.
 	Classes []Class
 	Leaves  map[uint16]string
 }
 
-// IsOurs reports whether the root qdisc bears our number.
+// IsOurs reports whether the root qdisc has Polder's number.
 func (l *Link) IsOurs() bool { return l.RootKind == "htb" && l.RootMajor == Handle }
 
-// Op is what a step does.
+// Op is the kind of a step.
 type Op string
 
-// The steps, in the order in which a link is built. A class that another one has borrowed from may be removed only after its packets go
-// elsewhere: the kernel drops what waits in it.
+// These are the steps, in the order in which a link is set up. A class from which another one has borrowed may be removed only after
+// its packets are directed elsewhere: the kernel drops the packets in its queue.
 const (
 	AddRoot     Op = "qdisc"
 	SetClass    Op = "class"
@@ -81,14 +81,14 @@ type Step struct {
 	Op    Op
 	Link  string
 	Index int
-	// Class is the one that is set or removed, or that gets a leaf; Name its name.
+	// Class is the class that is set or removed, or that gets a leaf; Name is its name.
 	Class Class
 	Name  string
-	// Old is what was there, in words.
+	// Old describes the previous state.
 	Old string
 }
 
-// Named is a class of a link that the kernel counts for.
+// Named is a class of a link for which the kernel counts packets.
 type Named struct {
 	Link  string
 	Index int
@@ -96,7 +96,7 @@ type Named struct {
 	Name  string
 }
 
-// Mark is a class that packets are marked with, and the cgroups whose packets are.
+// Mark is a class whose packets are marked, and the cgroups that send them.
 type Mark struct {
 	Class   string
 	Mark    uint32
@@ -107,18 +107,18 @@ type Mark struct {
 type Target struct {
 	Index int
 	Mark  uint32
-	// Priority is what the packet's priority becomes: the class's number, which HTB takes for its class without any filter.
+	// Priority is the packet's new priority: the class's number, by which HTB selects its class without a filter.
 	Priority uint32
 }
 
-// Problem is what is refused or left alone, and why. One that is Lasting is another program's, and reported once.
+// Problem says what is refused or left alone, and why. A problem that is Lasting is caused by another program, and reported once.
 type Problem struct {
 	Link    string
 	Text    string
 	Lasting bool
 }
 
-// Plan is what is to be done for one advice.
+// Plan is what must be done for one advice.
 type Plan struct {
 	Steps    []Step
 	Named    []Named
@@ -129,8 +129,8 @@ type Plan struct {
 	Held []string
 }
 
-// Make compares the desired state with the observed one. due are links that isolate shapes and that no advice has named for long: what is
-// ours there is given back to the kernel.
+// Make compares the desired state with the observed one. due are links that isolate shapes and that no advice has named for long:
+// Polder's qdiscs there are removed, so that the kernel restores its own.
 func Make(desired *tick.Network, links []Link, due []string) Plan {
 	m := maker{links: map[string]*Link{}}
 	for i := range links {
@@ -144,7 +144,7 @@ func Make(desired *tick.Network, links []Link, due []string) Plan {
 		m.link(d)
 	}
 	if desired != nil {
-		for i := range desired.Links { // an advice that is refused gives nothing back
+		for i := range desired.Links { // an invalid advice releases no link
 			named[desired.Links[i].Link] = true
 		}
 	}
@@ -166,7 +166,7 @@ func (m *maker) refuse(link, format string, args ...any) {
 	m.plan.Problems = append(m.plan.Problems, Problem{Link: link, Text: "refused: " + fmt.Sprintf(format, args...)})
 }
 
-// check returns the links that are fit to be shaped.
+// check returns the links that may be shaped.
 func (m *maker) check(desired *tick.Network) (sound []*tick.NetworkLink) {
 	if desired == nil {
 		return nil
@@ -213,7 +213,7 @@ func (m *maker) check(desired *tick.Network) (sound []*tick.NetworkLink) {
 	return sound
 }
 
-// checkLink returns what is wrong with a link's desired classes: nothing of such a link is changed.
+// checkLink returns what is wrong with a link's desired classes: such a link is not changed at all.
 func checkLink(d *tick.NetworkLink) error {
 	if d.RateBitsPerSecond < LeastBits || d.RateBitsPerSecond > MostBits {
 		return fmt.Errorf("rate %d bit/s: want %d to %d", d.RateBitsPerSecond, LeastBits, int64(MostBits))
@@ -257,7 +257,7 @@ func isName(name string) bool {
 	})
 }
 
-// assignMarks gives each class that is not the default one a mark. A class of the same name has the same mark on all links.
+// assignMarks gives each class except the default one a mark. A class of the same name has the same mark on all links.
 func (m *maker) assignMarks(links []*tick.NetworkLink) {
 	m.marks = map[string]uint32{}
 	cgroups := map[string][]string{}
@@ -321,7 +321,7 @@ func (m *maker) link(d *tick.NetworkLink) {
 		class := Class{minor, uint64(c.RateBitsPerSecond) / 8, uint64(c.CeilingBitsPerSecond) / 8, uint32(c.Priority)}
 		set(class, c.Class)
 		m.plan.Named = append(m.plan.Named, Named{d.Link, l.Index, minor, c.Class})
-		if !l.IsOurs() || l.Leaves[minor] == "" { // a leaf of another kind is another program's
+		if !l.IsOurs() || l.Leaves[minor] == "" { // a leaf of another kind belongs to another program
 			step(AddLeaf, class, c.Class, "")
 		}
 	}
@@ -334,7 +334,7 @@ func (m *maker) link(d *tick.NetworkLink) {
 	}
 }
 
-// String is a class in words.
+// String describes a class for messages.
 func (c Class) String() string {
 	return fmt.Sprintf("rate %d bit/s, ceiling %d bit/s, priority %d", c.Rate*8, c.Ceiling*8, c.Priority)
 }

@@ -11,7 +11,7 @@ import (
 	"polder/lib/tick"
 )
 
-// names are of links that the machine has, and others that advice may name.
+// names are links that the machine has, and others that advice may name.
 var names = []string{"lo", "eth0", "eth1", "wlan0", "veth1234", "tun0"}
 
 func drawLinks(t *rapid.T) []Link {
@@ -43,7 +43,7 @@ func drawLinks(t *rapid.T) []Link {
 	return links
 }
 
-// drawRate is a rate that is good, or anything.
+// drawRate draws a valid rate, or any number.
 func drawRate(t *rapid.T, label string) int64 {
 	if rapid.IntRange(0, 3).Draw(t, label+"?") > 0 {
 		return rapid.Int64Range(LeastBits, 1e10).Draw(t, label)
@@ -78,7 +78,7 @@ func drawDesired(t *rapid.T) *tick.Network {
 	return d
 }
 
-// kernel is a copy in memory of a machine that takes each write, and refuses what the real one refuses.
+// kernel simulates a machine that accepts each write, and rejects what the real one rejects.
 type kernel struct {
 	t     *rapid.T
 	links []Link
@@ -123,7 +123,7 @@ func (k *kernel) do(s Step) {
 	}
 }
 
-// checkShaped checks a shaped link: its classes have no more than the link together, and none has less than it can live by.
+// checkShaped checks a shaped link: its classes' rates do not exceed the link's, and none is below the minimum.
 func checkShaped(t *rapid.T, l *Link) {
 	if !l.IsOurs() {
 		t.Fatalf("%s is not shaped", l.Name)
@@ -153,8 +153,8 @@ func checkShaped(t *rapid.T, l *Link) {
 	}
 }
 
-// Whatever an advice contains: no step names a link that the machine has not, its loopback, or one with a qdisc of another program; each step is
-// one that the kernel takes; what is shaped in the end has sound classes; and the same advice again changes nothing.
+// Whatever an advice contains: no step names a missing link, the loopback, or a link with a qdisc of another program; the kernel accepts
+// each step; the resulting classes are valid; and the same advice again changes nothing.
 func TestAnyAdvice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		k := &kernel{t, drawLinks(t)}
@@ -185,7 +185,7 @@ func TestAnyAdvice(t *testing.T) {
 	})
 }
 
-// checkMarks checks that marks are within our bits, differ, and lead to classes that are there.
+// checkMarks checks that marks are within Polder's bits, differ, and lead to existing classes.
 func checkMarks(t *rapid.T, p *Plan, links []Link) {
 	seen := map[uint32]bool{}
 	for _, m := range p.Marks {
@@ -203,7 +203,7 @@ func checkMarks(t *rapid.T, p *Plan, links []Link) {
 	}
 }
 
-// The advice that advise makes, step by step.
+// These are the steps for the advice that advise makes.
 func TestStepsInWords(t *testing.T) {
 	desired := &tick.Network{Links: []tick.NetworkLink{{Link: "eth0", RateBitsPerSecond: 1e9, Classes: []tick.NetworkClass{
 		{Class: "services", RateBitsPerSecond: 9e8, CeilingBitsPerSecond: 1e9, Default: true},

@@ -1,4 +1,4 @@
-// Package seriestest has ticks for tests of metrics.
+// Package seriestest contains ticks for tests of metrics.
 package seriestest
 
 import (
@@ -7,7 +7,7 @@ import (
 	"polder/lib/tick"
 )
 
-// Everything is a tick of which each metric has a sample, but those of a fleet controller.
+// Everything returns a tick of which each metric has a sample, except those of a fleet controller.
 func Everything() *tick.Tick {
 	f := tick.Ptr[float64]
 	n := tick.Ptr[int64]
@@ -56,7 +56,7 @@ func Everything() *tick.Tick {
 	}
 }
 
-// Fleet is the sample of a fleet controller, which has the metrics that Everything lacks.
+// Fleet returns the sample of a fleet controller, which has the metrics that Everything lacks.
 func Fleet() *tick.Tick {
 	t := Everything()
 	return &tick.Tick{V: t.V, Node: t.Node, Time: t.Time, Sample: &tick.Sample{
