@@ -30,24 +30,31 @@ func TestNode(t *testing.T) {
 	if want := "/kubepods/pod"; !strings.HasPrefix(cgroup, want) {
 		t.Errorf("the cgroup of a guaranteed pod's container is %s, want it in %s…", cgroup, want)
 	}
-	pids := strings.Fields(n.ReadCgroup("cpuset", cgroup, "cgroup.procs"))
-	if len(pids) != 2 {
-		t.Errorf("the container's processes are %v, want stress and its hog", pids)
-	}
-	for _, pid := range pids {
-		if line, err := os.ReadFile("/proc/" + pid + "/cmdline"); err != nil || !strings.HasPrefix(string(line), "stress\x00-c\x001\x00") {
-			t.Errorf("process %s is %q (%v)", pid, line, err)
+	// A container runs for kubelet before its program does.
+	n.Eventually(controlplane.Soon, "stress and its hog run", func() string {
+		pids := strings.Fields(n.ReadCgroup("cpuset", cgroup, "cgroup.procs"))
+		if len(pids) != 2 {
+			return fmt.Sprint(pids)
 		}
-	}
+		for _, pid := range pids {
+			if line, err := os.ReadFile("/proc/" + pid + "/cmdline"); err != nil || !strings.HasPrefix(string(line), "stress\x00-c\x001\x00") {
+				return fmt.Sprintf("process %s is %q (%v)", pid, line, err)
+			}
+		}
+		return ""
+	})
 	if got := n.ReadCgroup("cpu", cgroup, "cpu.cfs_quota_us"); got != "200000" {
 		t.Errorf("the quota for a limit of 2 CPUs is %s", got)
 	}
 	if got := n.Exec("shared-normal-pod", "sh", "-c", "echo from $HOSTNAME"); got != "from shared-normal-pod" {
 		t.Errorf("kubectl exec prints %q", got)
 	}
-	if got := n.Kubectl("logs", "shared-normal-pod"); !strings.Contains(got, "dispatching hogs: 1") {
-		t.Errorf("kubectl logs prints %q", got)
-	}
+	n.Eventually(controlplane.Soon, "the pod's log", func() string {
+		if got := n.Kubectl("logs", "shared-normal-pod"); !strings.Contains(got, "dispatching hogs: 1") {
+			return got
+		}
+		return ""
+	})
 	n.Exec("shared-normal-pod", "sh", "-c", "stress -c 2 -t 60 >/dev/null 2>&1 &")
 	n.Eventually(controlplane.Soon, "two more hogs run", func() string {
 		if pids := strings.Fields(n.ReadCgroup("cpuset", cgroup, "cgroup.procs")); len(pids) != 5 {
