@@ -4,6 +4,7 @@ import (
 	"net"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -31,6 +32,9 @@ func TestReadyReachesABusyManager(t *testing.T) {
 		t.Fatal("the manager's queue does not get full")
 	}
 	n.ready(t.Context())
+	if err := listener.SetReadDeadline(time.Now().Add(time.Minute)); err != nil { // for a READY=1 that never comes
+		t.Fatal(err)
+	}
 	word := make([]byte, 64)
 	for {
 		size, err := listener.Read(word)
