@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"polder/lib/clip"
@@ -212,13 +213,13 @@ func (k *Kubelet) ByKubelet(f File, text string) bool {
 }
 
 // ResetByKubelet reports whether a value is one that kubelet repeatedly writes to a cgroup above its containers: the weight of its tiers,
-// and under the systemd driver everything that systemd manages of a tier's or a pod's CPU. Kubelet sets no quota and no list there: when
-// a new container makes a slice need another controller, systemd writes that there is none. In a container's own scope systemd writes
-// once, during start, that its memory is unlimited.
+// and under the systemd driver everything that systemd manages of a tier's or a pod's CPU, memory and disk. Kubelet sets no quota, no
+// list and no memory limit there: when a new container makes a slice need another controller, systemd writes that controller's defaults.
+// In a container's own scope systemd writes once, during start, that its memory is unlimited.
 func ResetByKubelet(f File, text string) bool {
 	at, _ := Place(f.Cgroup)
 	if at == container && strings.HasSuffix(f.Cgroup, ".scope") {
-		return (f.Name == "memory.max" || f.Name == "memory.high") && text == "max"
+		return isUnlimited(f.Name, text)
 	}
 	slice := strings.HasSuffix(f.Cgroup, ".slice")
 	if at != root && at != tier && !(at == pod && slice) {
@@ -235,6 +236,24 @@ func ResetByKubelet(f File, text string) bool {
 		return text == "0"
 	case fileCPUs, fileMems:
 		return slice && text == ""
+	case fileMin, fileLow:
+		return slice && text == "0"
+	case "memory.max", "memory.high", "memory.limit_in_bytes":
+		return slice && isUnlimited(f.Name, text)
+	case "io.weight":
+		return slice && defaultOf(text) == "100"
+	}
+	return false
+}
+
+// isUnlimited reports whether a memory limit's text is the kernel's for "no limit".
+func isUnlimited(name, text string) bool {
+	switch name {
+	case "memory.max", "memory.high":
+		return text == "max"
+	case "memory.limit_in_bytes":
+		bytes, err := strconv.ParseInt(text, 10, 64)
+		return err == nil && bytes >= noLimitBytes
 	}
 	return false
 }

@@ -323,7 +323,19 @@ func TestResetByKubelet(t *testing.T) {
 		{systemd, "cpuset.cpus", "", true},
 		{systemd, "cpuset.mems", "", true},
 		{cgroupfs, "cpuset.cpus", "", false},
-		{systemd, "memory.max", "max", false},
+		{systemd, "memory.max", "max", true},
+		{systemd, "memory.high", "max", true},
+		{systemd, "memory.max", "1000", false},
+		{systemd, "memory.low", "0", true},
+		{systemd, "memory.low", "4096", false},
+		{systemd, "memory.min", "0", true},
+		{systemd, "memory.limit_in_bytes", "9223372036854771712", true},
+		{systemd, "memory.limit_in_bytes", "4096", false},
+		{systemd, "memory.oom.group", "0", false},
+		{systemd, "io.weight", "default 100", true},
+		{systemd, "io.weight", "default 10", false},
+		{cgroupfs, "memory.max", "max", false},
+		{cgroupfs, "memory.low", "0", false},
 		{cgroupfs, "cpu.shares", "2", true},
 		{"/kubepods", "cpu.max", "max 100000", true},
 		{"/a.slice/a-kubepods.slice", "cpu.max", "max 100000", true},
@@ -339,6 +351,7 @@ func TestResetByKubelet(t *testing.T) {
 		{systemd + "/kubepods-besteffort-podu.slice/cri-containerd-c.scope", "memory.low", "max", false},
 		{cgroupfs + "/podu/c", "memory.max", "max", false},
 		{"/batch.slice", "cpu.max", "max 100000", false},
+		{"/batch.slice", "memory.max", "max", false},
 	} {
 		if got := ResetByKubelet(File{Controller: "cpu", Cgroup: c.cgroup, Name: c.file}, c.text); got != c.want {
 			t.Errorf("%s of %s, %q: %t; want %t", c.file, c.cgroup, c.text, got, c.want)

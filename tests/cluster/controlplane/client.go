@@ -86,10 +86,15 @@ func (c *ControlPlane) TryAPI(ctx context.Context, method, path, body string) (i
 	return c.client.do(ctx, method, path, contentType, body)
 }
 
-// Get reads the object at path into value, as encoding/json does.
+// Get reads the object at path into value, as encoding/json does. It asks again while the server wants requests later: after a
+// change of its definitions the server answers so until it has read a kind's objects again ("storage is (re)initializing").
 func (c *ControlPlane) Get(path string, value any) {
 	c.Helper()
 	status, answer := c.API(http.MethodGet, path, "")
+	for deadline := time.Now().Add(startLimit); status == http.StatusTooManyRequests && time.Now().Before(deadline); {
+		time.Sleep(pollInterval)
+		status, answer = c.API(http.MethodGet, path, "")
+	}
 	if status != http.StatusOK {
 		c.Fatalf("GET %s: status %d: %s", path, status, answer)
 	}
