@@ -78,7 +78,7 @@ func TestClassIsUndone(t *testing.T) {
 	}
 	defer j.Close()
 	b, _ := newApplier(t, r.h, func(o *Options) { o.Journal = j })
-	if out, err := b.Restore(false); err != nil || out.Failed+out.Foreign > 0 {
+	if out, err := b.Restore(false); err != nil || out.Failed+out.External > 0 {
 		t.Errorf("restore: %v, %v", out, err)
 	}
 	if after := r.snapshot("batch"); !maps.Equal(before, after) {

@@ -122,7 +122,7 @@ func TestDiskLimitsOnTheKernel(t *testing.T) {
 		t.Errorf("errors:\n%s", errorsOf(out))
 	}
 	back, err := a.Restore(false)
-	if got := r.texts("batch"); err != nil || back.Failed+back.Foreign+back.Vanished > 0 || got != before {
+	if got := r.texts("batch"); err != nil || back.Failed+back.External+back.Gone > 0 || got != before {
 		t.Errorf("restored %+v, %v: %q, want %q", back, err, got, before)
 	}
 	if _, err := os.Stat(journal); !errors.Is(err, os.ErrNotExist) {
@@ -156,7 +156,7 @@ func TestDiskLimitsRestoredByAnother(t *testing.T) {
 	}
 	b, w := newApplier(t, r.h, func(o *Options) { o.Journal = openJournal(t, journal) })
 	back, err := b.Restore(false)
-	if err != nil || back.Back != 1 || back.Vanished != 1 || back.Failed > 0 || w.writes != 1 {
+	if err != nil || back.Values != 1 || back.Gone != 1 || back.Failed > 0 || w.writes != 1 {
 		t.Errorf("restored %+v, %v, with %d writes", back, err, w.writes)
 	}
 	if got := r.get("io", "batch", throttled[2]); got != "" {
@@ -217,7 +217,7 @@ func TestDisksOfVersion2(t *testing.T) {
 	if again := a.Apply(desired); again.Applied > 0 || len(again.Errors) > 0 || again.Unchanged != 5 {
 		t.Errorf("again: applied %d, unchanged %d, errors:\n%s", again.Applied, again.Unchanged, errorsOf(again))
 	}
-	if back, err := a.Restore(false); err != nil || back.Back != 5 || back.Failed+back.Foreign > 0 {
+	if back, err := a.Restore(false); err != nil || back.Values != 5 || back.Failed+back.External > 0 {
 		t.Errorf("restored %+v, %v", back, err)
 	}
 	for file, want := range map[string]string{

@@ -6,65 +6,66 @@ import (
 	"polder/isolate/plan"
 )
 
-// rewriteAt is the journal's size from which entries that are no longer needed are removed.
-const rewriteAt = 1 << 20
+// rewriteThreshold is the journal's size from which entries that are no longer needed are removed.
+const rewriteThreshold = 1 << 20
 
-// remember records, before anything is written, the original value of every file that the writes change, and the values to be written.
-func (a *Applier) remember(writes []plan.Write) error {
-	n := notes{Applier: a, noted: map[plan.File]*record{}}
+// recordOriginals records, before anything is written, the original value of every file that the writes
+// change, and the values to be written.
+func (a *Applier) recordOriginals(writes []plan.Write) error {
+	notes := journalEntries{Applier: a, newRecords: map[plan.File]*record{}}
 	for _, w := range writes {
-		if err := n.add(w); err != nil {
+		if err := notes.add(w); err != nil {
 			return err
 		}
 	}
 	if a.Journal != nil {
-		if err := a.Journal.Append(n.entries, n.firsts); err != nil {
+		if err := a.Journal.Append(notes.entries, notes.hasOriginals); err != nil {
 			return err
 		}
 	}
-	for _, e := range n.entries {
+	for _, e := range notes.entries {
 		f := e.file()
-		r := n.noted[f]
+		r := notes.newRecords[f]
 		a.records[f] = r
-		r.Disturbed = r.Disturbed || e.Disturbed
-		if e.Wrote != nil {
-			r.note(*e.Wrote)
+		r.IsSideEffect = r.IsSideEffect || e.IsSideEffect
+		if e.Written != nil {
+			r.addWritten(*e.Written)
 		}
 	}
 	return nil
 }
 
-// notes are the entries that the journal needs for some writes.
-type notes struct {
+// journalEntries are the entries that the journal needs for some writes.
+type journalEntries struct {
 	*Applier
-	noted   map[plan.File]*record // they become valid when the entries are on the disk, not before
-	entries []entry
-	firsts  bool // some of the entries contain an original value
+	newRecords   map[plan.File]*record // they become valid when the entries are on the disk, not before
+	entries      []entry
+	hasOriginals bool // some of the entries contain an original value
 }
 
-func (n *notes) add(w plan.Write) error {
+func (n *journalEntries) add(w plan.Write) error {
 	r := n.record(w.File, w.Key, w.Old)
 	if r == nil {
 		return nil
 	}
 	e := entryOf(w.File, r.Inode)
-	e.Wrote = &w.New
+	e.Written = &w.New
 	n.entries = append(n.entries, e)
-	if w.Disturbs == "" {
+	if w.SideEffect == "" {
 		return nil
 	}
 	f := w.File
-	f.Name = w.Disturbs
+	f.Name = w.SideEffect
 	observed, err := n.Hierarchy.ReadFile(f.Controller, f.Cgroup, f.Name)
 	switch {
-	case gone(err):
+	case isGone(err):
 		return nil
 	case err != nil:
-		return fmt.Errorf("read what the write of %s changes too: %w", w.Name, err)
+		return fmt.Errorf("read the file that the kernel changes with %s: %w", w.Name, err)
 	}
 	if r := n.record(f, "cpuWeight", observed); r != nil {
 		e := entryOf(f, r.Inode)
-		e.Disturbed = true
+		e.IsSideEffect = true
 		n.entries = append(n.entries, e)
 	}
 	return nil
@@ -72,8 +73,8 @@ func (n *notes) add(w plan.Write) error {
 
 // record returns the record of a file, and creates it if there is none of this very file. It returns nil if the file is gone,
 // because it is then not written.
-func (n *notes) record(f plan.File, key, observed string) *record {
-	r := n.noted[f]
+func (n *journalEntries) record(f plan.File, key, observed string) *record {
+	r := n.newRecords[f]
 	if r != nil {
 		return r
 	}
@@ -82,23 +83,23 @@ func (n *notes) record(f plan.File, key, observed string) *record {
 		return nil
 	}
 	if r = n.records[f]; r == nil || r.Inode != inode {
-		r = &record{Key: key, Inode: inode, First: observed}
+		r = &record{Key: key, Inode: inode, Original: observed}
 		e := entryOf(f, inode)
-		e.Key, e.First = key, &r.First
+		e.Key, e.Original = key, &r.Original
 		n.entries = append(n.entries, e)
-		n.firsts = true
+		n.hasOriginals = true
 	}
-	n.noted[f] = r
+	n.newRecords[f] = r
 	return r
 }
 
-// leastPrune is the number of records from which records of removed cgroups are searched.
-const leastPrune = 512
+// minPruneThreshold is the number of records from which records of removed cgroups are searched.
+const minPruneThreshold = 512
 
 // prune removes the records of removed cgroups once there are many, so that neither memory nor the journal grows as cgroups come and go.
 func (a *Applier) prune() {
-	large := a.Journal != nil && a.Journal.Size() > max(rewriteAt, int64(len(a.records))*2048)
-	if len(a.records) < a.pruneAt && !large {
+	isLarge := a.Journal != nil && a.Journal.Size() > max(rewriteThreshold, int64(len(a.records))*2048)
+	if len(a.records) < a.pruneThreshold && !isLarge {
 		return
 	}
 	for f, r := range a.records {
@@ -106,10 +107,10 @@ func (a *Applier) prune() {
 			delete(a.records, f)
 		}
 	}
-	a.pruneAt = max(leastPrune, 2*len(a.records))
+	a.pruneThreshold = max(minPruneThreshold, 2*len(a.records))
 	if a.Journal != nil {
 		if err := a.Journal.rewrite(); err != nil {
-			a.Log.Warn("the journal grows on", "error", err)
+			a.Log.Warn("cannot rewrite the journal; it keeps growing", "error", err)
 		}
 	}
 }

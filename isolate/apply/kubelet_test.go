@@ -78,9 +78,9 @@ func TestExclusiveCPUsAreLeftAlone(t *testing.T) {
 		if len(out.Writes) != 2 || dry == (w.writes > 0) {
 			t.Errorf("dry run %v: %d writes done, listed %v; want podb/c and serve", dry, w.writes, out.Writes)
 		}
-		saidOne(t, out, "web cpusetCPUs: left alone: kubelet gave 1 to this container exclusively")
-		saidOne(t, out, "CPUs 1 left out: kubelet gave them to containers exclusively")
-		saidOne(t, out, "all cpusetCPUs: not written: kubelet gave all of CPUs 1 to containers exclusively")
+		saidOne(t, out, "web cpusetCPUs: not written: kubelet assigned CPUs 1 exclusively to this container")
+		saidOne(t, out, "CPUs 1 left out: kubelet assigned them exclusively to containers")
+		saidOne(t, out, "all cpusetCPUs: not written: kubelet assigned all of CPUs 1 exclusively to containers")
 		for name, want := range map[string]string{
 			"kubepods/poda/web": "1", "kubepods/poda/side": "0", "kubepods": "0-1", "kubepods/poda": "0-1", "all": "0-1",
 		} {
@@ -118,7 +118,7 @@ func TestTornState(t *testing.T) {
 	k := newKubeletDir(t, gaveOne[:30])
 	a, _ := newApplier(t, r.h, k.reader)
 	out := a.Apply(r.lists("kubepods/podb/c", "0", "kubepods/podb", "0", "serve", "0"))
-	saidOne(t, out, "left alone, as all of kubelet's: which CPUs it gave away is not known (read kubelet's CPU manager state "+k.dir)
+	saidOne(t, out, "not written, like all of kubelet's cpusets: the CPUs that it assigned exclusively are unknown (read kubelet's CPU manager state "+k.dir)
 	if r.cpus("kubepods/podb/c") != "0-1" || r.cpus("serve") != "0" {
 		t.Errorf("container on %s, serve on %s; want 0-1 and 0", r.cpus("kubepods/podb/c"), r.cpus("serve"))
 	}
@@ -159,7 +159,7 @@ func TestTierIsWideAgainUnderAPolicy(t *testing.T) {
 	a, w := newApplier(t, r.h, func(o *Options) { k.reader(o); o.Journal = j })
 	for range 2 {
 		out := a.Apply(append([]tick.Cgroup(nil), desired...))
-		saidOne(t, out, `left alone: kubelet's CPU manager policy is "static", and on cgroup v1 a narrowed cgroup above`)
+		saidOne(t, out, `not written: kubelet's CPU manager policy is "static", and on cgroup v1 a narrowed cgroup above`)
 	}
 	for _, name := range []string{"kubepods/besteffort", "kubepods/besteffort/podb"} {
 		if got := r.cpus(name); got != "0-1" {
@@ -189,7 +189,7 @@ func TestKubeletsListIsNoContest(t *testing.T) {
 	for round := range 10 {
 		r.set("cpuset", "kubepods/podb/c", "cpuset.cpus", "0-1")
 		out := a.Apply(desired)
-		saidOne(t, out, "set by kubelet from 0 to its own 0-1")
+		saidOne(t, out, "set by kubelet from 0 to its default 0-1")
 		if got := r.cpus("kubepods/podb/c"); got != "0" {
 			t.Fatalf("round %d: on %s, want 0", round, got)
 		}
@@ -198,7 +198,7 @@ func TestKubeletsListIsNoContest(t *testing.T) {
 	k.put(gaveOne)
 	a.Apply(desired)
 	r.set("cpuset", "kubepods/podb/c", "cpuset.cpus", "0-1")
-	saidOne(t, a.Apply(desired), "set by kubelet from 0 to its own 0-1")
+	saidOne(t, a.Apply(desired), "set by kubelet from 0 to its default 0-1")
 }
 
 // The restored list is kubelet's present one: never with a CPU that it assigned since.
@@ -222,11 +222,11 @@ func TestRestoreBesideKubelet(t *testing.T) {
 		return out
 	}
 	k.put(gaveOne[:30])
-	if out := restore(); out.Failed != 1 || out.Back != 1 || r.cpus("serve") != "0-1" || r.cpus("kubepods/podb/c") != "0" {
+	if out := restore(); out.Failed != 1 || out.Values != 1 || r.cpus("serve") != "0-1" || r.cpus("kubepods/podb/c") != "0" {
 		t.Errorf("with a torn state: %v, serve on %s, container on %s; want serve back alone", out, r.cpus("serve"), r.cpus("kubepods/podb/c"))
 	}
 	k.put(gaveOne)
-	if out := restore(); out.Failed != 0 || out.Already != 1 || r.cpus("kubepods/podb/c") != "0" {
+	if out := restore(); out.Failed != 0 || out.Unchanged != 1 || r.cpus("kubepods/podb/c") != "0" {
 		t.Errorf("with CPU 1 given away: %v, container on %s; want it left on kubelet's 0", out, r.cpus("kubepods/podb/c"))
 	}
 	if _, err := os.Stat(j.Path()); !errors.Is(err, os.ErrNotExist) {
@@ -271,7 +271,7 @@ func TestNarrowingWaitsForAContainerBeingMade(t *testing.T) {
 	r := newRealTree(t, "kubepods", "kubepods/besteffort", "kubepods/besteffort/podb")
 	k := newKubeletDir(t, policyNone)
 	a, _ := newApplier(t, r.h, k.reader)
-	a.awaitFor = time.Minute
+	a.maxChildWait = time.Minute
 	dir := r.dir("cpuset", "kubepods/besteffort/podb")
 	for round := range 30 {
 		narrow := []string{"0", "1"}[round%2]

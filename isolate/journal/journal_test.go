@@ -65,14 +65,14 @@ func TestTheLockIsOfTheFileThatThePathNames(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "journal")
 			times := 0
-			opened = func() {
+			afterOpen = func() {
 				if times++; times <= 3 {
 					if err := other(path); err != nil {
 						t.Error(err)
 					}
 				}
 			}
-			defer func() { opened = func() {} }()
+			defer func() { afterOpen = func() {} }()
 			j, err := openAt(t, Open, path, "/")
 			if err != nil {
 				t.Fatal(err)
@@ -111,8 +111,8 @@ func TestReading(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !slices.Equal(j.names, []string{"a", "b"}) || j.Bad != 3 || j.Stale != 1 || j.IsForeign() {
-				t.Errorf("entries %q, %d bad, %d stale, foreign %t; want a and b, 3, 1, false", j.names, j.Bad, j.Stale, j.IsForeign())
+			if !slices.Equal(j.names, []string{"a", "b"}) || j.InvalidLines != 3 || j.StaleLines != 1 || j.IsForeign() {
+				t.Errorf("entries %q, %d bad, %d stale, foreign %t; want a and b, 3, 1, false", j.names, j.InvalidLines, j.StaleLines, j.IsForeign())
 			}
 			if err := j.Append([]entry{{Name: "c", Value: "1"}}, true); err != nil { // after a cut line
 				t.Fatal(err)
@@ -178,8 +178,8 @@ func TestAppendToAFullDisk(t *testing.T) {
 				t.Fatal(err)
 			}
 			again, err := openAt(t, OpenUnlocked, path, "/")
-			if err != nil || !slices.Equal(again.names, []string{"a", "b"}) || again.Bad > 0 {
-				t.Errorf("read again: entries %q, %d bad, %v", again.names, again.Bad, err)
+			if err != nil || !slices.Equal(again.names, []string{"a", "b"}) || again.InvalidLines > 0 {
+				t.Errorf("read again: entries %q, %d bad, %v", again.names, again.InvalidLines, err)
 			}
 		})
 	}

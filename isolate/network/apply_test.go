@@ -151,7 +151,7 @@ func TestShapeAndRestore(t *testing.T) {
 	if !got.IsOurs() || !slices.Equal(got.Classes, want) {
 		t.Fatalf("eth0 %+v; want %+v", got, want)
 	}
-	leaf := kindLeaf
+	leaf := leafKind
 	if slices.Contains(out.Unavailable, "link leaf") { // this kernel has no fq_codel
 		leaf = ""
 	}
@@ -207,7 +207,7 @@ func TestSources(t *testing.T) {
 	if err := unix.Stat(unified+name, &st); err != nil {
 		t.Fatal(err)
 	}
-	if got := m.seek.found.cgroups; refused != 3 || !slices.Equal(got, []cgroupMark{{st.Ino, 1, 0x1000}}) {
+	if got := m.finder.result.cgroups; refused != 3 || !slices.Equal(got, []cgroupMark{{st.Ino, 1, 0x1000}}) {
 		t.Errorf("%d refused, cgroups %+v; want 3, and %d at depth 1", refused, got, st.Ino)
 	}
 }
@@ -259,7 +259,7 @@ func TestContest(t *testing.T) {
 		t.Fatal(err)
 	}
 	for lost := 1; lost <= 3; lost++ {
-		if err := m.links.do(plan.Step{Op: plan.RemoveRoot, Link: "eth0", Index: l.Attrs().Index}); err != nil {
+		if err := m.links.execute(plan.Step{Op: plan.RemoveRoot, Link: "eth0", Index: l.Attrs().Index}); err != nil {
 			t.Fatal(err)
 		}
 		out := m.apply(desired("eth0"))
@@ -303,7 +303,7 @@ func TestJournal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := j.shapes("eth0", 3, "mq"); err != nil {
+	if err := j.recordLink("eth0", 3, "mq"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := OpenJournal(path, "/", now); err == nil || !strings.Contains(err.Error(), "in use") {
@@ -318,10 +318,10 @@ func TestJournal(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.Close()
-	if j, err = OpenJournal(path, "/", now); err != nil || !slices.Equal(j.Links(), []string{"eth0"}) || j.Bad != 1 || j.IsForeign() {
+	if j, err = OpenJournal(path, "/", now); err != nil || !slices.Equal(j.Links(), []string{"eth0"}) || j.InvalidLines != 1 || j.IsForeign() {
 		t.Errorf("%+v, %v", j, err)
 	}
-	if err := j.marks("inet"); err != nil {
+	if err := j.recordTable("inet"); err != nil {
 		t.Fatal(err)
 	}
 	j.Close()

@@ -167,9 +167,9 @@ func TestQuotasAreAcceptedStepByStep(t *testing.T) {
 			}
 			k.present(settings)
 			for i := range settings {
-				if s := &settings[i]; !s.Done() && len(problems) == 0 {
-					want, _ := s.Want()
-					t.Fatalf("%s is %s, want %s\nwrites %+v", s.Cgroup, s.Present, want, writes)
+				if s := &settings[i]; !s.IsAsDesired() && len(problems) == 0 {
+					want, _ := s.Desired()
+					t.Fatalf("%s is %s, want %s\nwrites %+v", s.Cgroup, s.Observed, want, writes)
 				}
 			}
 		})

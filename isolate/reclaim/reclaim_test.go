@@ -84,7 +84,7 @@ func TestOneAtATime(t *testing.T) {
 	var out tick.Isolation
 	r.Apply(&out, ask(95, "/b"))
 	r.Apply(&out, ask(96, "/b"))
-	if len(out.Reclaims) != 1 || out.Reclaims[0].Why != "an earlier one is under way" {
+	if len(out.Reclaims) != 1 || out.Reclaims[0].Why != "an earlier one is in progress" {
 		t.Errorf("the second: %+v", out.Reclaims)
 	}
 	reader, err := os.OpenFile(file, os.O_RDONLY, 0)
@@ -138,11 +138,11 @@ func TestTheStartIsAMark(t *testing.T) {
 	}
 	r := New(Options{Hierarchy: h, Root: "/", Now: time.Now, Log: slog.New(slog.DiscardHandler)})
 	defer r.Close()
-	now, known := r.seconds()
-	if !known || r.last <= 0 || r.last > now || r.boot == "" {
-		t.Fatalf("the start is %v, now %v, the run %q", r.last, now, r.boot)
+	now, known := r.secondsSinceBoot()
+	if !known || r.lastRequest <= 0 || r.lastRequest > now || r.boot == "" {
+		t.Fatalf("the start is %v, now %v, the run %q", r.lastRequest, now, r.boot)
 	}
-	if why := r.skips(&tick.MemoryReclaim{Boot: r.boot, BootSeconds: r.last}); !strings.Contains(why, "from before isolate was started") {
+	if why := r.skipReason(&tick.MemoryReclaim{Boot: r.boot, BootSeconds: r.lastRequest}); !strings.Contains(why, "from before isolate was started") {
 		t.Errorf("what was sampled before is begun: %q", why)
 	}
 }

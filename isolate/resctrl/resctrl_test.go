@@ -149,7 +149,7 @@ resctrl/BE tasks "" -> "101 102 103"
 	if out := m.apply(be()); summary(out) != "" {
 		t.Errorf("what comes from outside waits: %+v", out)
 	}
-	m.now = m.now.Add(walkEvery)
+	m.now = m.now.Add(readInterval)
 	if out := m.apply(be()); summary(out) != "resctrl/BE tasks \"\" -> \"104\"\n" || out.Applied != 1 {
 		t.Errorf("a new task: %+v", out)
 	}
@@ -220,11 +220,11 @@ func TestRefuses(t *testing.T) {
 		"bandwidth":        {[]tick.ResctrlGroup{group("B", "MB:0=5")}, "5 is not from 10 to 100"},
 		"code":             {[]tick.ResctrlGroup{group("B", "L3CODE:0=f")}, "not divided for code and data"},
 		"if it exists":     {[]tick.ResctrlGroup{{Group: "B", Schemata: []string{"L3:0=f"}, Cgroups: []string{"/be"}, IfExists: true}}, "!"},
-		"every task":       {[]tick.ResctrlGroup{{Group: "B", Cgroups: []string{"/"}}}, "! resctrl/B tasks: refused: the root cgroup is the whole machine"},
+		"every task":       {[]tick.ResctrlGroup{{Group: "B", Cgroups: []string{"/"}}}, "! resctrl/B tasks: refused: the root cgroup contains the whole machine"},
 		"cgroup elsewhere": {[]tick.ResctrlGroup{{Group: "B", Cgroups: []string{"/be/../.."}}}, "not a cgroup's path"},
 		"cgroup of another": {
 			[]tick.ResctrlGroup{{Group: "B", Cgroups: []string{"/be/a/c", "/ls"}}, {Group: "C", Cgroups: []string{"/be", "/ls"}}},
-			"! resctrl/B tasks: refused: /be belongs into the group C\n! resctrl/C tasks: refused: /ls belongs into the group B\n",
+			"! resctrl/B tasks: refused: the advice puts /be into the group C\n! resctrl/C tasks: refused: the advice puts /ls into the group B\n",
 		},
 		"cgroup gone": {[]tick.ResctrlGroup{{Group: "B", Cgroups: []string{"/gone"}}}, "resctrl/B group"},
 	} {
@@ -264,7 +264,7 @@ func TestNoGroupIsLeft(t *testing.T) {
 	for _, other := range []string{"a", "b", "c"} {
 		m.write(filepath.Join(resctrl.Dir, other, "tasks"), "")
 	}
-	if got := summary(m.apply(be())); !strings.Contains(got, "! resctrl/BE group: not made: the machine has 4 groups in all, the root's and a, b, c") || m.read("BE/tasks") != "-" {
+	if got := summary(m.apply(be())); !strings.Contains(got, "! resctrl/BE group: not created: the machine supports 4 groups, and has the root group and a, b, c") || m.read("BE/tasks") != "-" {
 		t.Error(got)
 	}
 	g := be()
@@ -275,7 +275,7 @@ func TestNoGroupIsLeft(t *testing.T) {
 	}
 }
 
-// A line that another program keeps changing is left alone after --contest rounds, and retried after a long quiet time.
+// A line that another program keeps changing is left to that program after --contest rounds, and retried after a long quiet time.
 func TestContest(t *testing.T) {
 	m := newMachine(t)
 	g := be()
@@ -284,7 +284,7 @@ func TestContest(t *testing.T) {
 	for round := 1; round <= 3; round++ {
 		m.write(filepath.Join(resctrl.Dir, "BE/schemata"), fmt.Sprintf("L3:0=%d0;1=f\n", round*3))
 		got := summary(m.apply(g))
-		if !strings.Contains(got, "changed by someone else from L3:0=f;1=f to L3:0=") || strings.Contains(got, "left alone: someone else changed it 3 times (--contest 2)") != (round == 3) {
+		if !strings.Contains(got, "changed externally from L3:0=f;1=f to L3:0=") || strings.Contains(got, "left to the other writer: changed externally 3 times (--contest 2)") != (round == 3) {
 			t.Errorf("round %d: %s", round, got)
 		}
 	}
@@ -301,7 +301,7 @@ func TestContest(t *testing.T) {
 func TestHiddenTasks(t *testing.T) {
 	m := newMachine(t)
 	m.write("sys/fs/cgroup/be/a/c/cgroup.threads", "0\n0\n")
-	if got := summary(m.apply(be())); !strings.Contains(got, "2 tasks are of another pid namespace: isolate must run in the host's") || m.read("BE/tasks") != "102" {
+	if got := summary(m.apply(be())); !strings.Contains(got, "2 tasks are in another PID namespace: isolate must run in the host's") || m.read("BE/tasks") != "102" {
 		t.Error(got)
 	}
 }
