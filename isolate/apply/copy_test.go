@@ -123,10 +123,10 @@ func TestWhatCannotBeMadeTrueIsReported(t *testing.T) {
 		"part cpusetCPUs: not written: the cgroup is a CPU partition",
 		"narrow cpusetCPUs: has 0-3, but effective is only 0-1",
 		"thread memoryMaxBytes: a threaded cgroup has no memory.max of its own",
-		"there is a link in the path",
+		"the path contains a symbolic link",
 		`"/../etc" is not in its shortest form`,
 		`"relative" does not begin with a slash`,
-		`"/no\n" holds a control character`,
+		`"/no\n" contains a control character`,
 	} {
 		if strings.Count(problems, want) != 1 {
 			t.Errorf("errors have %d times %q, want once:\n%s", strings.Count(problems, want), want, problems)

@@ -128,7 +128,7 @@ func TestTornState(t *testing.T) {
 		t.Fatal(err)
 	}
 	out = a.Apply(r.lists("kubepods/podb/c", "0", "serve", "0-1"))
-	saidOne(t, out, "it was there before and is gone")
+	saidOne(t, out, "it existed before and is gone")
 	if r.cpus("serve") != "0" {
 		t.Errorf("serve on %s; want it off CPU 1, which was given away as far as is known", r.cpus("serve"))
 	}
@@ -159,7 +159,7 @@ func TestTierIsWideAgainUnderAPolicy(t *testing.T) {
 	a, w := newApplier(t, r.h, func(o *Options) { k.reader(o); o.Journal = j })
 	for range 2 {
 		out := a.Apply(append([]tick.Cgroup(nil), desired...))
-		saidOne(t, out, `not written: kubelet's CPU manager policy is "static", and on cgroup v1 a narrowed cgroup above`)
+		saidOne(t, out, `not written: kubelet's CPU manager policy is "static", and on cgroup v1 the next container could not start below a narrowed cgroup`)
 	}
 	for _, name := range []string{"kubepods/besteffort", "kubepods/besteffort/podb"} {
 		if got := r.cpus(name); got != "0-1" {
@@ -250,7 +250,7 @@ func TestMadeInTheMiddleOfAPlan(t *testing.T) {
 	// The first write is the container's; the next one would narrow the pod, which has another container by then.
 	desired := r.lists("kubepods/besteffort", "1")
 	out := a.Apply(desired)
-	saidOne(t, out, "device or resource busy (a cgroup below has CPUs outside")
+	saidOne(t, out, "device or resource busy (a child cgroup has other CPUs")
 	if got := r.cpus("kubepods/besteffort"); got != "0-1" {
 		t.Errorf("the tier is on %s, want it as it was", got)
 	}

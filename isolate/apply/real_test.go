@@ -418,7 +418,7 @@ func TestRefusedWriteStopsWhatNeedsIt(t *testing.T) {
 	})
 	problems := errorsOf(out)
 	for _, want := range []string{
-		"pod cpusetCPUs: write \"1\" to cpuset.cpus: device or resource busy (a cgroup below has CPUs outside",
+		"pod cpusetCPUs: write \"1\" to cpuset.cpus: device or resource busy (a child cgroup has other CPUs",
 		"batch cpusetCPUs: \"1\" not written: it depends on the write to " + r.path("batch/pod"),
 	} {
 		if !strings.Contains(problems, want) {

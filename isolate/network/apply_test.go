@@ -242,7 +242,7 @@ func TestOthersAreLeftAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	out = m.apply(desired("eth1"))
-	if got := m.link("eth1"); !got.IsOurs() || !slices.ContainsFunc(out.Errors, func(e tick.IsolationError) bool { return strings.Contains(e.Error, "without our sign") }) {
+	if got := m.link("eth1"); !got.IsOurs() || !slices.ContainsFunc(out.Errors, func(e tick.IsolationError) bool { return strings.Contains(e.Error, "it has no comment of Polder") }) {
 		t.Errorf("eth1 %+v, %+v", got, out)
 	}
 	if restored, err := m.Restore(); err != nil || restored.Links != 1 || len(m.tablesOfOurs()) != 1 {

@@ -191,9 +191,9 @@ func TestReclaimsWithinTheBoundsAreDone(t *testing.T) {
 		{"one byte", each(1, 1), 1, 0, ""},
 		{"nothing", each(1, 0), 0, 1, "refused: 0 bytes"},
 		{"all that a tick may take", each(1, 1<<30), 1, 0, ""},
-		{"one more", each(1, 1<<30+1), 0, 1, "refused: 1073741825 bytes: all of a tick together are 1073741824 at most"},
+		{"one more", each(1, 1<<30+1), 0, 1, "refused: 1073741825 bytes: one tick may reclaim 1073741824 in total"},
 		{"all of it in two halves", each(2, 1<<29), 2, 0, ""},
-		{"two halves and one more", append(each(2, 1<<29), tick.MemoryToTake{Cgroup: "/c", Bytes: 1}), 2, 1, "refused: 1 bytes: all"},
+		{"two halves and one more", append(each(2, 1<<29), tick.MemoryToTake{Cgroup: "/c", Bytes: 1}), 2, 1, "refused: 1 bytes: one tick"},
 		{"as many cgroups as a tick may name", each(64, 1), 64, 0, ""},
 		{"one more cgroup", each(65, 1), 64, 1, "refused: a tick may name 64 cgroups"},
 		{"many more", each(90, 1), 64, 10, "refused: a tick may name 64 cgroups"},
@@ -596,7 +596,7 @@ func TestAListOfNothingIsNotWritten(t *testing.T) {
 		problem string
 	}{
 		{"8-9", cpus.New(0, 1), "not written: of CPUs 8-9 the machine has none (it has 0-1)"},
-		{"0-1", cpus.Set{}, "not written: which CPUs the machine has could not be read"},
+		{"0-1", cpus.Set{}, "not written: the machine's CPUs could not be read"},
 		{"0-", cpus.New(0, 1), `"0-"`},
 	} {
 		for _, version := range []int{1, 2} {

@@ -142,7 +142,7 @@ func TestTheStartIsAMark(t *testing.T) {
 	if !known || r.lastRequest <= 0 || r.lastRequest > now || r.boot == "" {
 		t.Fatalf("the start is %v, now %v, the run %q", r.lastRequest, now, r.boot)
 	}
-	if why := r.skipReason(&tick.MemoryReclaim{Boot: r.boot, BootSeconds: r.lastRequest}); !strings.Contains(why, "from before isolate was started") {
+	if why := r.skipReason(&tick.MemoryReclaim{Boot: r.boot, BootSeconds: r.lastRequest}); !strings.Contains(why, "older than the start of isolate") {
 		t.Errorf("what was sampled before is begun: %q", why)
 	}
 }

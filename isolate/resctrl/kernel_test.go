@@ -173,7 +173,7 @@ func TestKernelWithoutCapabilities(t *testing.T) {
 		<-done
 		return out
 	}
-	if got := without(apply); !strings.Contains(got, "BE: permission denied") || !strings.HasSuffix(got, "make it beforehand, or give isolate CAP_DAC_OVERRIDE\n") {
+	if got := without(apply); !strings.Contains(got, "BE: permission denied") || !strings.HasSuffix(got, "create it beforehand, or give isolate CAP_DAC_OVERRIDE\n") {
 		t.Errorf("%s", got)
 	}
 	if err := os.Mkdir(filepath.Join(g.dir, "BE"), 0o755); err != nil {

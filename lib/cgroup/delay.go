@@ -71,17 +71,17 @@ func (f ThreadFile) fd() int { return int(f) - 1 }
 
 // mayKeepOpen reports whether one more file may stay open, and counts it.
 func (r *Reader) mayKeepOpen() bool {
-	if r.mostThreads == 0 {
-		r.mostThreads = 1
+	if r.maxThreadFiles == 0 {
+		r.maxThreadFiles = 1
 		var limit unix.Rlimit
 		if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err == nil {
-			r.mostThreads = int(min(MaxThreadFiles, limit.Cur/10))
+			r.maxThreadFiles = int(min(MaxThreadFiles, limit.Cur/10))
 		}
 	}
-	if r.openThreads >= r.mostThreads {
+	if r.threadFiles >= r.maxThreadFiles {
 		return false
 	}
-	r.openThreads++
+	r.threadFiles++
 	return true
 }
 
@@ -89,7 +89,7 @@ func (r *Reader) mayKeepOpen() bool {
 func (r *Reader) Release(f ThreadFile) {
 	if f != 0 {
 		unix.Close(f.fd())
-		r.openThreads--
+		r.threadFiles--
 	}
 }
 

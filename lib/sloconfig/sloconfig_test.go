@@ -87,8 +87,8 @@ func TestDoubts(t *testing.T) {
 		{`"resourceDiffThreshold":2`, "resourceDiffThreshold", "2", "resourceDiffThreshold: 2 is over 1"},
 		{`"midStaticCPUReservedPercent":150`, "midStaticCPUReservedPercent", "150", "midStaticCPUReservedPercent: 150 is over 100"},
 		{`"midStaticMemoryReservedPercent":150`, "midStaticMemoryReservedPercent", "150", "midStaticMemoryReservedPercent: 150 is over 100"},
-		{`"enable":true,"Enable":false`, "enable", "false", "enable: it stands twice: the last one counts"},
-		{`"degradeTimeMinutes":1,"degradeTimeMinutes":2`, "degradeTimeMinutes", "2", "degradeTimeMinutes: it stands twice"},
+		{`"enable":true,"Enable":false`, "enable", "false", "enable: it occurs twice: the last one applies"},
+		{`"degradeTimeMinutes":1,"degradeTimeMinutes":2`, "degradeTimeMinutes", "2", "degradeTimeMinutes: it occurs twice"},
 	} {
 		s, problems := resolved(t, data(KeyColocation, in(KeyColocation, c.fields)), nil, nil)
 		if got := at(t, s, "colocation."+c.field); got != c.value || !strings.HasPrefix(problems, KeyColocation+": "+c.want) {
@@ -118,14 +118,14 @@ func TestDocuments(t *testing.T) {
 		{KeyThreshold, `{"nodeStrategies":[null]}`, "nodeStrategies[0]: it has no nodeSelector: it is for no node"},
 		{KeyThreshold, "[]", none},
 		{KeyThreshold, "3", "got number: want an object: " + none},
-		{KeyThreshold, "enable: true", "it is no JSON: invalid character 'e'"},
-		{KeyThreshold, `{"clusterStrategy":{"enable":true}`, "it is no JSON: unexpected end of JSON input: " + none},
-		{KeyThreshold, `{} {}`, "it is no JSON: "},
+		{KeyThreshold, "enable: true", "it is not JSON: invalid character 'e'"},
+		{KeyThreshold, `{"clusterStrategy":{"enable":true}`, "it is not JSON: unexpected end of JSON input: " + none},
+		{KeyThreshold, `{} {}`, "it is not JSON: "},
 		{KeyThreshold, `{"clusterStrategy":[]}`, "clusterStrategy: got array: want an object"},
 		{KeyThreshold, `{"nodeStrategies":{}}`, "nodeStrategies: got object: want a list"},
 		{KeyColocation, `{"metricAggregatePolicy":[]}`, "metricAggregatePolicy: got array: want an object: " + none},
 		{KeyColocation, `{"nodeConfigs":3}`, "nodeConfigs: got number: want a list"},
-		{KeyColocation, strings.Repeat("[", 20_000), "it is no JSON"},
+		{KeyColocation, strings.Repeat("[", 20_000), "it is not JSON"},
 		{KeyColocation, `{"enable":true,"x":"` + strings.Repeat("x", maxDocument) + `"}`, "bytes: want 524288 at most"},
 		{KeyColocation, `{"nodeConfigs":[` + strings.Repeat(`{},`, maxEntries) + `{}]}`, "nodeConfigs: 1001 entries: want 1000 at most"},
 	} {

@@ -181,7 +181,7 @@ func TestOpenRefusesWhatIsNoFIFO(t *testing.T) {
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := open(path, os.O_RDONLY); err == nil || !strings.Contains(err.Error(), "is no FIFO") {
+	if _, _, err := open(path, os.O_RDONLY); err == nil || !strings.Contains(err.Error(), "is not a FIFO") {
 		t.Errorf("open: %v; want a refusal", err)
 	}
 	if _, _, err := open("fifo:"+filepath.Join(t.TempDir(), "no", "directory"), os.O_RDONLY); err == nil || !strings.Contains(err.Error(), "does its directory exist?") {

@@ -39,7 +39,7 @@ func TestStateOnAHungDisk(t *testing.T) {
 			time.Sleep(every)
 			v.SaveIfDue()
 		}
-		time.Sleep(saveWithin)
+		time.Sleep(saveTimeout)
 		synctest.Wait()
 		if n := waiting.Load(); n != 1 {
 			t.Errorf("after ten minutes %d goroutines wait; want one", n)
@@ -54,7 +54,7 @@ func TestStateOnAHungDisk(t *testing.T) {
 		if err := v.End(failed); !errors.Is(err, failed) || !strings.Contains(err.Error(), "not done after") {
 			t.Errorf("at the end: %v", err)
 		}
-		if took := time.Since(before); took > 2*saveWithin {
+		if took := time.Since(before); took > 2*saveTimeout {
 			t.Errorf("the record and the end took %s; want 5 s each at most", took)
 		}
 		close(hang) // the disk works again

@@ -31,7 +31,7 @@ func TestGuide(t *testing.T) {
 	patch("3")
 	l.soon("a change", "3 met=true")
 	patch("30000000")
-	l.valid("eviction-configuration", "False", "InvalidTargetConfig", "default/default: config.evictionPluginsConfig.reclaimedResourcesEvictionPluginConfig.evictionThreshold.katalyst.kubewharf.io/reclaimed_millicpu: 30000000: want a number over 0 and at most 1000000: what was in force stays", `["default/default"]`)
+	l.valid("eviction-configuration", "False", "InvalidTargetConfig", "default/default: config.evictionPluginsConfig.reclaimedResourcesEvictionPluginConfig.evictionThreshold.katalyst.kubewharf.io/reclaimed_millicpu: 30000000: want a number over 0 and at most 1000000: the previous configuration stays in force", `["default/default"]`)
 	l.stays("3 met=true")
 	patch("4")
 	l.soon("its repair", "4 met=true")
