@@ -96,7 +96,7 @@ func restoreNetwork(s *stage.Session, o options, a network.Options) error {
 	out, err := network.New(a).Restore()
 	fmt.Fprintf(s.Err, "isolate: %s\n", out)
 	if err == nil && (out.Failed > 0 || out.External > 0) {
-		err = fmt.Errorf("the network is restored only in part; %s keeps the rest", o.journal)
+		err = fmt.Errorf("not everything of the network is restored; %s keeps the rest", o.journal)
 	}
 	return err
 }

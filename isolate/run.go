@@ -220,7 +220,7 @@ func restore(s *stage.Session, o options, h *cgroup.Hierarchy) error {
 		return err
 	}
 	if out.Failed > 0 || out.External > 0 {
-		return fmt.Errorf("restored only in part; %s keeps the rest", o.journal)
+		return fmt.Errorf("not everything is restored; %s keeps the rest", o.journal)
 	}
 	return nil
 }
@@ -237,7 +237,7 @@ func restoreResctrl(s *stage.Session, o options, h *cgroup.Hierarchy) error {
 	out, err := resctrl.New(resctrl.Options{Root: o.root, Hierarchy: h, Journal: j, DryRun: s.DryRun, Now: s.Now, Log: s.Log}).Restore(o.force)
 	fmt.Fprintf(s.Err, "isolate: %s\n", out)
 	if err == nil && (out.Failed > 0 || out.External > 0) {
-		err = fmt.Errorf("resctrl is restored only in part; %s keeps the rest", resctrl.JournalName(o.journal))
+		err = fmt.Errorf("not everything of resctrl is restored; %s keeps the rest", resctrl.JournalName(o.journal))
 	}
 	return err
 }

@@ -117,7 +117,7 @@ func TestWhatCountsAsSilence(t *testing.T) {
 }
 
 // A fallback that failed partly is retried, in a silence and at the end of the input, until all of it is applied.
-func TestAFallbackThatFailedIsTriedAgain(t *testing.T) {
+func TestFailedFallbackIsRetried(t *testing.T) {
 	for _, atEnd := range []bool{false, true} {
 		t.Run(fmt.Sprintf("at the end %t", atEnd), func(t *testing.T) {
 			root, batch := machine(t)
@@ -169,7 +169,7 @@ func (r *refusing) WriteFile(controller, path, name, value string) error {
 }
 
 // A fallback that cannot be applied at the end is a failure, and a signal ends the retries.
-func TestAFallbackThatFailsForGoodIsAFailure(t *testing.T) {
+func TestFailedFallbackAtEndIsError(t *testing.T) {
 	root, _ := machine(t)
 	h, err := cgroup.Detect(root)
 	if err != nil {

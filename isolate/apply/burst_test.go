@@ -148,7 +148,7 @@ func TestUnavailableIsReportedOnce(t *testing.T) {
 }
 
 // A file that appears later (a module, another scheduler) is found; a controller that is not mounted is reported once.
-func TestUnavailableComesUp(t *testing.T) {
+func TestUnavailableFileAppears(t *testing.T) {
 	h, base := newCopy(t, map[string]string{"cgroup.controllers": "cpu memory", "cgroup.subtree_control": "cpu memory", "a/cpu.max": "50000 100000", "a/memory.max": "max"})
 	a, _ := newApplier(t, h, nil)
 	desired := []tick.Cgroup{{Cgroup: "/a", CPUBurstMilliCPU: new(int64(300)), MemoryOOMGroup: new(true)}}
@@ -170,7 +170,7 @@ func TestUnavailableComesUp(t *testing.T) {
 }
 
 // One failed read, as of a cgroup that is being removed, does not mean that the kernel lacks the file: other cgroups' files are written.
-func TestOneReadingIsNoLack(t *testing.T) {
+func TestFailedReadIsNotUnavailable(t *testing.T) {
 	h, base := newCopy(t, map[string]string{"a/memory.low": "0", "a/memory.min": "0", "b/memory.low": "0", "b/memory.min": "0"})
 	a, _ := newApplier(t, h, nil)
 	if out := a.Apply([]tick.Cgroup{{Cgroup: "/a", MemoryLowBytes: new(int64(4096))}}); len(out.Errors) > 0 {

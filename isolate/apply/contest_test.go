@@ -12,7 +12,7 @@ import (
 )
 
 // A program that changes a value every few rounds wins the contest; one that does so rarely does not, however long it continues.
-func TestAContestSettles(t *testing.T) {
+func TestContestEnds(t *testing.T) {
 	for _, tt := range []struct {
 		every int // rounds
 		left  bool
@@ -37,7 +37,7 @@ func TestAContestSettles(t *testing.T) {
 
 // Kubelet's own updates do not count, however rare the ticks are and however long they continue; a program that resets a value more
 // often wins the contest.
-func TestKubeletsResetsAreToldFromAContest(t *testing.T) {
+func TestKubeletResetIsNoContest(t *testing.T) {
 	const contest5 = 5
 	for _, tt := range []struct {
 		name                   string
@@ -83,7 +83,7 @@ func TestKubeletsResetsAreToldFromAContest(t *testing.T) {
 }
 
 // If the ticks' clock is set back, no update counts as external.
-func TestAClockThatGoesBackIsNoContest(t *testing.T) {
+func TestClockSetBackIsNoContest(t *testing.T) {
 	var c contest
 	now := time.Unix(1_767_225_600, 0)
 	for _, at := range []time.Time{now, now.Add(-time.Hour), now.Add(-time.Hour + time.Minute)} {
@@ -95,7 +95,7 @@ func TestAClockThatGoesBackIsNoContest(t *testing.T) {
 
 // On the machine's cgroups: a tier's quota is written again at once each time that kubelet removes it; another value, faster changes,
 // and a cgroup that is not a tier remain contests.
-func TestATiersQuotaIsWrittenAgain(t *testing.T) {
+func TestTierQuotaIsRewritten(t *testing.T) {
 	const tick10 = 10 * time.Second
 	for _, tt := range []struct {
 		name, cgroup string
@@ -138,9 +138,9 @@ func TestATiersQuotaIsWrittenAgain(t *testing.T) {
 	}
 }
 
-// TestAContainerThatStartedExplainsAReset: systemd resets a tier when a pod's slice is created, and again when its container is created
+// TestStartedContainerExplainsReset: systemd resets a tier when a pod's slice is created, and again when its container is created
 // in it. Without a new container the second reset counts.
-func TestAContainerThatStartedExplainsAReset(t *testing.T) {
+func TestStartedContainerExplainsReset(t *testing.T) {
 	const tier = "kubepods.slice/kubepods-besteffort.slice"
 	const slice = tier + "/kubepods-besteffort-podu.slice"
 	for _, started := range []bool{false, true} {
@@ -172,7 +172,7 @@ func TestAContainerThatStartedExplainsAReset(t *testing.T) {
 }
 
 // The same applies to the CPU list: systemd empties its slices' list when the first container is created. Elsewhere that is a contest.
-func TestATiersListIsWrittenAgain(t *testing.T) {
+func TestTierListIsRewritten(t *testing.T) {
 	for cgroup, contested := range map[string]bool{
 		"kubepods.slice/kubepods-besteffort.slice": false, "kubepods/besteffort": true, "batch.slice/low.slice": true,
 	} {
@@ -203,7 +203,7 @@ func TestATiersListIsWrittenAgain(t *testing.T) {
 }
 
 // Kubelet resets the values just before it creates the pod's cgroup: a reset that is seen in between stops counting afterwards.
-func TestAPodThatComesAfterItsReset(t *testing.T) {
+func TestPodAppearsAfterReset(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		after time.Duration
@@ -232,7 +232,7 @@ func TestAPodThatComesAfterItsReset(t *testing.T) {
 }
 
 // A new pod's cgroup shows that kubelet has reset its tiers' values, which it does before it creates the cgroup.
-func TestANewPodExplainsAReset(t *testing.T) {
+func TestNewPodExplainsReset(t *testing.T) {
 	r := newRealTree(t, "kubepods", "kubepods/besteffort", "kubepods/burstable")
 	a, _ := newApplier(t, r.h, func(o *Options) { o.Contest = 2 })
 	desired := []tick.Cgroup{{Cgroup: r.path("kubepods/besteffort"), CPUMaxMilliCPU: new(int64(500))}}

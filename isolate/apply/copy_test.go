@@ -91,7 +91,7 @@ func read(t *testing.T, base, name string) string {
 	return strings.TrimSpace(string(data))
 }
 
-func TestWhatCannotBeMadeTrueIsReported(t *testing.T) {
+func TestInapplicableAdviceIsReported(t *testing.T) {
 	h, base := newCopy(t, map[string]string{
 		"cgroup.subtree_control":       "cpu",
 		"thread/cgroup.type":           "threaded",
@@ -150,7 +150,7 @@ func TestListsAreBounded(t *testing.T) {
 	}
 }
 
-func TestJournalIsReadWhateverItsState(t *testing.T) {
+func TestDamagedJournalIsRead(t *testing.T) {
 	line := func(file, rest string) string {
 		return `{"controller":"cpu","cgroup":"/a","file":"` + file + `","inode":7,"boot":"` + kernfile.BootID("/") + `",` + rest + "}\n"
 	}
@@ -189,7 +189,7 @@ func TestJournalIsReadWhateverItsState(t *testing.T) {
 	}
 }
 
-func TestJournalForgetsWhatIsGone(t *testing.T) {
+func TestJournalDropsRemovedCgroups(t *testing.T) {
 	h, base := newCopy(t, map[string]string{"a/cpu.weight": "100"})
 	j := openJournal(t, filepath.Join(t.TempDir(), "journal"))
 	a, _ := newApplier(t, h, func(o *Options) { o.Journal = j })

@@ -131,7 +131,7 @@ func TestDiskLimitsOnTheKernel(t *testing.T) {
 }
 
 // The journal of a killed isolate suffices, and a disk that is gone by then is no failure.
-func TestDiskLimitsRestoredByAnother(t *testing.T) {
+func TestDiskLimitsRestoredByNewProcess(t *testing.T) {
 	one, device := loopDevice(t)
 	r := newDiskTree(t, "batch")
 	journal := filepath.Join(t.TempDir(), "journal")
@@ -165,7 +165,7 @@ func TestDiskLimitsRestoredByAnother(t *testing.T) {
 }
 
 // A disk that does not exist is rejected, and no file is written; a cgroup without the files is named.
-func TestDiskLimitsThatCannotBe(t *testing.T) {
+func TestInvalidDiskLimits(t *testing.T) {
 	r := newDiskTree(t, "batch")
 	a, w := newApplier(t, r.h, nil)
 	for _, disk := range []string{"nothing", "../loop0", "7:0", "/no/such/mount", "all\n7:0 1", ""} {

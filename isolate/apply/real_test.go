@@ -26,7 +26,7 @@ func (r *realTree) desired() []tick.Cgroup {
 	}
 }
 
-func TestKernelDoesAsAdvised(t *testing.T) {
+func TestAdviceIsApplied(t *testing.T) {
 	r := newRealTree(t, "batch", "batch/pod", "batch/pod/c", "serve")
 	r.set("cpu", "batch/pod/c", "cpu.cfs_quota_us", "90000")
 	r.task("batch/pod/c")
@@ -153,7 +153,7 @@ func TestContest(t *testing.T) {
 	}
 }
 
-func TestRemadeCgroupIsANewOne(t *testing.T) {
+func TestRecreatedCgroupIsNew(t *testing.T) {
 	r := newRealTree(t, "batch")
 	path := filepath.Join(t.TempDir(), "journal")
 	j := openJournal(t, path)
@@ -188,7 +188,7 @@ func TestRemadeCgroupIsANewOne(t *testing.T) {
 
 // A cgroup that is removed and created again between two writes of a plan is not written: the planned list and the journal's
 // original value belong to the old one. The next tick plans for the new one, and a restore restores its own value.
-func TestAPlanIsNotForACgroupMadeAnewMeanwhile(t *testing.T) {
+func TestPlanSkipsRecreatedCgroup(t *testing.T) {
 	r := newRealTree(t, "batch", "batch/a", "batch/b")
 	j := openJournal(t, filepath.Join(t.TempDir(), "journal"))
 	a, w := newApplier(t, r.h, func(o *Options) { o.Journal = j })
@@ -245,7 +245,7 @@ func restoreWith(t *testing.T, r *realTree, j *Journal, force bool) Restored {
 	return out
 }
 
-func TestRestoreLeavesOthersValues(t *testing.T) {
+func TestRestoreSkipsExternalValues(t *testing.T) {
 	r := newRealTree(t, "batch")
 	j := openJournal(t, filepath.Join(t.TempDir(), "journal"))
 	a, _ := newApplier(t, r.h, func(o *Options) { o.Journal = j })
@@ -371,7 +371,7 @@ func TestWeightSurvivesIdleness(t *testing.T) {
 
 // A tier of kubelet that an older isolate or another program left idle is corrected in the order that the kernel accepts, and a
 // restore restores it.
-func TestAnIdleTierIsSetRight(t *testing.T) {
+func TestIdleTierIsCorrected(t *testing.T) {
 	r := newRealTree(t, "kubepods", "kubepods/besteffort")
 	const tier = "kubepods/besteffort"
 	r.set("cpu", tier, "cpu.idle", "1")
@@ -408,7 +408,7 @@ func (r refusing) WriteFile(controller, cgroup, name, value string) error {
 	return r.Writer.WriteFile(controller, cgroup, name, value)
 }
 
-func TestRefusedWriteStopsWhatNeedsIt(t *testing.T) {
+func TestRefusedWriteStopsDependents(t *testing.T) {
 	r := newRealTree(t, "batch", "batch/pod", "serve")
 	all := r.get("cpuset", "batch", "cpuset.cpus")
 	a, _ := newApplier(t, r.h, func(o *Options) { o.Writer = refusing{o.Writer, r.path("batch/pod")} })
@@ -430,7 +430,7 @@ func TestRefusedWriteStopsWhatNeedsIt(t *testing.T) {
 	}
 }
 
-func TestFullDiskMeansNoWrite(t *testing.T) {
+func TestFullDiskPreventsWrites(t *testing.T) {
 	r := newRealTree(t, "batch")
 	dir := t.TempDir()
 	need.Mount(t)

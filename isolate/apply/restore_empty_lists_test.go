@@ -24,7 +24,7 @@ func (w *populated) WriteFile(controller, path, name, value string) error {
 	return w.Hierarchy.WriteFile(controller, path, name, value)
 }
 
-func TestAListThatCannotBeEmptiedIsMadeLikeTheOneAbove(t *testing.T) {
+func TestEmptyListBecomesParentList(t *testing.T) {
 	h, base := newCopy(t, map[string]string{
 		"a/cgroup.controllers": "cpuset", "a/cgroup.subtree_control": "cpuset",
 		"a/cpuset.cpus": "", "a/cpuset.cpus.effective": "0-7", "a/cpuset.cpus.partition": "member",

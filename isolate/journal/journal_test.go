@@ -21,17 +21,17 @@ type entry struct {
 	Value string `json:"value,omitempty"`
 }
 
-// kept is a journal with the names of the entries that were read.
-type kept struct {
+// testJournal is a journal with the names of the entries that were read.
+type testJournal struct {
 	*File[entry, *entry]
 	names []string
 }
 
 type opener = func(path, root string, now func() time.Time, valid func(*entry) bool, take func(*entry)) (*File[entry, *entry], error)
 
-func openAt(t *testing.T, open opener, path, root string) (*kept, error) {
+func openAt(t *testing.T, open opener, path, root string) (*testJournal, error) {
 	t.Helper()
-	k := &kept{}
+	k := &testJournal{}
 	now := func() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
 	var err error
 	k.File, err = open(path, root, now, func(e *entry) bool { return e.Name != "" }, func(e *entry) { k.names = append(k.names, e.Name) })
@@ -52,7 +52,7 @@ func read(t *testing.T, path string) string {
 
 // If another isolate replaces or removes the journal between opening and locking, it is opened again: the locked file is the one at
 // the path.
-func TestTheLockIsOfTheFileThatThePathNames(t *testing.T) {
+func TestLockedFileIsAtPath(t *testing.T) {
 	for name, other := range map[string]func(path string) error{
 		"replaced": func(path string) error {
 			if err := os.WriteFile(path+".new", nil, 0o600); err != nil {
@@ -91,7 +91,7 @@ func TestTheLockIsOfTheFileThatThePathNames(t *testing.T) {
 }
 
 // Both kinds of journal read the same entries, and count the same lines.
-func TestReading(t *testing.T) {
+func TestRead(t *testing.T) {
 	root := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(root, "proc/sys/kernel/random"), 0o755); err != nil {
 		t.Fatal(err)
@@ -130,7 +130,7 @@ func TestReading(t *testing.T) {
 	}
 }
 
-func TestTheUnlockedJournalIsMadeWithTheFirstEntry(t *testing.T) {
+func TestFirstEntryCreatesUnlockedJournal(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal")
 	j, err := openAt(t, OpenUnlocked, path, "/")
 	if err != nil {

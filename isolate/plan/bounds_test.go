@@ -57,7 +57,7 @@ func TestBurstBesideItsQuota(t *testing.T) {
 }
 
 // Only version 1 checks a list or a quota against ancestors and descendants; it checks no other value.
-func TestBound(t *testing.T) {
+func TestIsBounded(t *testing.T) {
 	for name, want := range map[string]bool{
 		fileCPUs: true, fileMems: true, fileQuota: true, "cpu.shares": false, "memory.limit_in_bytes": false,
 	} {
@@ -70,7 +70,7 @@ func TestBound(t *testing.T) {
 }
 
 // On version 2 kubelet's root is not changed while any container has exclusive CPUs; a tier, in which none may have them, is.
-func TestKubeletsRootIsLeftAlone(t *testing.T) {
+func TestKubeletRootIsRefused(t *testing.T) {
 	k := beside()
 	for cgroup, left := range map[string]bool{
 		"/node-0": true, "/kubepods": true, "/kubepods.slice": true, "/kubepods/pod" + uid: true,
@@ -83,7 +83,7 @@ func TestKubeletsRootIsLeftAlone(t *testing.T) {
 }
 
 // A restore restores the list of a cgroup above kubelet's root unchanged: its descendants may have CPUs that kubelet assigned.
-func TestFirstAboveKubelet(t *testing.T) {
+func TestRestoreTextAboveKubelet(t *testing.T) {
 	for cgroup, want := range map[string]string{"/node-0": "0-7", "/node-0/kubepods": "0-7", "/node-1": "0,2-4,6-7"} {
 		if got, err := beside().RestoreText(File{Controller: "cpuset", Cgroup: cgroup, Name: fileCPUs}, "0-7", "2-3"); got != want || err != nil {
 			t.Errorf("%s: %q, %v; want %s", cgroup, got, err, want)
@@ -92,7 +92,7 @@ func TestFirstAboveKubelet(t *testing.T) {
 }
 
 // A list that kubelet forbids is not restored because of partitions either.
-func TestFirstKeepsKubeletsRefusal(t *testing.T) {
+func TestRestoreTextKeepsRefusal(t *testing.T) {
 	for _, version := range []int{1, 2} {
 		m := Machine{Versions: map[string]int{"cpuset": version}, Kubelet: &Kubelet{UnknownReason: "torn"}}
 		if got, err := m.RestoreText(File{Controller: "cpuset", Cgroup: "/kubepods/podx/c", Name: fileCPUs}, "0-7", "1"); err == nil || !strings.Contains(err.Error(), "torn") {
@@ -103,7 +103,7 @@ func TestFirstKeepsKubeletsRefusal(t *testing.T) {
 
 // A list is restored if it prevents kubelet's next container from starting: on version 1, above the containers, under a policy that
 // writes lists.
-func TestPutBack(t *testing.T) {
+func TestMustRestore(t *testing.T) {
 	const tierName = "/kubepods/besteffort"
 	for cgroup, want := range map[string]bool{
 		"/node-0": true, "/kubepods": true, tierName: true, "/kubepods/pod" + uid: true,
@@ -135,7 +135,7 @@ func TestPutBack(t *testing.T) {
 }
 
 // A list that contains no CPU of another is restored as it was written.
-func TestFirstKeepsTheText(t *testing.T) {
+func TestRestoreTextKeepsText(t *testing.T) {
 	if got, err := beside().RestoreText(File{Controller: "cpuset", Cgroup: "/serve", Name: fileCPUs}, "3,2", "6-7"); got != "3,2" || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
@@ -174,7 +174,7 @@ func TestFilesBeside(t *testing.T) {
 }
 
 // A journal may contain the keys' files, each with its own controller, and no others.
-func TestKnown(t *testing.T) {
+func TestIsKnown(t *testing.T) {
 	for _, c := range []struct {
 		controller, name string
 		want             bool
@@ -338,7 +338,7 @@ func TestListSteps(t *testing.T) {
 }
 
 // These names are similar to those of other files.
-func TestNearlyTheSame(t *testing.T) {
+func TestTextsThatDiffer(t *testing.T) {
 	for _, c := range []struct {
 		name, a, b string
 		want       bool

@@ -222,7 +222,7 @@ func TestMakeBursts(t *testing.T) {
 }
 
 // A burst that an earlier plan reduced for its quota grows with it again; older kernels have no burst.
-func TestImpliedBurstComesBack(t *testing.T) {
+func TestImpliedBurstIsRestored(t *testing.T) {
 	for burst, want := range map[string][]string{
 		"100000":  {"/a cpu.cfs_quota_us: 100000 -> 300000", "/a cpu.cfs_burst_us: 100000 -> 250000 (implied) needs [0]"},
 		"":        {"/a cpu.cfs_quota_us: 100000 -> 300000"},

@@ -14,7 +14,7 @@ import (
 )
 
 // A quota and a burst may be as large as the largest machine, 8192 CPUs, and no larger.
-func TestTheLargestMachineMayHaveAllOfItsCPU(t *testing.T) {
+func TestLargestMachineQuota(t *testing.T) {
 	for milliCPU, want := range map[int64]bool{8_192_000: true, 8_192_001: false} {
 		if _, err := setQuota(nil, &tick.Cgroup{CPUMaxMilliCPU: &milliCPU}, &Setting{}); (err == nil) != want {
 			t.Errorf("a quota of %d: %v", milliCPU, err)
@@ -122,7 +122,7 @@ func TestTheLargestShare(t *testing.T) {
 }
 
 // A quota that cannot be parsed is not changed, but reported.
-func TestAQuotaThatCannotBeMadeOutIsLeftAlone(t *testing.T) {
+func TestUnparsableQuotaIsKept(t *testing.T) {
 	for _, present := range []string{"", "max", "max 0", "max x", "x 100000", "1000 0", "1000"} {
 		settings, _ := Translate(machine(2, cpus.New(0)), []tick.Cgroup{{Cgroup: "/a", CPUMaxMilliCPU: new(int64(500))}})
 		settings[0].Observed = present
@@ -133,7 +133,7 @@ func TestAQuotaThatCannotBeMadeOutIsLeftAlone(t *testing.T) {
 }
 
 // An original limit of 0 is a limit, and the tightest.
-func TestALimitOfZeroIsTheTightest(t *testing.T) {
+func TestZeroLimitIsTightest(t *testing.T) {
 	for _, desired := range []int64{4096, tick.Unlimited} {
 		advised := tick.Cgroup{Cgroup: "/a", MemoryMaxBytes: &desired, MemoryTighterOnly: true}
 		settings, _ := Translate(machine(2, cpus.New(0)), []tick.Cgroup{advised})
@@ -145,7 +145,7 @@ func TestALimitOfZeroIsTheTightest(t *testing.T) {
 }
 
 // A reclaim's time is valid within the bounds, and the reason for a rejection is reported in seconds.
-func TestWhyAReclaimIsSkipped(t *testing.T) {
+func TestSkipReason(t *testing.T) {
 	for _, c := range []struct {
 		seconds, last, at float64
 		why               string
@@ -174,7 +174,7 @@ func TestWhyAReclaimIsSkipped(t *testing.T) {
 }
 
 // Parts within the bounds of a reclaim are accepted, others are rejected, and the first ten of many rejections are reported.
-func TestReclaimsWithinTheBoundsAreDone(t *testing.T) {
+func TestReclaimsWithinBounds(t *testing.T) {
 	each := func(n int, bytes int64) []tick.MemoryToTake {
 		var out []tick.MemoryToTake
 		for i := range n {
@@ -342,7 +342,7 @@ func TestNumbersOfADevice(t *testing.T) {
 }
 
 // A container's list is kubelet's own if it is the default one, or a recent one, under a policy that writes lists.
-func TestAnEarlierDefaultIsKubeletsOwnList(t *testing.T) {
+func TestEarlierDefaultIsKubeletList(t *testing.T) {
 	const c = "/kubepods/podx/c"
 	earlier := func(change func(*Kubelet)) *Kubelet {
 		k := beside()
@@ -377,7 +377,7 @@ func TestAnEarlierDefaultIsKubeletsOwnList(t *testing.T) {
 
 // Memory nodes are restored unchanged, whatever CPUs kubelet assigned; so is a container's list if kubelet has no default list, without
 // the CPUs that it assigned.
-func TestFirstWithoutADefaultList(t *testing.T) {
+func TestRestoreTextWithoutDefault(t *testing.T) {
 	const c = "/kubepods/podx/c"
 	without, none := beside(), beside()
 	without.WritesLists, none.Default = false, cpus.Set{}
@@ -402,7 +402,7 @@ func TestFirstWithoutADefaultList(t *testing.T) {
 }
 
 // An empty container name in kubelet's state matches no container.
-func TestAContainerWithoutAnIDIsNoOther(t *testing.T) {
+func TestContainerWithoutID(t *testing.T) {
 	m := machine(1, cpus.New(0, 1, 2, 3, 4, 5, 6, 7))
 	m.Kubelet = beside()
 	m.Kubelet.Containers[""] = cpus.New(2)
@@ -510,7 +510,7 @@ func TestGarbledLimitsOfADisk(t *testing.T) {
 }
 
 // Without memoryTighterOnly a limit may be wider, and a protection smaller, than the original one.
-func TestLimitsMayBeWiderWhereThatIsAdvised(t *testing.T) {
+func TestLimitsMayBeWider(t *testing.T) {
 	advised := tick.Cgroup{Cgroup: "/a", MemoryMaxBytes: new(int64(8192)), MemoryLowBytes: new(int64(8192))}
 	settings, _ := Translate(machine(2, cpus.New(0)), []tick.Cgroup{advised})
 	for i := range settings {
@@ -525,7 +525,7 @@ func TestLimitsMayBeWiderWhereThatIsAdvised(t *testing.T) {
 }
 
 // A restore restores the original burst, as far as the quota allows, and none that is not a number.
-func TestABurstIsPutBack(t *testing.T) {
+func TestBurstIsRestored(t *testing.T) {
 	for text, want := range map[string][]string{"30000": {"/a cpu.cfs_burst_us: 5000 -> 30000"}, "5000": nil, "x": nil} {
 		s, err := RestoreSetting(File{Controller: "cpu", Cgroup: "/a", Name: fileBurst}, "cpuBurstMilliCPU", text, 1)
 		if err != nil {
@@ -565,7 +565,7 @@ func TestABurstFallsAndRises(t *testing.T) {
 }
 
 // A disk with one rejected limit, or with original limits that cannot be parsed, is not changed.
-func TestADiskWithABadLimitIsLeftAlone(t *testing.T) {
+func TestDiskWithInvalidLimitIsKept(t *testing.T) {
 	lines, problems := linesOf(t, 2, []tick.DiskLimit{limit("sda", 1<<20, -2, 0, 0)}, func(File) (string, string) { return "", "" })
 	if len(lines) > 0 || len(problems) != 1 {
 		t.Errorf("one is refused: %q, %v", lines, problems)
@@ -580,7 +580,7 @@ func TestADiskWithABadLimitIsLeftAlone(t *testing.T) {
 }
 
 // Each cgroup that occurs twice is reported.
-func TestEachCgroupThatIsNamedTwiceIsReported(t *testing.T) {
+func TestCgroupNamedTwiceIsReported(t *testing.T) {
 	twice := []tick.Cgroup{{Cgroup: "/a"}, {Cgroup: "/b"}, {Cgroup: "/a"}, {Cgroup: "/b"}}
 	settings, problems := Translate(machine(2, cpus.New(0)), twice)
 	if len(settings) > 0 || len(problems) != 2 || problems[0].Cgroup != "/a" || problems[1].Cgroup != "/b" {
@@ -589,7 +589,7 @@ func TestEachCgroupThatIsNamedTwiceIsReported(t *testing.T) {
 }
 
 // A list without any CPU of the machine is not written at all: an empty one would mean the parent's.
-func TestAListOfNothingIsNotWritten(t *testing.T) {
+func TestUnavailableListIsNotWritten(t *testing.T) {
 	for _, c := range []struct {
 		list    string
 		have    cpus.Set
@@ -628,7 +628,7 @@ func TestAWeightBesideTheIdleClass(t *testing.T) {
 }
 
 // A list that contains no CPU of a partition is restored as it was written.
-func TestFirstKeepsTheTextBesidePartitions(t *testing.T) {
+func TestRestoreTextBesidePartitions(t *testing.T) {
 	m := Machine{Versions: map[string]int{"cpuset": 2}, Partitions: []Partition{{"/own", cpus.New(5)}}}
 	if got, err := m.RestoreText(File{Controller: "cpuset", Cgroup: "/serve", Name: fileCPUs}, "3,2", "6-7"); got != "3,2" || err != nil {
 		t.Errorf("%q, %v", got, err)
@@ -673,7 +673,7 @@ func TestQuotasAround(t *testing.T) {
 }
 
 // A file without a valid list is not changed, also beside written ones; if the parent has no list yet, that is reported.
-func TestListsThatAreNone(t *testing.T) {
+func TestInvalidListsAreKept(t *testing.T) {
 	all := cpus.New(0, 1, 2, 3)
 	list := func(cgroup, present string) []Setting {
 		settings, _ := Translate(machine(1, all), []tick.Cgroup{{Cgroup: cgroup, CPUSetCPUs: "1-2"}})

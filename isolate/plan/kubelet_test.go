@@ -217,7 +217,7 @@ func TestBesideKubeletIsReportedOnce(t *testing.T) {
 	}
 }
 
-func TestFirstBesideKubelet(t *testing.T) {
+func TestRestoreTextBesideKubelet(t *testing.T) {
 	for _, c := range []struct{ cgroup, first, present, want, problem string }{
 		{"/serve", "0-7", "2-3", "0,2-4,6-7", ""},
 		{"/serve", "2-3", "6-7", "2-3", ""},

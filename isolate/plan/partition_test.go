@@ -21,7 +21,7 @@ func set(t *testing.T, list string) cpus.Set {
 }
 
 // Neither advice nor a restore assigns a CPU of another cgroup's partition.
-func TestCPUsOfPartitionsAreNobodysToGive(t *testing.T) {
+func TestPartitionCPUsAreRemoved(t *testing.T) {
 	m := Machine{
 		Versions: map[string]int{"cpuset": 2}, CPUs: set(t, "0-7"), Mems: set(t, "0"),
 		Partitions: []Partition{{"/own", set(t, "2-3")}, {"/tier/pod", set(t, "6")}},

@@ -110,7 +110,7 @@ func TestMakeSets(t *testing.T) {
 	}
 }
 
-func TestImpliedGetBackWhatAPlanTook(t *testing.T) {
+func TestImpliedSetsAreRestored(t *testing.T) {
 	all := cpus.New(0, 1, 2, 3)
 	settings, _ := Translate(machine(1, all), []tick.Cgroup{{Cgroup: "/b", CPUSetCPUs: "0-3", CPUMaxMilliCPU: new(int64(2000))}})
 	for i := range settings {
@@ -309,7 +309,7 @@ func TestEqualSeesEveryField(t *testing.T) {
 }
 
 // Version 1 rejects a list with a CPU that the parent lacks: the list is limited to the parent's new one, and the limit is reported.
-func TestAListIsCutToThatOfTheCgroupAbove(t *testing.T) {
+func TestListIsLimitedToParent(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		advised map[string]string

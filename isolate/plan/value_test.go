@@ -114,7 +114,7 @@ func TestTheLargestQuotaWithinAShare(t *testing.T) {
 }
 
 // Values that kubelet repeatedly writes above its pods are no contest: the weight, and no quota if it requests none.
-func TestWhatKubeletResets(t *testing.T) {
+func TestKubeletResets(t *testing.T) {
 	for _, tt := range []struct {
 		cgroup, name, text string
 		want               bool

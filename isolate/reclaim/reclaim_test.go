@@ -49,7 +49,7 @@ func ask(at float64, cgroups ...string) *tick.MemoryReclaim {
 }
 
 // A request is executed in parts, once, and a later tick reports it; a cgroup that was removed is no failure.
-func TestItIsDoneOnce(t *testing.T) {
+func TestReclaimOnce(t *testing.T) {
 	r, root := machine(t, 100, "sys/fs/cgroup/memory.reclaim", "sys/fs/cgroup/b/memory.reclaim", "sys/fs/cgroup/b/cgroup.procs")
 	var out tick.Isolation
 	r.Apply(&out, ask(99, "/b", "/gone"))
@@ -119,7 +119,7 @@ func TestAFailureIsReported(t *testing.T) {
 }
 
 // A kernel without the file is reported once; from then on only the key is named.
-func TestAKernelWithoutIt(t *testing.T) {
+func TestKernelWithoutReclaim(t *testing.T) {
 	r, _ := machine(t, 100)
 	for i := range 3 {
 		var out tick.Isolation
@@ -131,7 +131,7 @@ func TestAKernelWithoutIt(t *testing.T) {
 }
 
 // On the machine itself samples from before the start are ignored.
-func TestTheStartIsAMark(t *testing.T) {
+func TestRequestBeforeStartIsSkipped(t *testing.T) {
 	h, err := cgroup.Detect("/")
 	if err != nil {
 		t.Fatal(err)

@@ -122,13 +122,13 @@ func summary(i tick.Isolation) string {
 	return b.String()
 }
 
-func be() tick.ResctrlGroup {
+func beGroup() tick.ResctrlGroup {
 	return tick.ResctrlGroup{Group: "BE", Schemata: []string{"L3:0=f;1=f", "MB:0=20;1=20"}, Cgroups: []string{"/be/a"}}
 }
 
-func TestMakesAGroup(t *testing.T) {
+func TestCreatesGroup(t *testing.T) {
 	m := newMachine(t)
-	out := m.apply(be())
+	out := m.apply(beGroup())
 	want := `resctrl/BE group "" -> "BE"
 resctrl/BE schemata "L3:0=fff;1=fff" -> "L3:0=f;1=f"
 resctrl/BE schemata "MB:0=100;1=100" -> "MB:0=20;1=20"
@@ -142,20 +142,20 @@ resctrl/BE tasks "" -> "101 102 103"
 	}
 
 	// Without a difference nothing is written. Only a new task is moved, and one that has ended is ignored.
-	if out := m.apply(be()); summary(out) != "" || out.Applied != 0 || out.Unchanged != 2 {
+	if out := m.apply(beGroup()); summary(out) != "" || out.Applied != 0 || out.Unchanged != 2 {
 		t.Errorf("again: %+v", out)
 	}
 	m.write("sys/fs/cgroup/be/a/c/cgroup.threads", "103\n104\n")
-	if out := m.apply(be()); summary(out) != "" {
+	if out := m.apply(beGroup()); summary(out) != "" {
 		t.Errorf("what comes from outside waits: %+v", out)
 	}
 	m.now = m.now.Add(readInterval)
-	if out := m.apply(be()); summary(out) != "resctrl/BE tasks \"\" -> \"104\"\n" || out.Applied != 1 {
+	if out := m.apply(beGroup()); summary(out) != "resctrl/BE tasks \"\" -> \"104\"\n" || out.Applied != 1 {
 		t.Errorf("a new task: %+v", out)
 	}
 
 	// One domain's part is reduced, and no other.
-	g := be()
+	g := beGroup()
 	g.Schemata = []string{"L3:1=3f"}
 	if out := m.apply(g); summary(out) != "resctrl/BE schemata \"L3:1=f\" -> \"L3:1=3f\"\n" {
 		t.Errorf("one domain: %+v", out)
@@ -183,7 +183,7 @@ resctrl/BE schemata "" -> "MB:0=20;1=20"
 resctrl/BE tasks "" -> "101 102 103"
 `
 	for range 2 {
-		if out := m.apply(be()); summary(out) != want || out.Applied != 0 {
+		if out := m.apply(beGroup()); summary(out) != want || out.Applied != 0 {
 			t.Errorf("%+v", out)
 		}
 	}
@@ -259,15 +259,15 @@ func TestRefuses(t *testing.T) {
 }
 
 // The machine has a limited number of groups; those of other programs count.
-func TestNoGroupIsLeft(t *testing.T) {
+func TestAllGroupsInUse(t *testing.T) {
 	m := newMachine(t)
 	for _, other := range []string{"a", "b", "c"} {
 		m.write(filepath.Join(resctrl.Dir, other, "tasks"), "")
 	}
-	if got := summary(m.apply(be())); !strings.Contains(got, "! resctrl/BE group: not created: the machine supports 4 groups, and has the root group and a, b, c") || m.read("BE/tasks") != "-" {
+	if got := summary(m.apply(beGroup())); !strings.Contains(got, "! resctrl/BE group: not created: the machine supports 4 groups, and has the root group and a, b, c") || m.read("BE/tasks") != "-" {
 		t.Error(got)
 	}
-	g := be()
+	g := beGroup()
 	g.Group = "c" // an existing one is changed
 	g.Schemata = nil
 	if got := summary(m.apply(g)); got != "resctrl/c tasks \"\" -> \"101 102 103\"\n" {
@@ -278,7 +278,7 @@ func TestNoGroupIsLeft(t *testing.T) {
 // A line that another program keeps changing is left to that program after --contest rounds, and retried after a long quiet time.
 func TestContest(t *testing.T) {
 	m := newMachine(t)
-	g := be()
+	g := beGroup()
 	g.Schemata = g.Schemata[:1]
 	m.apply(g)
 	for round := 1; round <= 3; round++ {
@@ -301,7 +301,7 @@ func TestContest(t *testing.T) {
 func TestHiddenTasks(t *testing.T) {
 	m := newMachine(t)
 	m.write("sys/fs/cgroup/be/a/c/cgroup.threads", "0\n0\n")
-	if got := summary(m.apply(be())); !strings.Contains(got, "2 tasks are in another PID namespace: isolate must run in the host's") || m.read("BE/tasks") != "102" {
+	if got := summary(m.apply(beGroup())); !strings.Contains(got, "2 tasks are in another PID namespace: isolate must run in the host's") || m.read("BE/tasks") != "102" {
 		t.Error(got)
 	}
 }
@@ -309,7 +309,7 @@ func TestHiddenTasks(t *testing.T) {
 // BenchmarkSteady measures a tick without changes: 250 pods of 20 threads.
 func BenchmarkSteady(b *testing.B) {
 	m := &machine{root: b.TempDir()}
-	h, g := m.crowd(b)
+	h, g := m.addTasks(b)
 	now := time.Now()
 	a := New(Options{Root: m.root, Hierarchy: h, Now: func() time.Time { return now }, Log: slog.New(slog.DiscardHandler)})
 	b.ReportAllocs()
@@ -322,8 +322,8 @@ func BenchmarkSteady(b *testing.B) {
 	}
 }
 
-// crowd creates a machine with many pods, all of whose tasks are in the right group.
-func (m *machine) crowd(b *testing.B) (*cgroup.Hierarchy, []tick.ResctrlGroup) {
+// addTasks creates a machine with many pods, all of whose tasks are in the right group.
+func (m *machine) addTasks(b *testing.B) (*cgroup.Hierarchy, []tick.ResctrlGroup) {
 	write := func(name, text string) {
 		path := filepath.Join(m.root, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

@@ -18,11 +18,11 @@ func TestRestore(t *testing.T) {
 	m.write(filepath.Join(resctrl.Dir, "theirs/tasks"), "7\n")
 	m.a = m.applier(m.journal())
 	theirs := tick.ResctrlGroup{Group: "theirs", Schemata: []string{"L3:0=f"}, Cgroups: []string{"/ls"}}
-	if out := m.apply(be(), theirs); len(out.Errors) > 0 {
+	if out := m.apply(beGroup(), theirs); len(out.Errors) > 0 {
 		t.Fatal(summary(out))
 	}
 	theirs.Schemata[0] = "L3:0=3f"
-	m.apply(be(), theirs)
+	m.apply(beGroup(), theirs)
 	if got := m.read("theirs/tasks"); got != "7 201" {
 		t.Fatalf("tasks %s", got)
 	}
@@ -49,7 +49,7 @@ func TestRestore(t *testing.T) {
 	}
 }
 
-func TestRestoreLeavesOthersAlone(t *testing.T) {
+func TestRestoreSkipsExternal(t *testing.T) {
 	for name, c := range map[string]struct {
 		meanwhile func(m *machine)
 		force     bool
@@ -73,7 +73,7 @@ func TestRestoreLeavesOthersAlone(t *testing.T) {
 		m := newMachine(t)
 		m.write(filepath.Join(resctrl.Dir, "theirs/schemata"), "L3:0=ff0;1=ff0\n")
 		m.a = m.applier(m.journal())
-		if out := m.apply(be(), tick.ResctrlGroup{Group: "theirs", Schemata: []string{"L3:0=f"}}); len(out.Errors) > 0 {
+		if out := m.apply(beGroup(), tick.ResctrlGroup{Group: "theirs", Schemata: []string{"L3:0=f"}}); len(out.Errors) > 0 {
 			t.Fatal(summary(out))
 		}
 		c.meanwhile(m)
@@ -134,7 +134,7 @@ func TestJournal(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.a = m.applier(nowhere)
-	if got := summary(m.apply(be())); !strings.Contains(got, "not created, because the journal failed") || m.read("BE/tasks") != "-" {
+	if got := summary(m.apply(beGroup())); !strings.Contains(got, "not created, because the journal failed") || m.read("BE/tasks") != "-" {
 		t.Error(got)
 	}
 	if got := summary(m.apply(tick.ResctrlGroup{Group: "LS", Schemata: []string{"L3:0=f"}})); !strings.Contains(got, "! resctrl/LS schemata") {

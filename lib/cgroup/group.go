@@ -107,7 +107,7 @@ func (r *Reader) selectFiles(all []valueFile) {
 }
 
 // Allow bounds the time for counting threads in the following readings, if no file has their number.
-func (r *Reader) Allow(more More) { r.hasTime = more }
+func (r *Reader) Allow(hasTime More) { r.hasTime = hasTime }
 
 // Group is one cgroup with its open files.
 type Group struct {

@@ -112,20 +112,20 @@ const listedPerStep = 32
 
 // Runnable counts the threads of the cgroup and its descendants that run or wait for a CPU. It continues at w, and stops
 // when more returns false; w.Count is the number when it is done. ok is false if the cgroup cannot be read.
-func (r *Reader) Runnable(cgroup string, w *Walk, more More) (done, ok bool) {
+func (r *Reader) Runnable(cgroup string, w *Walk, hasTime More) (done, ok bool) {
 	if CheckPath(cgroup) != nil {
 		return false, false
 	}
 	if *w == (Walk{}) {
 		if n, ok := r.countByMessage(cgroup); ok {
 			w.Count = n
-			if more != nil {
-				more(1)
+			if hasTime != nil {
+				hasTime(1)
 			}
 			return true, true
 		}
 	}
-	return r.walk(cgroup, w, more, r.isRunnable)
+	return r.walk(cgroup, w, hasTime, r.isRunnable)
 }
 
 // walker is one walk over the threads of a cgroup and its descendants: the directories in depth-first order by name, the
@@ -140,8 +140,8 @@ type walker struct {
 	isFailed  bool // the cgroup itself cannot be read
 }
 
-func (r *Reader) walk(cgroup string, w *Walk, more More, visit func(uint32) bool) (done, ok bool) {
-	v := &walker{Reader: r, top: filepath.Join(r.h.Primary(), cgroup), file: r.h.threadsFile(), position: w, hasTime: more, visit: visit}
+func (r *Reader) walk(cgroup string, w *Walk, hasTime More, visit func(uint32) bool) (done, ok bool) {
+	v := &walker{Reader: r, top: filepath.Join(r.h.Primary(), cgroup), file: r.h.threadsFile(), position: w, hasTime: hasTime, visit: visit}
 	from := *w
 	done = v.directory("", strings.TrimPrefix(from.Dir, "/"), from.TID)
 	if v.isFailed {

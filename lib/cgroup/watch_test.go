@@ -62,7 +62,7 @@ func TestWatcher(t *testing.T) {
 	}
 }
 
-func TestWatcherForgetsWhatIsTooMuch(t *testing.T) {
+func TestWatcherDropsExcessChanges(t *testing.T) {
 	w := &Watcher{base: "/cg"}
 	for i := range maxChanges + 1 {
 		w.record(fsnotify.Event{Name: fmt.Sprintf("/cg/a/%d", i), Op: fsnotify.Create})

@@ -37,7 +37,7 @@ type value interface {
 // Copy copies the value of the same setting of other Settings.
 func (r Row) Copy(from Row) { r.copyFrom(from.value) }
 
-func (r Row) insteadOf(name string) Row {
+func (r Row) replacedBy(name string) Row {
 	r.Instead = name
 	return r
 }

@@ -43,10 +43,10 @@ func (s *Settings) ReclaimedRows() []Row {
 		number("reclaimed-threshold", &s.ReclaimedThreshold, 5, positive(MaxRatio), "reclaimed pods may request this many times the offer"),
 		number("reclaimed-cpu-threshold", &s.ReclaimedCPUThreshold, 0, notBelowZero(MaxRatio),
 			"the same for CPU only (0: as reclaimed-threshold)",
-			of(milliCPU, eviction(guide+"evictionThreshold")), of(milliCPU, adminQoS(today+"evictionThreshold"))).insteadOf("reclaimed-threshold"),
+			of(milliCPU, eviction(guide+"evictionThreshold")), of(milliCPU, adminQoS(today+"evictionThreshold"))).replacedBy("reclaimed-threshold"),
 		number("reclaimed-memory-threshold", &s.ReclaimedMemoryThreshold, 0, notBelowZero(MaxRatio),
 			"the same for memory only (0: as reclaimed-threshold)",
-			of(memory, eviction(guide+"evictionThreshold")), of(memory, adminQoS(today+"evictionThreshold"))).insteadOf("reclaimed-threshold"),
+			of(memory, eviction(guide+"evictionThreshold")), of(memory, adminQoS(today+"evictionThreshold"))).replacedBy("reclaimed-threshold"),
 		number("reclaimed-soft-cpu-threshold", &s.ReclaimedSoftCPUThreshold, 0, notBelowZero(MaxRatio),
 			"over this many times the CPU offer, evict a reclaimed pod if no other is (0: off)",
 			of(milliCPU, adminQoS(today+"softEvictionThreshold"))),
@@ -100,7 +100,7 @@ func (s *Settings) freeMemoryRows() []Row {
 			"evict after kswapd was at that rate this many times in a row", eviction(guideMemory+"systemKswapdRateExceedTimesThreshold")),
 		span("memory-kswapd-duration", &s.MemoryKswapdDuration, 0, upToDay,
 			"evict after kswapd was at that rate for this long, not this many times (0: times)",
-			adminQoS(todayMemory+"systemKswapdRateExceedDurationThreshold")).insteadOf("memory-kswapd-times"),
+			adminQoS(todayMemory+"systemKswapdRateExceedDurationThreshold")).replacedBy("memory-kswapd-times"),
 		span("memory-sync-period", &s.MemorySyncPeriod, 5*time.Second, upToDay, "time between two counted measurements"),
 	}
 }

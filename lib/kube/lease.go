@@ -55,7 +55,7 @@ type Lease struct {
 	client *Client
 	e      Election
 
-	led       chan struct{}
+	acquired  chan struct{}
 	lost      chan struct{}
 	stop      context.CancelFunc
 	ended     chan struct{}
@@ -78,7 +78,7 @@ func (c *Client) Stand(ctx context.Context, e Election) (*Lease, error) {
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	l := &Lease{
-		client: c, e: e, led: make(chan struct{}), lost: make(chan struct{}), stop: stop, ended: make(chan struct{}),
+		client: c, e: e, acquired: make(chan struct{}), lost: make(chan struct{}), stop: stop, ended: make(chan struct{}),
 		startedAt: time.Now(),
 	}
 	go l.run(ctx)
@@ -86,7 +86,7 @@ func (c *Client) Stand(ctx context.Context, e Election) (*Lease, error) {
 }
 
 // Led is closed when the lease is held.
-func (l *Lease) Led() <-chan struct{} { return l.led }
+func (l *Lease) Led() <-chan struct{} { return l.acquired }
 
 // Lost is closed when the lease was held and is lost; Err returns why. There is no further attempt.
 func (l *Lease) Lost() <-chan struct{} { return l.lost }
@@ -170,7 +170,7 @@ func (l *Lease) run(ctx context.Context) {
 			l.extend(requestedAt)
 			if !held {
 				held = true
-				close(l.led)
+				close(l.acquired)
 			}
 		case held && err == nil:
 			l.lose(fmt.Errorf("lease %s/%s is held by %s now", l.e.Namespace, l.e.Name, l.Holder()))

@@ -105,7 +105,7 @@ func TestOrder(t *testing.T) {
 		},
 		{
 			name: "with an unknown field", annotations: map[string]string{annotation: `{"degradeTimeMinutes":9,"degradeMinutes":9}`}, cpu: "50", memory: "51", degrade: "9", durations: `["1m","2m"]`,
-			problem: "degradeMinutes: it is not known",
+			problem: "degradeMinutes: unknown key",
 		},
 	} {
 		s, problems := resolved(t, config, c.labels, c.annotations)
@@ -146,7 +146,7 @@ func TestSelectors(t *testing.T) {
 		{`{"matchExpressions":[{"key":"a","operator":"DoesNotExist"}]}`, nil, true, ""},
 		{`{"matchLabels":{"a":"1"},"matchExpressions":[{"key":"b","operator":"Exists"}]}`, map[string]string{"a": "1"}, false, ""},
 		{`{"matchLabel":{"a":"1"}}`, map[string]string{"a": "1"}, false, "nodeSelector.matchLabel: unknown key: want matchLabels and matchExpressions"},
-		{`{"a":"1"}`, map[string]string{"a": "1"}, false, "nodeSelector.a: it is not known"},
+		{`{"a":"1"}`, map[string]string{"a": "1"}, false, "nodeSelector.a: unknown key"},
 		{`{"matchLabels":{"a":1}}`, map[string]string{"a": "1"}, false, "nodeSelector.matchLabels"},
 		{`{"matchLabels":{"a b":"1"}}`, map[string]string{"a b": "1"}, false, "nodeSelector.matchLabels: key: Invalid value"},
 		{`{"matchExpressions":[{"key":"a","operator":"Gt","values":["1"]}]}`, map[string]string{"a": "2"}, false, `nodeSelector.matchExpressions[0]: operator "Gt": want In, NotIn, Exists or DoesNotExist`},

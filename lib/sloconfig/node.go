@@ -1,6 +1,7 @@
 package sloconfig
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -57,7 +58,7 @@ func (c *Colocation) annotated(text string) (_ *Colocation, faults, warnings []*
 	}
 	if l, err := scanKeys([]byte(text), shapeOf[Colocation]()); err == nil {
 		for _, path := range l.unknown[:min(len(l.unknown), maxFaults)] {
-			warnings = append(warnings, &fault{field: path, err: fmt.Errorf("it is not known")})
+			warnings = append(warnings, &fault{field: path, err: errors.New("unknown key")})
 		}
 	}
 	over := merged(c, own)

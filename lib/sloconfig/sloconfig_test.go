@@ -83,7 +83,7 @@ func TestPairs(t *testing.T) {
 // Doubtful values are in force and reported.
 func TestDoubts(t *testing.T) {
 	for _, c := range []struct{ fields, field, value, want string }{
-		{`"cpuCalculatePolicy":"request"`, "cpuCalculatePolicy", `"usage"`, `cpuCalculatePolicy: "request" is for memory alone: usage holds`},
+		{`"cpuCalculatePolicy":"request"`, "cpuCalculatePolicy", `"usage"`, `cpuCalculatePolicy: "request" applies only to memory: usage is used`},
 		{`"resourceDiffThreshold":2`, "resourceDiffThreshold", "2", "resourceDiffThreshold: 2 is over 1"},
 		{`"midStaticCPUReservedPercent":150`, "midStaticCPUReservedPercent", "150", "midStaticCPUReservedPercent: 150 is over 100"},
 		{`"midStaticMemoryReservedPercent":150`, "midStaticMemoryReservedPercent", "150", "midStaticMemoryReservedPercent: 150 is over 100"},
@@ -108,7 +108,7 @@ func TestDoubts(t *testing.T) {
 
 // These documents are invalid.
 func TestDocuments(t *testing.T) {
-	const none = "none before it was good"
+	const none = "no earlier one was valid"
 	for _, c := range []struct{ key, text, want string }{
 		{KeyThreshold, "", ""},
 		{KeyThreshold, " \n\t", ""},

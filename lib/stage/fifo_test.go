@@ -176,7 +176,7 @@ func TestLiveToolIsNotStoppedByASlowNextStage(t *testing.T) {
 	stop()
 }
 
-func TestOpenRefusesWhatIsNoFIFO(t *testing.T) {
+func TestOpenRefusesNonFIFO(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file.fifo")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)

@@ -46,12 +46,12 @@ func TestStateOnAHungDisk(t *testing.T) {
 		}
 		before := time.Now()
 		state = "2"
-		if err := v.Prepare()(); err == nil || !strings.Contains(err.Error(), "write --state /slow/state: not done after 5s") {
+		if err := v.Prepare()(); err == nil || !strings.Contains(err.Error(), "write --state /slow/state: not finished after 5s") {
 			t.Errorf("an eviction's record: %v", err)
 		}
 		failed := errors.New("the stream")
 		state = "3"
-		if err := v.End(failed); !errors.Is(err, failed) || !strings.Contains(err.Error(), "not done after") {
+		if err := v.End(failed); !errors.Is(err, failed) || !strings.Contains(err.Error(), "not finished after") {
 			t.Errorf("at the end: %v", err)
 		}
 		if took := time.Since(before); took > 2*saveTimeout {

@@ -305,7 +305,7 @@ func TestStateKnowsTheBoot(t *testing.T) {
 }
 
 // An input in which no line is a tick is probably the wrong file, which is reported at the end. One valid line suffices.
-func TestFilterRefusesWhatIsNoStream(t *testing.T) {
+func TestFilterRefusesNonStream(t *testing.T) {
 	for in, want := range map[string]int{
 		"root:x:0:0\n{}\n":                   1,
 		line("a", 0)[:20] + "}\n":            1,

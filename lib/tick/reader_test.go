@@ -221,7 +221,7 @@ func TestMailboxKeepsTheNewest(t *testing.T) {
 	}
 }
 
-func TestMailboxTellsOfTheOutput(t *testing.T) {
+func TestMailboxReturnsOutputError(t *testing.T) {
 	broken := errors.New("no reader")
 	m := NewMailbox(errWriter{broken})
 	if err := m.Put([]byte("a\n")); err != nil {

@@ -204,7 +204,7 @@ func checkMarks(t *rapid.T, p *Plan, links []Link) {
 }
 
 // These are the steps for the advice that advise makes.
-func TestStepsInWords(t *testing.T) {
+func TestStepDescriptions(t *testing.T) {
 	desired := &tick.Network{Links: []tick.NetworkLink{{Link: "eth0", RateBitsPerSecond: 1e9, Classes: []tick.NetworkClass{
 		{Class: "services", RateBitsPerSecond: 9e8, CeilingBitsPerSecond: 1e9, Default: true},
 		{Class: "batch", RateBitsPerSecond: 1e8, CeilingBitsPerSecond: 5e8, Priority: 7, Cgroups: []string{"/b"}},

@@ -92,7 +92,7 @@ func TestAdminQoSConfiguration(t *testing.T) {
 	l.stays("8 met=false")
 	// An object of a kind that no tool reads, and one that contradicts the first.
 	l.Apply(strings.NewReplacer("eviction-configuration", "auth", "evictionconfigurations", "authconfigurations").Replace(reclaimed[:strings.Index(reclaimed, "---")]))
-	l.valid("auth", "Unknown", "TargetTypeNotRead", "its target is none that is read here", "")
+	l.valid("auth", "Unknown", "TargetTypeNotRead", "its target is not supported", "")
 	l.Apply(strings.Replace(reclaimed[:strings.Index(reclaimed, "---")], "name: eviction-configuration", "name: again", 1))
 	for _, name := range []string{"again", "eviction-configuration"} {
 		l.valid(name, "False", "TargetTypeOverlap", "KatalystCustomConfigs default/again and default/eviction-configuration are both for evictionconfigurations", "")
