@@ -60,7 +60,7 @@ func TestDynamicConfiguration(t *testing.T) {
 		{"no map", configured(`{"reservedResourceForAllocate":"8"}`), 1, 42000, total - 5<<30 - 1, "reservedResourceForAllocate: want amounts of cpu and memory: not used"},
 		{"no switch", configured(`{"enableReclaim":"no"}`), 1, 42000, total - 5<<30 - 1, `enableReclaim: "no": want true or false: not used`},
 		{"no object", configured(`[1]`), 1, 42000, total - 5<<30 - 1, admin + "reclaimedResourceConfig: want an object: not used"},
-		{"no configuration", tick.Raw(`{"katalyst":[]}`), 1, 42000, total - 5<<30 - 1, "sample.config is not in collect's format: it is not used"},
+		{"no configuration", tick.Raw(`{"katalyst":[]}`), 1, 42000, total - 5<<30 - 1, "sample.config is not in collect's format: ignored"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := New(Defaults())

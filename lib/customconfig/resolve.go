@@ -40,7 +40,7 @@ func Read(raw tick.Raw) (chosen map[string]*Chosen, err error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, nil
 	}
-	errFormat := errors.New("sample.config is not in collect's format: it is not used")
+	errFormat := errors.New("sample.config is not in collect's format: ignored")
 	var top struct {
 		Katalyst map[string]tick.Raw `json:"katalyst"`
 	}
