@@ -64,7 +64,7 @@ func TestConfigMapIsAnnounced(t *testing.T) {
 	}
 	ticks(0)
 	count(unsupported, 1)
-	count("resource-threshold-config: clusterStrategy.cpuSuppressTreshold (not known), resource-qos-config: clusterStrategy.lsClass.cpuQOS", 1)
+	count("resource-threshold-config: clusterStrategy.cpuSuppressTreshold (unknown), resource-qos-config: clusterStrategy.lsClass.cpuQOS", 1)
 	count(problem, 2) // two nodes
 
 	write(sloFile(threshold, `{"clusterStrategy":{"systemClass":{"resctrlQOS":{"mbaPercent":50}}}}`))

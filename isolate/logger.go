@@ -14,24 +14,24 @@ type logger struct {
 	logged map[tick.IsolationError]bool
 }
 
-// errors logs the errors that the previous tick did not have.
-func (l *logger) errors(log *slog.Logger, list []tick.IsolationError) {
+// logNew logs the errors that the previous tick did not have.
+func (l *logger) logNew(log *slog.Logger, list []tick.IsolationError) {
 	if len(list) == 0 {
 		l.logged = nil
 		return
 	}
-	now := make(map[tick.IsolationError]bool, len(list))
+	current := make(map[tick.IsolationError]bool, len(list))
 	count := 0
 	for _, e := range list {
-		if !l.logged[e] && !now[e] {
+		if !l.logged[e] && !current[e] {
 			if count++; count <= maxLogged {
 				log.Warn("not as advised", "cgroup", e.Cgroup, "key", e.Key, "error", e.Error)
 			}
 		}
-		now[e] = true
+		current[e] = true
 	}
 	if count > maxLogged {
-		log.Warn("not as advised: more, see the tick's errors", "notLogged", count-maxLogged)
+		log.Warn("not as advised: more errors, see the tick", "notLogged", count-maxLogged)
 	}
-	l.logged = now
+	l.logged = current
 }

@@ -49,7 +49,7 @@ The journal (--journal) keeps the original value of every changed file, on disk 
 'isolate --restore --journal FILE' restores everything. Without a journal nothing can be restored.
 
 After --stale-after without a tick with an advice isolate applies the last advice's fallback, and retries every 5 seconds until all
-of it is applied. It does so at once when the input ends or the output is closed, because in a plain pipe a neighbour has died. At a
+of it is applied. It does so at once when the input ends or the output is closed, because then another tool of the pipe has died. At a
 signal (SIGTERM, SIGINT) all values stay, for --restore or the next isolate. Use --at-end keep for single ticks, as from cron, and
 --stale-after 0 for no fallback. Ticks that are too old or of another node (--max-age, --node) are passed on and do not count.
 

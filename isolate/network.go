@@ -20,8 +20,8 @@ const (
 	onlyNetwork = "network"
 )
 
-// shaper is the state of isolate --only network between two ticks.
-type shaper struct {
+// networkTool is the state of isolate --only network between two ticks.
+type networkTool struct {
 	s       *stage.Session
 	network *network.Applier
 	logger  logger
@@ -30,7 +30,7 @@ type shaper struct {
 func runNetwork(ctx context.Context, s *stage.Session, o options) error {
 	h, err := cgroup.Detect(o.root)
 	if err != nil {
-		s.Log.Warn("no cgroups: no packet is known to be of one", "error", err)
+		s.Log.Warn("cannot find the cgroup hierarchy; packets of cgroups are not marked", "error", err)
 		h = nil
 	}
 	a := network.Options{Hierarchy: h, Contest: o.contest, DryRun: s.DryRun, Now: s.Now, Log: s.Log}
@@ -43,23 +43,23 @@ func runNetwork(ctx context.Context, s *stage.Session, o options) error {
 		}
 		defer a.Journal.Close()
 	}
-	t := &shaper{s: s, network: network.New(a)}
+	t := &networkTool{s: s, network: network.New(a)}
 	return s.Filter(ctx, stage.Filter{Section: tick.SectionNetwork, Reads: []string{tick.SectionAdvice}, Handle: t.handle, Live: !s.DryRun})
 }
 
 // handle applies an advice. In a silence everything stays as it is: the present state already prefers services.
-func (t *shaper) handle(_ context.Context, in stage.Incoming) (any, error) {
+func (t *networkTool) handle(_ context.Context, in stage.Incoming) (any, error) {
 	out := tick.NetworkIsolation{DryRun: t.s.DryRun, Refused: in.Refused, DroppedTicks: in.Dropped}
 	if in.Refused == "" && in.Advice != nil {
 		t.network.Apply(&out, in.Advice.Network)
-		t.logger.errors(t.s.Log, out.Errors)
+		t.logger.logNew(t.s.Log, out.Errors)
 	}
 	return out, nil
 }
 
 func openNetworkJournal(s *stage.Session, o options) (*network.Journal, error) {
 	if o.journal == "" {
-		s.Log.Warn("no --journal: what is changed cannot be undone by --restore")
+		s.Log.Warn("no --journal: changes cannot be restored later")
 		return nil, nil
 	}
 	j, err := network.OpenJournal(o.journal, o.root, s.Now)
@@ -70,7 +70,7 @@ func openNetworkJournal(s *stage.Session, o options) (*network.Journal, error) {
 		return nil, stage.Usagef("--journal: %w", err)
 	case j.IsForeign():
 		j.Close()
-		return nil, stage.Usagef("--journal %s: it is no journal of isolate --only network", o.journal)
+		return nil, stage.Usagef("--journal %s: it is not a journal of isolate --only network", o.journal)
 	}
 	return j, nil
 }
@@ -79,9 +79,9 @@ func openNetworkJournal(s *stage.Session, o options) (*network.Journal, error) {
 func restoreNetwork(s *stage.Session, o options, a network.Options) error {
 	if _, err := os.Stat(o.journal); errors.Is(err, fs.ErrNotExist) {
 		if !o.ifExists {
-			return fmt.Errorf("there is no journal %s, and nothing is restored: give --journal the file that isolate --only network was run with (a restore that is complete removes it; --if-exists takes that for success)", o.journal)
+			return fmt.Errorf("the journal %s does not exist, nothing is restored: name the file that isolate --only network was run with (a complete restore removes it; with --if-exists that is no error)", o.journal)
 		}
-		fmt.Fprintf(s.Err, "isolate: there is no journal %s: nothing to restore\n", o.journal)
+		fmt.Fprintf(s.Err, "isolate: the journal %s does not exist: nothing to restore\n", o.journal)
 		return nil
 	}
 	j, err := network.OpenJournal(o.journal, o.root, s.Now)
@@ -90,12 +90,12 @@ func restoreNetwork(s *stage.Session, o options, a network.Options) error {
 	}
 	defer j.Close()
 	if j.IsForeign() {
-		return fmt.Errorf("--journal: %s is no journal of isolate --only network: nothing is restored, and the file is left as it is", o.journal)
+		return fmt.Errorf("--journal: %s is not a journal of isolate --only network: nothing is restored, and the file is unchanged", o.journal)
 	}
 	a.Journal = j
 	out, err := network.New(a).Restore()
 	fmt.Fprintf(s.Err, "isolate: %s\n", out)
-	if err == nil && (out.Failed > 0 || out.Foreign > 0) {
+	if err == nil && (out.Failed > 0 || out.External > 0) {
 		err = fmt.Errorf("not everything of the network is restored; %s keeps the rest", o.journal)
 	}
 	return err

@@ -97,7 +97,7 @@ func (o *options) check() (err error) {
 	case o.contest < 0:
 		return stage.Usagef("--contest %d: want 0 or more", o.contest)
 	case o.restore && o.journal == "":
-		return stage.Usagef("--restore needs --journal FILE: that is where the first values are")
+		return stage.Usagef("--restore needs --journal FILE: it contains the original values")
 	case o.ifExists && !o.restore:
 		return stage.Usagef("--if-exists is for --restore")
 	case o.force && !o.restore:
@@ -143,7 +143,7 @@ func isolate(ctx context.Context, s *stage.Session, o options, h *cgroup.Hierarc
 		Section:     tick.SectionIsolation,
 		Reads:       []string{tick.SectionAdvice},
 		Handle:      t.handle,
-		Silent:      func(context.Context) { t.fall() },
+		Silent:      func(context.Context) { t.applyFallback() },
 		SilentAfter: o.staleAfter,
 		Live:        !s.DryRun,
 	})
@@ -161,7 +161,7 @@ func kubeletOf(o options) *cpumanager.Reader {
 
 func openJournal(s *stage.Session, o options) (*apply.Journal, error) {
 	if o.journal == "" {
-		s.Log.Warn("no --journal: what is changed cannot be put back")
+		s.Log.Warn("no --journal: changes cannot be restored later")
 		return nil, nil
 	}
 	j, err := apply.OpenJournal(o.journal, o.root, s.Now)
@@ -171,8 +171,8 @@ func openJournal(s *stage.Session, o options) (*apply.Journal, error) {
 	case err != nil:
 		return nil, stage.Usagef("--journal: %w", err)
 	}
-	if j.Bad > 0 || j.Stale > 0 {
-		s.Log.Info("journal read", "files", j.Len(), "cutOrForeignLines", j.Bad, "linesOfEarlierBoots", j.Stale)
+	if j.InvalidLines > 0 || j.StaleLines > 0 {
+		s.Log.Info("journal read", "files", j.Len(), "cutOrForeignLines", j.InvalidLines, "linesOfEarlierBoots", j.StaleLines)
 	}
 	return j, nil
 }
@@ -196,9 +196,9 @@ func restore(s *stage.Session, o options, h *cgroup.Hierarchy) error {
 	if _, err := os.Stat(o.journal); errors.Is(err, fs.ErrNotExist) {
 		_, err := os.Stat(resctrl.JournalName(o.journal))
 		if errors.Is(err, fs.ErrNotExist) && !o.ifExists {
-			return fmt.Errorf("there is no journal %s, and nothing is restored: give --journal the file that isolate was run with (a restore that is complete removes it; --if-exists takes that for success)", o.journal)
+			return fmt.Errorf("the journal %s does not exist, nothing is restored: name the file that isolate was run with (a complete restore removes it; with --if-exists that is no error)", o.journal)
 		}
-		fmt.Fprintf(s.Err, "isolate: there is no journal %s: nothing to restore\n", o.journal)
+		fmt.Fprintf(s.Err, "isolate: the journal %s does not exist: nothing to restore\n", o.journal)
 		return nil
 	}
 	j, err := apply.OpenJournal(o.journal, o.root, s.Now)
@@ -207,7 +207,7 @@ func restore(s *stage.Session, o options, h *cgroup.Hierarchy) error {
 	}
 	defer j.Close()
 	if j.IsForeign() {
-		return fmt.Errorf("--journal: %s is no journal of isolate: none of its %d lines is one; nothing is restored, and the file is left as it is", o.journal, j.Bad)
+		return fmt.Errorf("--journal: %s is not a journal of isolate: none of its %d lines is an entry; nothing is restored, and the file is unchanged", o.journal, j.InvalidLines)
 	}
 	a := apply.New(apply.Options{
 		Hierarchy: h, Root: o.root, Online: onlineFile(o), Kubelet: kubeletOf(o), Journal: j, DryRun: s.DryRun,
@@ -219,7 +219,7 @@ func restore(s *stage.Session, o options, h *cgroup.Hierarchy) error {
 	if err != nil {
 		return err
 	}
-	if out.Failed > 0 || out.Foreign > 0 {
+	if out.Failed > 0 || out.External > 0 {
 		return fmt.Errorf("not everything is restored; %s keeps the rest", o.journal)
 	}
 	return nil
@@ -236,7 +236,7 @@ func restoreResctrl(s *stage.Session, o options, h *cgroup.Hierarchy) error {
 	}
 	out, err := resctrl.New(resctrl.Options{Root: o.root, Hierarchy: h, Journal: j, DryRun: s.DryRun, Now: s.Now, Log: s.Log}).Restore(o.force)
 	fmt.Fprintf(s.Err, "isolate: %s\n", out)
-	if err == nil && (out.Failed > 0 || out.Foreign > 0) {
+	if err == nil && (out.Failed > 0 || out.External > 0) {
 		err = fmt.Errorf("not everything of resctrl is restored; %s keeps the rest", resctrl.JournalName(o.journal))
 	}
 	return err

@@ -20,21 +20,21 @@ type tool struct {
 	resctrl *resctrl.Applier
 	reclaim *reclaim.Runner
 
-	fallback []tick.Cgroup
-	heard    time.Time // when the last advice that was applied arrived
-	silent   bool      // the fallback was applied since, completely
-	falling  bool      // the fallback was begun since
-	// pending is what was done since the last tick, to be reported with the next one.
-	pending *tick.Isolation
-	logger  logger
-	// saidNetwork means that the log already names the process that applies advice.network.
-	saidNetwork bool
+	fallback        []tick.Cgroup
+	lastAdvice      time.Time // when the last advice that was applied arrived
+	fallbackApplied bool      // the fallback was applied since, completely
+	fallbackBegun   bool      // the fallback was begun since
+	// unreported is what was done since the last tick, to be reported with the next one.
+	unreported *tick.Isolation
+	logger     logger
+	// networkReported means that the log already names the process that applies advice.network.
+	networkReported bool
 }
 
 func (t *tool) handle(_ context.Context, in stage.Incoming) (any, error) {
 	out := tick.Isolation{DryRun: t.s.DryRun}
-	if in.Advice != nil && in.Advice.Network != nil && !t.saidNetwork {
-		t.saidNetwork = true
+	if in.Advice != nil && in.Advice.Network != nil && !t.networkReported {
+		t.networkReported = true
 		t.s.Log.Info("this isolate does not apply advice.network: run a second one with --only network")
 	}
 	switch {
@@ -47,25 +47,25 @@ func (t *tool) handle(_ context.Context, in stage.Incoming) (any, error) {
 		t.fallback = in.Advice.Fallback
 		t.checkSilence()
 		t.resctrl.Apply(&out, in.Advice.Resctrl) // there is no fallback for it: it stays as it is
-		t.logger.errors(t.s.Log, out.Errors)
+		t.logger.logNew(t.s.Log, out.Errors)
 	default:
 		t.apply.At(in.Time)
 		out = t.apply.Apply(in.Advice.Cgroups)
 		t.resctrl.Apply(&out, in.Advice.Resctrl)
 		t.reclaim.Apply(&out, in.Advice.MemoryReclaim)
-		t.logger.errors(t.s.Log, out.Errors)
-		t.fallback, t.heard = in.Advice.Fallback, t.s.Now()
-		if t.falling {
-			t.s.Log.Info("advice is back")
-			t.silent, t.falling = false, false
+		t.logger.logNew(t.s.Log, out.Errors)
+		t.fallback, t.lastAdvice = in.Advice.Fallback, t.s.Now()
+		if t.fallbackBegun {
+			t.s.Log.Info("advice arrives again")
+			t.fallbackApplied, t.fallbackBegun = false, false
 		}
 	}
-	if t.pending != nil {
+	if t.unreported != nil {
 		out.Fallback = true
-		out.Applied += t.pending.Applied
-		out.Writes = append(t.pending.Writes, out.Writes...)
-		out.Errors = append(t.pending.Errors, out.Errors...)
-		t.pending = nil
+		out.Applied += t.unreported.Applied
+		out.Writes = append(t.unreported.Writes, out.Writes...)
+		out.Errors = append(t.unreported.Errors, out.Errors...)
+		t.unreported = nil
 	}
 	t.reclaim.Report(&out)
 	out.DroppedTicks = in.Dropped
@@ -80,35 +80,35 @@ func (t *tool) close() {
 
 // checkSilence applies the fallback once the last advice is too old, even if other ticks arrive.
 func (t *tool) checkSilence() {
-	if t.s.Now().Sub(t.heard) >= t.o.staleAfter {
-		t.fall()
+	if t.s.Now().Sub(t.lastAdvice) >= t.o.staleAfter {
+		t.applyFallback()
 	}
 }
 
-// fall applies the fallback once per silence. It is retried until all of it is applied except what is refused.
-func (t *tool) fall() {
-	if t.s.DryRun || t.silent || len(t.fallback) == 0 || t.o.staleAfter <= 0 {
+// applyFallback applies the fallback once per silence. It is retried until all of it is applied except what is refused.
+func (t *tool) applyFallback() {
+	if t.s.DryRun || t.fallbackApplied || len(t.fallback) == 0 || t.o.staleAfter <= 0 {
 		return
 	}
-	age := t.s.Now().Sub(t.heard)
+	age := t.s.Now().Sub(t.lastAdvice)
 	t.apply.At(t.s.Now())
 	out := t.apply.Apply(t.fallback)
-	if !t.falling || len(out.Errors) == 0 {
+	if !t.fallbackBegun || len(out.Errors) == 0 {
 		t.s.Log.Warn("no advice: fallback applied", "after", age.Round(time.Millisecond), "applied", out.Applied, "errors", len(out.Errors))
 	}
-	t.logger.errors(t.s.Log, out.Errors)
-	t.silent, t.falling = t.apply.Failed() == 0, true
-	if t.pending != nil {
-		out.Applied += t.pending.Applied
-		out.Writes = append(t.pending.Writes, out.Writes...)
+	t.logger.logNew(t.s.Log, out.Errors)
+	t.fallbackApplied, t.fallbackBegun = t.apply.Failed() == 0, true
+	if t.unreported != nil {
+		out.Applied += t.unreported.Applied
+		out.Writes = append(t.unreported.Writes, out.Writes...)
 	}
-	t.pending = &out
+	t.unreported = &out
 }
 
 // These constants bound the retries of a fallback at the end of the input, and the wait between two.
 const (
-	endTries = 5
-	endPause = time.Second
+	maxEndAttempts   = 5
+	endRetryInterval = time.Second
 )
 
 // end applies the fallback if the input ended, or the output failed, without a signal: then a neighbour in the pipe has died, and no
@@ -117,18 +117,18 @@ func (t *tool) end(ctx context.Context) error {
 	if t.o.atEnd == keepAtEnd {
 		return nil
 	}
-	for try := 1; ; try++ {
-		t.fall()
+	for attempt := 1; ; attempt++ {
+		t.applyFallback()
 		switch {
-		case t.silent || !t.falling:
+		case t.fallbackApplied || !t.fallbackBegun:
 			return nil
-		case try == endTries:
+		case attempt == maxEndAttempts:
 			return fmt.Errorf("the pipe has ended, and the fallback could not be applied: %d errors (isolate --restore restores everything)", t.apply.Failed())
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(endPause):
+		case <-time.After(endRetryInterval):
 		}
 	}
 }

@@ -117,7 +117,7 @@ func TestWhatCountsAsSilence(t *testing.T) {
 }
 
 // A fallback that failed partly is retried, in a silence and at the end of the input, until all of it is applied.
-func TestAFallbackThatFailedIsTriedAgain(t *testing.T) {
+func TestFailedFallbackIsRetried(t *testing.T) {
 	for _, atEnd := range []bool{false, true} {
 		t.Run(fmt.Sprintf("at the end %t", atEnd), func(t *testing.T) {
 			root, batch := machine(t)
@@ -127,7 +127,7 @@ func TestAFallbackThatFailedIsTriedAgain(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			a := &tool{s: s, o: options{root: root, staleAfter: time.Second, atEnd: fallbackAtEnd}, heard: time.Now()}
+			a := &tool{s: s, o: options{root: root, staleAfter: time.Second, atEnd: fallbackAtEnd}, lastAdvice: time.Now()}
 			refused := &refusing{Hierarchy: h, left: 2}
 			a.apply = apply.New(apply.Options{Hierarchy: h, Online: onlineFile(a.o), Writer: refused, Log: s.Log})
 			defer a.apply.Close()
@@ -137,18 +137,18 @@ func TestAFallbackThatFailedIsTriedAgain(t *testing.T) {
 					t.Error(err)
 				}
 			} else {
-				a.fall()
-				if a.silent || batch() != "0-3" {
-					t.Fatalf("after the first try: silent %t, %s holds %s; want it refused", a.silent, file, batch())
+				a.applyFallback()
+				if a.fallbackApplied || batch() != "0-3" {
+					t.Fatalf("after the first try: silent %t, %s holds %s; want it refused", a.fallbackApplied, file, batch())
 				}
-				a.fall()
-				a.fall()
+				a.applyFallback()
+				a.applyFallback()
 			}
-			if !a.silent || batch() != "0" || refused.left != 0 {
-				t.Errorf("silent %t, batch on %s; want the fallback", a.silent, batch())
+			if !a.fallbackApplied || batch() != "0" || refused.left != 0 {
+				t.Errorf("silent %t, batch on %s; want the fallback", a.fallbackApplied, batch())
 			}
-			if a.pending == nil || len(a.pending.Errors) != 0 || a.pending.Applied != 1 {
-				t.Errorf("to be told: %+v; want one write and no error", a.pending)
+			if a.unreported == nil || len(a.unreported.Errors) != 0 || a.unreported.Applied != 1 {
+				t.Errorf("to be told: %+v; want one write and no error", a.unreported)
 			}
 		})
 	}
@@ -169,7 +169,7 @@ func (r *refusing) WriteFile(controller, path, name, value string) error {
 }
 
 // A fallback that cannot be applied at the end is a failure, and a signal ends the retries.
-func TestAFallbackThatFailsForGoodIsAFailure(t *testing.T) {
+func TestFailedFallbackAtEndIsError(t *testing.T) {
 	root, _ := machine(t)
 	h, err := cgroup.Detect(root)
 	if err != nil {

@@ -54,13 +54,13 @@ func TestDynamicConfiguration(t *testing.T) {
 		{"off", configured(`{"enableReclaim":false,"minReclaimedResourceForReport":{"cpu":"4"}}`), 1, 0, 0, "nothing is reclaimed (" + admin + "enableReclaim): the reclaimed pods run at their floor"},
 		{"a field of another policy", configured(`{"cpuHeadroomConfig":{"utilBasedConfig":{"enable":true}}}`), 1, 42000, total - 5<<30 - 1, admin + "cpuHeadroomConfig is not used by this policy"},
 		{"a field that is null", configured(`{"reservedResourceForAllocate":null,"enableReclaim":null}`), 1, 42000, total - 5<<30 - 1, ""},
-		{"no amount", configured(`{"reservedResourceForAllocate":{"cpu":"many","memory":"10Gi"}}`), 1, 42000, total - 10<<30 - 1, admin + `reservedResourceForAllocate.cpu: "many" is no amount`},
-		{"a negative amount", configured(`{"minReclaimedResourceForAllocate":{"cpu":"-6"}}`), 60, 4000, total - 5<<30 - 1, `minReclaimedResourceForAllocate.cpu: "-6" is less than nothing`},
+		{"no amount", configured(`{"reservedResourceForAllocate":{"cpu":"many","memory":"10Gi"}}`), 1, 42000, total - 10<<30 - 1, admin + `reservedResourceForAllocate.cpu: "many" is not an amount`},
+		{"a negative amount", configured(`{"minReclaimedResourceForAllocate":{"cpu":"-6"}}`), 60, 4000, total - 5<<30 - 1, `minReclaimedResourceForAllocate.cpu: "-6" is negative`},
 		{"another resource", configured(`{"reservedResourceForAllocate":{"gpu\n":"1"}}`), 1, 42000, total - 5<<30 - 1, `reservedResourceForAllocate.gpu\n is not used by this policy`},
 		{"no map", configured(`{"reservedResourceForAllocate":"8"}`), 1, 42000, total - 5<<30 - 1, "reservedResourceForAllocate: want amounts of cpu and memory: not used"},
 		{"no switch", configured(`{"enableReclaim":"no"}`), 1, 42000, total - 5<<30 - 1, `enableReclaim: "no": want true or false: not used`},
 		{"no object", configured(`[1]`), 1, 42000, total - 5<<30 - 1, admin + "reclaimedResourceConfig: want an object: not used"},
-		{"no configuration", tick.Raw(`{"katalyst":[]}`), 1, 42000, total - 5<<30 - 1, "sample.config: want objects as collect writes them: not used"},
+		{"no configuration", tick.Raw(`{"katalyst":[]}`), 1, 42000, total - 5<<30 - 1, "sample.config is not in collect's format: ignored"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := New(Defaults())

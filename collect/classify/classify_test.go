@@ -142,8 +142,8 @@ func TestParseRefuses(t *testing.T) {
 		{"an unknown kind of containers", "rules: [{cgroup: /a, class: shared, containers: all}]", `rules.yaml:1: containers "all"`},
 		{"twice", "rules:\n- {cgroup: /a, class: shared}\n- {cgroup: /a, class: system}\n", "rules.yaml:3: cgroup /a is already in line 2"},
 		{"a negative amount", "rules:\n- cgroup: /a\n  class: shared\n  requests:\n    milliCPU: -1\n", `rules.yaml:5: "-1" is not a number of milli-CPU`},
-		{"no amount", "rules: [{cgroup: /a, class: shared, limits: {memoryBytes: 1GiB}}]", `rules.yaml:1: "1GiB" is no amount of memory`},
-		{"NaN", "rules: [{cgroup: /a, class: shared, limits: {memoryBytes: .nan}}]", "is no amount"},
+		{"no amount", "rules: [{cgroup: /a, class: shared, limits: {memoryBytes: 1GiB}}]", `rules.yaml:1: "1GiB" is not an amount of memory`},
+		{"NaN", "rules: [{cgroup: /a, class: shared, limits: {memoryBytes: .nan}}]", "is not an amount"},
 		{"a control character", "rules: [{cgroup: /a, class: shared, name: \"a\\eb\"}]", "rules.yaml:1: name"},
 	}
 	for _, tt := range tests {

@@ -174,10 +174,10 @@ func TestResources(t *testing.T) {
 		},
 		"a part that cannot be read": {
 			`"containers":[{"name":"a",` + res(`{"cpu":"much","memory":"1Gi"}`) + `},{"name":"b",` + res(`{"cpu":"1","memory":"1Gi"}`) + `}]`,
-			amountsOf(-1, 2<<30, -1, -1), amountsOf(-1, 2<<30, -1, -1), `container a: requests.cpu: "much" is no amount`,
+			amountsOf(-1, 2<<30, -1, -1), amountsOf(-1, 2<<30, -1, -1), `container a: requests.cpu: "much" is not an amount`,
 		},
 		"less than nothing": {
-			`"containers":[{"name":"a",` + res(`{"kubernetes.io/batch-cpu":"-5"}`) + `}]`, nil, nil, `"-5" is less than nothing`,
+			`"containers":[{"name":"a",` + res(`{"kubernetes.io/batch-cpu":"-5"}`) + `}]`, nil, nil, `"-5" is negative`,
 		},
 	} {
 		p := (&Reading{}).Pod(decoded(t, `{"spec":{`+c.spec+`}}`))
@@ -258,7 +258,7 @@ func TestNode(t *testing.T) {
 		Labels:      map[string]string{"kubernetes.io/hostname": "n1", "katalyst.kubewharf.io/pool": "a"},
 		Annotations: map[string]string{"node.koordinator.sh/reservation": "{}"},
 		AllLabels:   map[string]string{"kubernetes.io/hostname": "n1", "katalyst.kubewharf.io/pool": "a", "team": "x"},
-		Problems:    []string{`status.allocatable.memory: "x" is no amount: want one such as 500m, 2 or 1Gi`},
+		Problems:    []string{`status.allocatable.memory: "x" is not an amount: want one such as 500m, 2 or 1Gi`},
 	}
 	if diff := cmp.Diff(want, n); diff != "" {
 		t.Error(diff)

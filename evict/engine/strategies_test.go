@@ -51,7 +51,7 @@ func TestConfigMapIsAnnounced(t *testing.T) {
 	}
 	ticks()
 	count(unsupported, 1)
-	count("resource-threshold-config: clusterStrategy.memoryEvictTreshold (not known), resource-qos-config: clusterStrategy.lsClass.cpuQOS", 1)
+	count("resource-threshold-config: clusterStrategy.memoryEvictTreshold (unknown), resource-qos-config: clusterStrategy.lsClass.cpuQOS", 1)
 	count(problem, 2) // two nodes
 
 	write(odd, `{"clusterStrategy":{"systemClass":{"resctrlQOS":{"mbaPercent":50}}}}`)

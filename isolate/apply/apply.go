@@ -44,17 +44,17 @@ type Options struct {
 type Applier struct {
 	Options
 
-	now         time.Time // time of the round
-	machine     plan.Machine
-	root        map[string]*file // the root's lists, by the name that they have in a child
-	rootChanged bool             // or the CPUs that kubelet assigned
-	kubelet     kubeletSeen
-	partitions  *cgroup.Partitions
-	looked      int // how often partitions were read
-	disks       disksSeen
-	online      struct {
-		text string
-		set  cpus.Set
+	now            time.Time // time of the round
+	machine        plan.Machine
+	rootLists      map[string]*file // the root's lists, by the name that they have in a child
+	machineChanged bool             // or the CPUs that kubelet assigned
+	kubelet        kubeletReading
+	partitions     *cgroup.Partitions
+	partitionReads int // how often partitions were read
+	disks          diskReading
+	online         struct {
+		readText string
+		set      cpus.Set
 	}
 
 	desired  []tick.Cgroup // the state from which items were made
@@ -62,46 +62,46 @@ type Applier struct {
 	problems []tick.IsolationError
 	failed   int // number of failures in the last Apply
 
-	files   map[plan.File]*file
-	age     uint64 // counts the programs; a file that the current one does not use is closed
-	open    int
-	maxOpen int
-	buf     []byte
+	files        map[plan.File]*file
+	generation   uint64 // counts the lists of items; a file that the current one does not use is closed
+	openFiles    int
+	maxOpenFiles int
+	buf          []byte
 
-	records     map[plan.File]*record
-	pruneAt     int
-	unavailable unavailable
-	restores    bool
-	awaitFor    time.Duration        // the maximum time that a narrowing waits for a cgroup that is being created
-	above       map[plan.File]string // the lists that a restore wrote where the kernel accepts no empty list
+	records        map[plan.File]*record
+	pruneThreshold int
+	unavailable    unavailable
+	isRestoring    bool
+	maxChildWait   time.Duration        // how long a narrowing waits at most for a cgroup that is being created
+	parentLists    map[plan.File]string // the lists that a restore wrote where the kernel accepts no empty list
 }
 
 // item is one setting with its files.
 type item struct {
 	plan.Setting
-	file, period, quota, inForce *file
+	file, period, quota, effective *file
 
-	judged uint64 // the value of file.readings when done was determined
-	done   bool   // the file has the desired value
-	err    error  // the error of reading it
-	leave  bool   // another program keeps changing the value, or it must not be changed
-	spare  bool   // the file that it replaces is available (see [plan.Setting.Instead])
+	checkedChanges uint64 // the number of file.changes when isAsDesired was determined
+	isAsDesired    bool   // the file has the desired value
+	err            error  // the error of reading it
+	isSkipped      bool   // another program keeps changing the value, or it must not be changed
+	isRedundant    bool   // the file that it replaces is available (see [plan.Setting.ReplacedFile])
 }
 
 // New returns an Applier.
 func New(o Options) *Applier {
 	a := &Applier{
-		Options:     o,
-		root:        map[string]*file{},
-		files:       map[plan.File]*file{},
-		records:     map[plan.File]*record{},
-		buf:         make([]byte, 4096),
-		maxOpen:     maxOpen(),
-		pruneAt:     leastPrune,
-		above:       map[plan.File]string{},
-		unavailable: newUnavailable(),
+		Options:        o,
+		rootLists:      map[string]*file{},
+		files:          map[plan.File]*file{},
+		records:        map[plan.File]*record{},
+		buf:            make([]byte, 4096),
+		maxOpenFiles:   maxOpenFiles(),
+		pruneThreshold: minPruneThreshold,
+		parentLists:    map[plan.File]string{},
+		unavailable:    newUnavailable(),
 
-		awaitFor: awaitFor,
+		maxChildWait: maxChildWait,
 	}
 	a.partitions = cgroup.NewPartitions(o.Hierarchy)
 	if o.Writer == nil {
@@ -118,8 +118,8 @@ func New(o Options) *Applier {
 	return a
 }
 
-// maxOpen leaves half of the process's file descriptors to other uses.
-func maxOpen() int {
+// maxOpenFiles leaves half of the process's file descriptors to other uses.
+func maxOpenFiles() int {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		return 256
@@ -130,10 +130,10 @@ func maxOpen() int {
 // Close closes the files that are kept open.
 func (a *Applier) Close() {
 	for _, f := range a.files {
-		a.shut(f)
+		a.closeFile(f)
 	}
-	for _, f := range a.root {
-		a.shut(f)
+	for _, f := range a.rootLists {
+		a.closeFile(f)
 	}
 }
 
@@ -146,19 +146,19 @@ func (a *Applier) Apply(desired []tick.Cgroup) tick.Isolation {
 	r.DryRun = a.DryRun
 	a.readMachine()
 	a.readDisksFor(desired)
-	a.program(desired)
+	a.makeItems(desired)
 	for _, p := range a.problems {
-		if plan.Unavailable(p) {
+		if plan.IsUnavailable(p) {
 			a.unavailable.report(r, p)
 		} else {
 			r.refuse(p)
 		}
 	}
 	a.readItems(r)
-	if changing := a.changing(r); len(changing) > 0 {
-		a.change(r, changing)
+	if changing := a.itemsToWrite(r); len(changing) > 0 {
+		a.writeItems(r, changing)
 	}
-	a.checkInForce(r)
+	a.checkEffective(r)
 	a.failed = r.failed
 	return r.finish()
 }
@@ -168,9 +168,9 @@ func (a *Applier) Failed() int { return a.failed }
 
 // readMachine reads the CPUs and memory nodes of the machine, and which of them kubelet assigns.
 func (a *Applier) readMachine() {
-	a.rootChanged = false
+	a.machineChanged = false
 	if online := a.readOnline(); !online.IsEmpty() {
-		a.rootChanged = !online.Equals(a.machine.CPUs)
+		a.machineChanged = !online.Equals(a.machine.CPUs)
 		a.machine.CPUs = online
 	} else {
 		a.machine.CPUs = a.readRoot("cpuset.cpus", a.machine.CPUs, "cpuset.effective_cpus", "cpuset.cpus.effective", "cpuset.cpus")
@@ -180,28 +180,28 @@ func (a *Applier) readMachine() {
 	a.readPartitions()
 }
 
-// partitionsEvery is the number of readings after which all cgroups are searched for partitions, even if the effective lists, which
-// are read each time, show no new one.
-const partitionsEvery = 30
+// partitionSearchInterval is the number of readings after which all cgroups are searched for partitions, even if the effective lists,
+// which are read each time, show no new one.
+const partitionSearchInterval = 30
 
 // readPartitions reads which CPUs belong to partitions. If they changed, the plan is made again. If they cannot be read, the
 // last known ones stay valid.
 func (a *Applier) readPartitions() {
-	list, err := a.partitions.Read(a.looked%partitionsEvery == 0)
-	a.looked++
+	list, err := a.partitions.Read(a.partitionReads%partitionSearchInterval == 0)
+	a.partitionReads++
 	if err != nil {
-		a.Log.Warn("CPU partitions are taken for what they were", "error", err)
+		a.Log.Warn("cannot read the CPU partitions; the last known ones stay valid", "error", err)
 		return
 	}
-	same := slices.EqualFunc(list, a.machine.Partitions, func(x cgroup.Partition, y plan.Partition) bool {
+	isSame := slices.EqualFunc(list, a.machine.Partitions, func(x cgroup.Partition, y plan.Partition) bool {
 		return x.Cgroup == y.Cgroup && x.CPUs.Equals(y.CPUs)
 	})
-	if same {
+	if isSame {
 		return
 	}
-	a.rootChanged, a.machine.Partitions = true, nil
+	a.machineChanged, a.machine.Partitions = true, nil
 	for _, p := range list {
-		a.Log.Info("CPU partition", "cgroup", p.Cgroup, "cpus", p.CPUs.String())
+		a.Log.Info("found a CPU partition", "cgroup", p.Cgroup, "cpus", p.CPUs.String())
 		a.machine.Partitions = append(a.machine.Partitions, plan.Partition{Cgroup: p.Cgroup, CPUs: p.CPUs})
 	}
 }
@@ -216,62 +216,62 @@ func (a *Applier) readOnline() cpus.Set {
 	if err != nil {
 		return cpus.Set{}
 	}
-	if text == a.online.text {
+	if text == a.online.readText {
 		return a.online.set
 	}
 	set, err := cpus.Parse(text)
 	if err != nil {
 		return cpus.Set{}
 	}
-	a.online.text, a.online.set = text, set
+	a.online.readText, a.online.set = text, set
 	return set
 }
 
 func (a *Applier) readRoot(list string, before cpus.Set, names ...string) cpus.Set {
 	for _, name := range names {
-		f := a.root[name]
+		f := a.rootLists[name]
 		if f == nil {
 			f = &file{File: plan.File{Controller: "cpuset", Cgroup: "/", Name: name}}
 		}
-		readings := f.readings
+		changes := f.changes
 		if err := a.read(f); err != nil {
 			continue
 		}
-		a.root[name] = f
-		if readings == f.readings && !before.IsEmpty() {
+		a.rootLists[name] = f
+		if changes == f.changes && !before.IsEmpty() {
 			return before
 		}
 		set, err := cpus.Parse(f.text)
 		if err != nil || set.IsEmpty() {
 			continue
 		}
-		a.rootChanged = a.rootChanged || !set.Equals(before)
+		a.machineChanged = a.machineChanged || !set.Equals(before)
 		return set
 	}
 	if !before.IsEmpty() && a.machine.Versions["cpuset"] != 0 {
-		a.Log.Warn("the root's list cannot be read any more", "list", list)
+		a.Log.Warn("cannot read the root cgroup's list", "list", list)
 	}
 	return cpus.Set{}
 }
 
-// changing returns the items to be written.
-func (a *Applier) changing(r *round) []*item {
+// itemsToWrite returns the items to be written.
+func (a *Applier) itemsToWrite(r *round) []*item {
 	var out []*item
 	for i := range a.items {
 		it := &a.items[i]
-		it.leave = false
-		if it.file != nil && it.file.early {
-			it.file.reconsider(a.now, a.podsBeside(it.File))
+		it.isSkipped = false
+		if it.file != nil && it.file.mayAwaitPod {
+			it.file.reconsider(a.now, a.kubeletPods(it.File))
 		}
 		switch {
-		case it.spare:
-			it.leave = true
+		case it.isRedundant:
+			it.isSkipped = true
 		case it.err != nil:
-		case it.done:
-			it.file.agree(it.Present)
+		case it.isAsDesired:
+			it.file.expect(it.Observed)
 			r.Unchanged++
-		case a.taken(it, r) || a.foreign(it, r) || a.partition(it, r) || a.kills(it, r):
-			it.leave = true
+		case a.hasExclusiveCPUs(it, r) || a.isContested(it, r) || a.isPartitionRoot(it, r) || a.wouldKill(it, r):
+			it.isSkipped = true
 		default:
 			out = append(out, it)
 		}
@@ -279,8 +279,8 @@ func (a *Applier) changing(r *round) []*item {
 	return out
 }
 
-// partition reports whether the cgroup is the root of a CPU partition of version 2, which another program manages.
-func (a *Applier) partition(it *item, r *round) bool {
+// isPartitionRoot reports whether the cgroup is the root of a CPU partition of version 2, which another program manages.
+func (a *Applier) isPartitionRoot(it *item, r *round) bool {
 	if it.Version != 2 || it.Name != "cpuset.cpus" {
 		return false
 	}
@@ -288,120 +288,120 @@ func (a *Applier) partition(it *item, r *round) bool {
 	if err != nil || state == "member" || state == "" {
 		return false
 	}
-	r.fail(tick.IsolationError{Cgroup: it.Cgroup, Key: it.Key, Error: "left alone: the cgroup is a CPU partition (cpuset.cpus.partition is " + clip.Text(state, shownBytes) + ")"})
+	r.fail(tick.IsolationError{Cgroup: it.Cgroup, Key: it.Key, Error: "not written: the cgroup is a CPU partition (cpuset.cpus.partition is " + clip.Text(state, maxShownBytes) + ")"})
 	return true
 }
 
-// change makes the plan and executes it.
-func (a *Applier) change(r *round, changing []*item) {
+// writeItems makes the plan and executes it.
+func (a *Applier) writeItems(r *round, changing []*item) {
 	settings := make([]plan.Setting, 0, len(a.items))
 	for i := range a.items {
-		if it := &a.items[i]; it.err == nil && !it.leave {
+		if it := &a.items[i]; it.err == nil && !it.isSkipped {
 			settings = append(settings, it.Setting)
 		}
 	}
 	bound := make([]*plan.Setting, 0, len(changing))
 	for _, it := range changing {
-		if it.Bound() {
+		if it.IsBounded() {
 			bound = append(bound, &it.Setting)
 		}
 	}
-	a.bursts(settings)
-	settings = append(settings, a.weights(changing)...)
-	writes, problems := plan.Make(a.machine, settings, a.around(bound, settings))
+	a.readBursts(settings)
+	settings = append(settings, a.weightsToRestore(changing)...)
+	writes, problems := plan.Make(a.machine, settings, a.readNeighbours(bound, settings))
 	for _, p := range problems {
 		r.fail(p)
 	}
 	if a.DryRun {
 		for _, w := range writes {
-			r.wrote(w, w.Old, w.New)
+			r.addWrite(w, w.Old, w.New)
 		}
 		return
 	}
 	if len(writes) == 0 {
 		return
 	}
-	if err := a.remember(writes); err != nil {
+	if err := a.recordOriginals(writes); err != nil {
 		for _, w := range writes {
-			r.fail(tick.IsolationError{Cgroup: w.Cgroup, Key: w.Key, Error: "not written, for it could not be put back: " + err.Error()})
+			r.fail(tick.IsolationError{Cgroup: w.Cgroup, Key: w.Key, Error: "not written, because the original value could not be recorded: " + err.Error()})
 		}
 		return
 	}
-	a.carry(r, writes)
+	a.execute(r, writes)
 	a.prune()
 }
 
-// bursts reads the bursts that belong to quotas: the kernel rejects a quota below its burst. Older kernels have no such file.
-func (a *Applier) bursts(settings []plan.Setting) {
+// readBursts reads the bursts that belong to quotas: the kernel rejects a quota below its burst. Older kernels have no such file.
+func (a *Applier) readBursts(settings []plan.Setting) {
 	for i := range settings {
-		if s := &settings[i]; s.BurstFile() != "" && (s.Version == 1 || !s.Done()) { // on version 1 a parent's may cut it
-			s.Burst, s.BurstOwn = a.burstOf(s.File)
+		if s := &settings[i]; s.BurstFile() != "" && (s.Version == 1 || !s.IsAsDesired()) { // on version 1 a parent's may cut it
+			s.Burst, s.OriginalBurst = a.burstOf(s.File)
 		}
 	}
 }
 
 // burstOf returns the burst that belongs to a quota, and its value before any plan changed it.
-func (a *Applier) burstOf(f plan.File) (present, own string) {
+func (a *Applier) burstOf(f plan.File) (observed, original string) {
 	f.Name = f.BurstFile()
-	present, err := a.Hierarchy.ReadFile(f.Controller, f.Cgroup, f.Name)
+	observed, err := a.Hierarchy.ReadFile(f.Controller, f.Cgroup, f.Name)
 	if err != nil {
 		return "", ""
 	}
-	if r := a.records[f]; r != nil && r.Inode == a.inode(f) && r.ours(f.Name, present) {
-		own = r.First
+	if r := a.records[f]; r != nil && r.Inode == a.inode(f) && r.isOurs(f.Name, observed) {
+		original = r.Original
 	}
-	return present, own
+	return observed, original
 }
 
-// weights restores the weight of cgroups that are no longer idle: the kernel changed it when isolate made them idle.
-// It does not do so if the advice contains a weight for them.
-func (a *Applier) weights(changing []*item) []plan.Setting {
+// weightsToRestore returns the settings that restore the weight of cgroups that are no longer idle: the kernel changed it when isolate made
+// them idle. It does not do so if the advice contains a weight for them.
+func (a *Applier) weightsToRestore(changing []*item) []plan.Setting {
 	var out []plan.Setting
 	for _, it := range changing {
-		if it.Name != "cpu.idle" || it.Present != "1" {
+		if it.Name != "cpu.idle" || it.Observed != "1" {
 			continue
 		}
 		f := it.File
 		f.Name = plan.WeightFile(it.Version)
 		rec := a.records[f]
-		if rec == nil || !rec.Disturbed || rec.Inode != a.inode(f) || a.files[f] != nil {
+		if rec == nil || !rec.IsSideEffect || rec.Inode != a.inode(f) || a.files[f] != nil {
 			continue
 		}
-		s, err := plan.Restore(f, "cpuWeight", rec.First, it.Version)
+		s, err := plan.RestoreSetting(f, "cpuWeight", rec.Original, it.Version)
 		if err != nil {
 			continue
 		}
-		if s.Present, err = a.Hierarchy.ReadFile(f.Controller, f.Cgroup, f.Name); err == nil {
+		if s.Observed, err = a.Hierarchy.ReadFile(f.Controller, f.Cgroup, f.Name); err == nil {
 			out = append(out, s)
 		}
 	}
 	return out
 }
 
-// checkInForce compares the list that was written with the effective one: on version 2 the kernel treats a list only as a request.
-func (a *Applier) checkInForce(r *round) {
+// checkEffective compares the list that was written with the effective one: on version 2 the kernel treats a list only as a request.
+func (a *Applier) checkEffective(r *round) {
 	for i := range a.items {
 		it := &a.items[i]
-		if it.inForce == nil || it.err != nil || it.leave || a.DryRun || !settled(it) {
+		if it.effective == nil || it.err != nil || it.isSkipped || a.DryRun || !hasDesiredText(it) {
 			continue
 		}
-		if err := a.read(it.inForce); err != nil {
+		if err := a.read(it.effective); err != nil {
 			continue
 		}
-		if want, _ := it.Want(); !plan.Same(it.Name, want, it.inForce.text) {
-			r.fail(tick.IsolationError{Cgroup: it.Cgroup, Key: it.Key, Error: "is " + want + ", but in force is " + it.inForce.text + ": the cgroups above allow no more"})
+		if desired, _ := it.Desired(); !plan.Same(it.Name, desired, it.effective.text) {
+			r.fail(tick.IsolationError{Cgroup: it.Cgroup, Key: it.Key, Error: "has " + desired + ", but effective is only " + it.effective.text + ": the cgroups above allow no more"})
 		}
 	}
 }
 
-// settled reports whether the item's file had the desired value when it was last read or written.
-func settled(it *item) bool {
-	want, err := it.Want()
-	return err == nil && plan.Same(it.Name, it.file.text, want)
+// hasDesiredText reports whether the item's file had the desired value when it was last read or written.
+func hasDesiredText(it *item) bool {
+	desired, err := it.Desired()
+	return err == nil && plan.Same(it.Name, it.file.text, desired)
 }
 
-// around reads the files of ancestors and descendants of the changing cgroups, if the kernel checks the values against them.
-func (a *Applier) around(changing []*plan.Setting, settings []plan.Setting) []plan.Around {
+// readNeighbours reads the files of ancestors and descendants of the changing cgroups, if the kernel checks the values against them.
+func (a *Applier) readNeighbours(changing []*plan.Setting, settings []plan.Setting) []plan.Neighbour {
 	if len(changing) == 0 {
 		return nil
 	}
@@ -410,14 +410,14 @@ func (a *Applier) around(changing []*plan.Setting, settings []plan.Setting) []pl
 		n.seen[settings[i].File] = true
 	}
 	for _, s := range changing {
-		n.above(s.File, s.PeriodFile())
-		n.below(s.File, s.PeriodFile(), 0)
-		if s.Name == "cpuset.cpus" && s.Present == "" { // never initialized
-			n.mems(s)
+		n.addAncestors(s.File, s.PeriodFile())
+		n.addDescendants(s.File, s.PeriodFile(), 0)
+		if s.Name == "cpuset.cpus" && s.Observed == "" { // never initialized
+			n.addMems(s)
 		}
 	}
 	return n.out
 }
 
-// gone reports whether the cgroup or its file does not exist.
-func gone(err error) bool { return cgroup.Gone(err) || errors.Is(err, fs.ErrNotExist) }
+// isGone reports whether the cgroup or its file does not exist.
+func isGone(err error) bool { return cgroup.Gone(err) || errors.Is(err, fs.ErrNotExist) }

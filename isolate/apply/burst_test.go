@@ -64,7 +64,7 @@ func TestBurstOnTheKernel(t *testing.T) {
 			t.Errorf("%+v: %d writes, want %d: %v", step, got, step.writes, out.Writes)
 		}
 	}
-	if out := restoreWith(t, r, j, false); out.Failed+out.Foreign > 0 {
+	if out := restoreWith(t, r, j, false); out.Failed+out.External > 0 {
 		t.Errorf("restore: %v", out)
 	}
 	if diff := cmp.Diff(first, r.snapshot("pod", "pod/c", "pod/d")); diff != "" {
@@ -121,7 +121,7 @@ func TestUnavailableIsReportedOnce(t *testing.T) {
 		"memoryUsePriorityOOM", "memoryWmarkScalePermille", "memoryWmarkMinAdjPercent",
 	}
 	slices.Sort(keys)
-	for round := range 2*lookAgain + 5 {
+	for round := range 2*missingRounds + 5 {
 		if round == 7 { // another advice repeats no report
 			desired = append(desired, tick.Cgroup{Cgroup: r.path(""), MemoryLowBytes: new(int64(4096)), CPUWeight: new(int64(70))})
 		}
@@ -141,14 +141,14 @@ func TestUnavailableIsReportedOnce(t *testing.T) {
 		if out.Missing != 1 {
 			t.Fatalf("round %d: missing %d, want 1", round, out.Missing)
 		}
-		if round == 0 && (!strings.Contains(errorsOf(out), "memoryMinBytes: unavailable: this kernel has no memory.min; left alone") || w.writes != 3) {
+		if round == 0 && (!strings.Contains(errorsOf(out), "memoryMinBytes: unavailable: this kernel has no memory.min; not written") || w.writes != 3) {
 			t.Errorf("%d writes, errors:\n%s", w.writes, errorsOf(out))
 		}
 	}
 }
 
 // A file that appears later (a module, another scheduler) is found; a controller that is not mounted is reported once.
-func TestUnavailableComesUp(t *testing.T) {
+func TestUnavailableFileAppears(t *testing.T) {
 	h, base := newCopy(t, map[string]string{"cgroup.controllers": "cpu memory", "cgroup.subtree_control": "cpu memory", "a/cpu.max": "50000 100000", "a/memory.max": "max"})
 	a, _ := newApplier(t, h, nil)
 	desired := []tick.Cgroup{{Cgroup: "/a", CPUBurstMilliCPU: new(int64(300)), MemoryOOMGroup: new(true)}}
@@ -158,9 +158,9 @@ func TestUnavailableComesUp(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(base, "a/cpu.max.burst"), []byte("0\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	for round := range lookAgain + 1 {
+	for round := range missingRounds + 1 {
 		if out := a.Apply(desired); out.Applied == 1 {
-			if got := read(t, base, "a/cpu.max.burst"); got != "30000" || round < lookAgain/2 {
+			if got := read(t, base, "a/cpu.max.burst"); got != "30000" || round < missingRounds/2 {
 				t.Errorf("round %d: %s, want 30000 after a while", round, got)
 			}
 			return
@@ -170,7 +170,7 @@ func TestUnavailableComesUp(t *testing.T) {
 }
 
 // One failed read, as of a cgroup that is being removed, does not mean that the kernel lacks the file: other cgroups' files are written.
-func TestOneReadingIsNoLack(t *testing.T) {
+func TestFailedReadIsNotUnavailable(t *testing.T) {
 	h, base := newCopy(t, map[string]string{"a/memory.low": "0", "a/memory.min": "0", "b/memory.low": "0", "b/memory.min": "0"})
 	a, _ := newApplier(t, h, nil)
 	if out := a.Apply([]tick.Cgroup{{Cgroup: "/a", MemoryLowBytes: new(int64(4096))}}); len(out.Errors) > 0 {
@@ -229,7 +229,7 @@ func TestKnobsOnVersion2(t *testing.T) {
 	}
 	defer j.Close()
 	b, _ := newApplier(t, h, func(o *Options) { o.Journal = j })
-	if out, err := b.Restore(false); err != nil || out.Back != 11 || out.Failed+out.Foreign > 0 {
+	if out, err := b.Restore(false); err != nil || out.Values != 11 || out.Failed+out.External > 0 {
 		t.Errorf("restore: %v, %v", out, err)
 	}
 	var now []string

@@ -10,9 +10,9 @@ import (
 	"polder/lib/tick"
 )
 
-// TestWeightInPlaceOfTheIdleClass: a kernel with the idle class gets no weight beside it; a kernel without it gets the weight, and the
+// TestWeightReplacesIdleClass: a kernel with the idle class gets no weight beside it; a kernel without it gets the weight, and the
 // missing key is named once.
-func TestWeightInPlaceOfTheIdleClass(t *testing.T) {
+func TestWeightReplacesIdleClass(t *testing.T) {
 	want := []tick.Cgroup{{Cgroup: "/a", CPUIdle: new(true), CPUWeight: new(int64(1))}}
 	h, base := newCopy(t, map[string]string{"a/cpu.weight": "100", "a/cpu.idle": "0"})
 	a, _ := newApplier(t, h, nil)
@@ -41,8 +41,8 @@ func TestWeightInPlaceOfTheIdleClass(t *testing.T) {
 	}
 }
 
-// TestClassIsUndone: from the idle class to a weight and back, everything is restored byte for byte.
-func TestClassIsUndone(t *testing.T) {
+// TestIdleClassIsRestored: from the idle class to a weight and back, everything is restored byte for byte.
+func TestIdleClassIsRestored(t *testing.T) {
 	r := newRealTree(t, "batch")
 	r.set("cpu", "batch", "cpu.shares", "512")
 	before := r.snapshot("batch")
@@ -78,7 +78,7 @@ func TestClassIsUndone(t *testing.T) {
 	}
 	defer j.Close()
 	b, _ := newApplier(t, r.h, func(o *Options) { o.Journal = j })
-	if out, err := b.Restore(false); err != nil || out.Failed+out.Foreign > 0 {
+	if out, err := b.Restore(false); err != nil || out.Failed+out.External > 0 {
 		t.Errorf("restore: %v, %v", out, err)
 	}
 	if after := r.snapshot("batch"); !maps.Equal(before, after) {

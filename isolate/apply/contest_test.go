@@ -12,32 +12,32 @@ import (
 )
 
 // A program that changes a value every few rounds wins the contest; one that does so rarely does not, however long it continues.
-func TestAContestSettles(t *testing.T) {
+func TestContestEnds(t *testing.T) {
 	for _, tt := range []struct {
 		every int // rounds
 		left  bool
 	}{{1, true}, {10, true}, {19, true}, {30, false}, {60, false}, {99, false}, {150, false}} {
 		a := &Applier{Options: Options{Contest: 5}}
-		it := &item{file: &file{agreed: "90000", known: true}}
+		it := &item{file: &file{expected: "90000", hasExpected: true}}
 		it.Setting = plan.Setting{File: plan.File{Controller: "cpu", Cgroup: "/a", Name: "cpu.cfs_quota_us"}, Key: "cpuMaxMilliCPU"}
 		left := false
 		for i := range 5000 {
-			it.Present = "90000"
+			it.Observed = "90000"
 			if i%tt.every == 0 {
-				it.Present = "-1"
+				it.Observed = "-1"
 			}
-			left = a.foreign(it, &round{Isolation: tick.Isolation{}}) || left
-			it.file.agreed = "90000" // it is written again
+			left = a.isContested(it, &round{Isolation: tick.Isolation{}}) || left
+			it.file.expected = "90000" // it is written again
 		}
 		if left != tt.left {
-			t.Errorf("changed every %d rounds: left alone %t; want %t", tt.every, left, tt.left)
+			t.Errorf("changed every %d rounds: left to the other writer %t; want %t", tt.every, left, tt.left)
 		}
 	}
 }
 
 // Kubelet's own updates do not count, however rare the ticks are and however long they continue; a program that resets a value more
 // often wins the contest.
-func TestKubeletsResetsAreToldFromAContest(t *testing.T) {
+func TestKubeletResetIsNoContest(t *testing.T) {
 	const contest5 = 5
 	for _, tt := range []struct {
 		name                   string
@@ -69,8 +69,8 @@ func TestKubeletsResetsAreToldFromAContest(t *testing.T) {
 				}
 				switch reset := due(tt.kubelet, at) || due(tt.foreign, at) || due(tt.pod, at); {
 				case !reset:
-					c.Calm()
-				case !c.isKubelets(begin.Add(at), pods):
+					c.Unchanged()
+				case !c.isKubeletUpdate(begin.Add(at), pods):
 					c.Change()
 				}
 				worst = max(worst, c.Changes())
@@ -83,11 +83,11 @@ func TestKubeletsResetsAreToldFromAContest(t *testing.T) {
 }
 
 // If the ticks' clock is set back, no update counts as external.
-func TestAClockThatGoesBackIsNoContest(t *testing.T) {
+func TestClockSetBackIsNoContest(t *testing.T) {
 	var c contest
 	now := time.Unix(1_767_225_600, 0)
 	for _, at := range []time.Time{now, now.Add(-time.Hour), now.Add(-time.Hour + time.Minute)} {
-		if !c.isKubelets(at, nil) {
+		if !c.isKubeletUpdate(at, nil) {
 			t.Errorf("the reset at %s counts", at)
 		}
 	}
@@ -95,7 +95,7 @@ func TestAClockThatGoesBackIsNoContest(t *testing.T) {
 
 // On the machine's cgroups: a tier's quota is written again at once each time that kubelet removes it; another value, faster changes,
 // and a cgroup that is not a tier remain contests.
-func TestATiersQuotaIsWrittenAgain(t *testing.T) {
+func TestTierQuotaIsRewritten(t *testing.T) {
 	const tick10 = 10 * time.Second
 	for _, tt := range []struct {
 		name, cgroup string
@@ -123,7 +123,7 @@ func TestATiersQuotaIsWrittenAgain(t *testing.T) {
 				a.At(at.Add(time.Duration(round) * tick10))
 				out := a.Apply(desired)
 				problems := errorsOf(out)
-				left = left || strings.Contains(problems, "left alone")
+				left = left || strings.Contains(problems, "left to the other writer")
 				if got := r.get("cpu", tt.cgroup, "cpu.cfs_quota_us"); !left && got != "50000" {
 					t.Fatalf("round %d: the quota is %s: %s", round, got, problems)
 				}
@@ -132,15 +132,15 @@ func TestATiersQuotaIsWrittenAgain(t *testing.T) {
 				}
 			}
 			if left != tt.left {
-				t.Errorf("left alone: %t; want %t", left, tt.left)
+				t.Errorf("left to the other writer: %t; want %t", left, tt.left)
 			}
 		})
 	}
 }
 
-// TestAContainerThatStartedExplainsAReset: systemd resets a tier when a pod's slice is created, and again when its container is created
+// TestStartedContainerExplainsReset: systemd resets a tier when a pod's slice is created, and again when its container is created
 // in it. Without a new container the second reset counts.
-func TestAContainerThatStartedExplainsAReset(t *testing.T) {
+func TestStartedContainerExplainsReset(t *testing.T) {
 	const tier = "kubepods.slice/kubepods-besteffort.slice"
 	const slice = tier + "/kubepods-besteffort-podu.slice"
 	for _, started := range []bool{false, true} {
@@ -172,7 +172,7 @@ func TestAContainerThatStartedExplainsAReset(t *testing.T) {
 }
 
 // The same applies to the CPU list: systemd empties its slices' list when the first container is created. Elsewhere that is a contest.
-func TestATiersListIsWrittenAgain(t *testing.T) {
+func TestTierListIsRewritten(t *testing.T) {
 	for cgroup, contested := range map[string]bool{
 		"kubepods.slice/kubepods-besteffort.slice": false, "kubepods/besteffort": true, "batch.slice/low.slice": true,
 	} {
@@ -187,7 +187,7 @@ func TestATiersListIsWrittenAgain(t *testing.T) {
 				}
 				a.At(time.Unix(1_767_225_600, 0).Add(time.Duration(round) * 10 * time.Second))
 				problems := errorsOf(a.Apply(desired))
-				left = left || strings.Contains(problems, "left alone")
+				left = left || strings.Contains(problems, "left to the other writer")
 				if round == 4 && !strings.Contains(problems, " from 0 to no list") {
 					t.Errorf("errors %q; want the list that is gone", problems)
 				}
@@ -196,14 +196,14 @@ func TestATiersListIsWrittenAgain(t *testing.T) {
 				}
 			}
 			if left != contested {
-				t.Errorf("left alone: %t; want %t", left, contested)
+				t.Errorf("left to the other writer: %t; want %t", left, contested)
 			}
 		})
 	}
 }
 
 // Kubelet resets the values just before it creates the pod's cgroup: a reset that is seen in between stops counting afterwards.
-func TestAPodThatComesAfterItsReset(t *testing.T) {
+func TestPodAppearsAfterReset(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		after time.Duration
@@ -217,11 +217,11 @@ func TestAPodThatComesAfterItsReset(t *testing.T) {
 	} {
 		c, now := contest{}, time.Unix(1_767_225_600, 0)
 		for range 2 {
-			if !c.isKubelets(now, map[string]bool{"a": true}) {
+			if !c.isKubeletUpdate(now, map[string]bool{"a": true}) {
 				c.Change()
 			}
 		}
-		if c.Changes() != 1 || !c.early {
+		if c.Changes() != 1 || !c.mayAwaitPod {
 			t.Fatalf("%s: %+v", tt.name, c)
 		}
 		c.reconsider(now.Add(tt.after), tt.pods)
@@ -232,14 +232,14 @@ func TestAPodThatComesAfterItsReset(t *testing.T) {
 }
 
 // A new pod's cgroup shows that kubelet has reset its tiers' values, which it does before it creates the cgroup.
-func TestANewPodExplainsAReset(t *testing.T) {
+func TestNewPodExplainsReset(t *testing.T) {
 	r := newRealTree(t, "kubepods", "kubepods/besteffort", "kubepods/burstable")
 	a, _ := newApplier(t, r.h, func(o *Options) { o.Contest = 2 })
 	desired := []tick.Cgroup{{Cgroup: r.path("kubepods/besteffort"), CPUMaxMilliCPU: new(int64(500))}}
 	at := time.Unix(1_767_225_600, 0)
 	for round, tier := range []string{"", "/burstable", "/besteffort", "", "/burstable", "/besteffort", ""} {
 		a.At(at.Add(time.Duration(round) * time.Second))
-		if out := a.Apply(desired); strings.Contains(errorsOf(out), "someone else") {
+		if out := a.Apply(desired); strings.Contains(errorsOf(out), "changed externally") {
 			t.Errorf("round %d: %s", round, errorsOf(out))
 		}
 		r.set("cpu", "kubepods/besteffort", "cpu.cfs_quota_us", "-1")

@@ -72,7 +72,7 @@ func TestVersion2(t *testing.T) {
 	}
 	defer j.Close()
 	b, _ := newApplier(t, h, func(o *Options) { o.Journal = j })
-	if out, err := b.Restore(false); err != nil || out.Back != 9 || out.Failed+out.Foreign > 0 {
+	if out, err := b.Restore(false); err != nil || out.Values != 9 || out.Failed+out.External > 0 {
 		t.Errorf("restore: %v, %v", out, err)
 	}
 	for file, want := range map[string]string{"cpuset.cpus": "", "cpuset.mems": "", "cpu.max": "max 50000", "memory.max": "max", "io.weight": "default 100"} {
@@ -91,7 +91,7 @@ func read(t *testing.T, base, name string) string {
 	return strings.TrimSpace(string(data))
 }
 
-func TestWhatCannotBeMadeTrueIsReported(t *testing.T) {
+func TestInapplicableAdviceIsReported(t *testing.T) {
 	h, base := newCopy(t, map[string]string{
 		"cgroup.subtree_control":       "cpu",
 		"thread/cgroup.type":           "threaded",
@@ -120,13 +120,13 @@ func TestWhatCannotBeMadeTrueIsReported(t *testing.T) {
 	problems := errorsOf(out)
 	for _, want := range []string{
 		"no cpusetCPUs: cpuset is not enabled in /cgroup.subtree_control",
-		"part cpusetCPUs: left alone: the cgroup is a CPU partition",
-		"narrow cpusetCPUs: is 0-3, but in force is 0-1",
+		"part cpusetCPUs: not written: the cgroup is a CPU partition",
+		"narrow cpusetCPUs: has 0-3, but effective is only 0-1",
 		"thread memoryMaxBytes: a threaded cgroup has no memory.max of its own",
-		"there is a link in the path",
+		"the path contains a symbolic link",
 		`"/../etc" is not in its shortest form`,
 		`"relative" does not begin with a slash`,
-		`"/no\n" holds a control character`,
+		`"/no\n" contains a control character`,
 	} {
 		if strings.Count(problems, want) != 1 {
 			t.Errorf("errors have %d times %q, want once:\n%s", strings.Count(problems, want), want, problems)
@@ -150,7 +150,7 @@ func TestListsAreBounded(t *testing.T) {
 	}
 }
 
-func TestJournalIsReadWhateverItsState(t *testing.T) {
+func TestDamagedJournalIsRead(t *testing.T) {
 	line := func(file, rest string) string {
 		return `{"controller":"cpu","cgroup":"/a","file":"` + file + `","inode":7,"boot":"` + kernfile.BootID("/") + `",` + rest + "}\n"
 	}
@@ -174,11 +174,11 @@ func TestJournalIsReadWhateverItsState(t *testing.T) {
 				t.Fatal(err)
 			}
 			j := openJournal(t, path)
-			if j.Len() != c.files || j.Bad != c.bad || j.Stale != c.old {
-				t.Errorf("%d files, %d bad, %d stale; want %d, %d, %d", j.Len(), j.Bad, j.Stale, c.files, c.bad, c.old)
+			if j.Len() != c.files || j.InvalidLines != c.bad || j.StaleLines != c.old {
+				t.Errorf("%d files, %d bad, %d stale; want %d, %d, %d", j.Len(), j.InvalidLines, j.StaleLines, c.files, c.bad, c.old)
 			}
 			first := "x"
-			if err := j.Append([]entry{{Controller: "cpu", Cgroup: "/b", File: "cpu.idle", Inode: 9, First: &first}}, true); err != nil {
+			if err := j.Append([]entry{{Controller: "cpu", Cgroup: "/b", File: "cpu.idle", Inode: 9, Original: &first}}, true); err != nil {
 				t.Fatal(err)
 			}
 			j.Close()
@@ -189,18 +189,18 @@ func TestJournalIsReadWhateverItsState(t *testing.T) {
 	}
 }
 
-func TestJournalForgetsWhatIsGone(t *testing.T) {
+func TestJournalDropsRemovedCgroups(t *testing.T) {
 	h, base := newCopy(t, map[string]string{"a/cpu.weight": "100"})
 	j := openJournal(t, filepath.Join(t.TempDir(), "journal"))
 	a, _ := newApplier(t, h, func(o *Options) { o.Journal = j })
-	a.pruneAt = 1
+	a.pruneThreshold = 1
 	a.Apply([]tick.Cgroup{{Cgroup: "/a", CPUWeight: new(int64(50))}})
 	if err := os.Rename(filepath.Join(base, "a"), filepath.Join(base, "b")); err != nil {
 		t.Fatal(err)
 	}
-	a.pruneAt = 1
+	a.pruneThreshold = 1
 	a.Apply([]tick.Cgroup{{Cgroup: "/b", CPUWeight: new(int64(70))}})
-	a.pruneAt = 1
+	a.pruneThreshold = 1
 	a.prune()
 	if len(a.records) != 1 {
 		t.Errorf("%d records, want the living one", len(a.records))

@@ -10,26 +10,26 @@ import (
 	"polder/lib/tick"
 )
 
-// disksEvery is the number of rounds after which the disks and mounts are read again while disk limits are desired.
-const disksEvery = 10
+// diskReadInterval is the number of rounds after which the disks and mounts are read again while disk limits are desired.
+const diskReadInterval = 10
 
-// disksSeen counts the rounds since they were read.
-type disksSeen struct {
-	rounds int
-	failed bool // the failure to read them was reported
+// diskReading counts the rounds since they were read.
+type diskReading struct {
+	roundsLeft      int
+	failureReported bool // the failure to read them was reported
 }
 
-// readDisksFor reads the machine's disks if disk limits are desired. If they changed, the program is made again.
+// readDisksFor reads the machine's disks if disk limits are desired. If they changed, the items are made again.
 func (a *Applier) readDisksFor(desired []tick.Cgroup) {
 	if !slices.ContainsFunc(desired, func(c tick.Cgroup) bool { return len(c.IOMax) > 0 || len(c.IOCost) > 0 }) {
 		return
 	}
-	if a.disks.rounds--; a.disks.rounds >= 0 && len(a.machine.Disks) > 0 {
+	if a.disks.roundsLeft--; a.disks.roundsLeft >= 0 && len(a.machine.Disks) > 0 {
 		return
 	}
-	a.disks.rounds = disksEvery
+	a.disks.roundsLeft = diskReadInterval
 	if before := a.machine.Disks; a.readDisks() && !reflect.DeepEqual(before, a.machine.Disks) {
-		a.rootChanged = true
+		a.machineChanged = true
 	}
 }
 
@@ -42,13 +42,13 @@ func (a *Applier) readDisks() bool {
 		mounts, err = disks.Mounts(root)
 	}
 	if err != nil {
-		if !a.disks.failed {
-			a.Log.Warn("the machine's disks are taken for what they were", "error", err)
+		if !a.disks.failureReported {
+			a.Log.Warn("cannot read the machine's disks; the last known ones stay valid", "error", err)
 		}
-		a.disks.failed = true
+		a.disks.failureReported = true
 		return false
 	}
-	a.disks.failed = false
+	a.disks.failureReported = false
 	at := map[string][]string{}
 	for point, device := range mounts {
 		at[device] = append(at[device], point)
@@ -56,25 +56,25 @@ func (a *Applier) readDisks() bool {
 	a.machine.Disks = nil
 	for _, d := range list {
 		slices.Sort(at[d.Device])
-		one := plan.Disk{Name: d.Name, Device: d.Device, Mounts: at[d.Device], All: d.Real && !d.Stacked && !d.Empty}
+		one := plan.Disk{Name: d.Name, Device: d.Device, Mounts: at[d.Device], IsInAll: d.Real && !d.Stacked && !d.Empty}
 		a.machine.Disks = append(a.machine.Disks, one)
 	}
 	return true
 }
 
-// diskGone reports whether a disk certainly no longer exists, and so neither do its limits.
-func (a *Applier) diskGone(device string) bool {
+// isDiskGone reports whether a disk certainly no longer exists, and so neither do its limits.
+func (a *Applier) isDiskGone(device string) bool {
 	if device == "" || len(a.machine.Disks) == 0 {
 		return false
 	}
 	return !slices.ContainsFunc(a.machine.Disks, func(d plan.Disk) bool { return d.Device == device })
 }
 
-// text reads a file's text once: of a file with a line per disk only the part for the desired disk.
-func (a *Applier) text(f plan.File) (string, error) {
-	text, err := a.Hierarchy.ReadFile(f.Controller, f.Cgroup, f.Name)
+// readText reads a file's text once: of a file with a line per disk only the part for the desired disk.
+func (a *Applier) readText(f plan.File) (string, error) {
+	readText, err := a.Hierarchy.ReadFile(f.Controller, f.Cgroup, f.Name)
 	if f.Device != "" {
-		text = plan.DeviceText(text, f.Device)
+		readText = plan.DeviceText(readText, f.Device)
 	}
-	return text, err
+	return readText, err
 }

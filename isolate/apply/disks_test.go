@@ -122,7 +122,7 @@ func TestDiskLimitsOnTheKernel(t *testing.T) {
 		t.Errorf("errors:\n%s", errorsOf(out))
 	}
 	back, err := a.Restore(false)
-	if got := r.texts("batch"); err != nil || back.Failed+back.Foreign+back.Vanished > 0 || got != before {
+	if got := r.texts("batch"); err != nil || back.Failed+back.External+back.Gone > 0 || got != before {
 		t.Errorf("restored %+v, %v: %q, want %q", back, err, got, before)
 	}
 	if _, err := os.Stat(journal); !errors.Is(err, os.ErrNotExist) {
@@ -131,7 +131,7 @@ func TestDiskLimitsOnTheKernel(t *testing.T) {
 }
 
 // The journal of a killed isolate suffices, and a disk that is gone by then is no failure.
-func TestDiskLimitsRestoredByAnother(t *testing.T) {
+func TestDiskLimitsRestoredByNewProcess(t *testing.T) {
 	one, device := loopDevice(t)
 	r := newDiskTree(t, "batch")
 	journal := filepath.Join(t.TempDir(), "journal")
@@ -156,7 +156,7 @@ func TestDiskLimitsRestoredByAnother(t *testing.T) {
 	}
 	b, w := newApplier(t, r.h, func(o *Options) { o.Journal = openJournal(t, journal) })
 	back, err := b.Restore(false)
-	if err != nil || back.Back != 1 || back.Vanished != 1 || back.Failed > 0 || w.writes != 1 {
+	if err != nil || back.Values != 1 || back.Gone != 1 || back.Failed > 0 || w.writes != 1 {
 		t.Errorf("restored %+v, %v, with %d writes", back, err, w.writes)
 	}
 	if got := r.get("io", "batch", throttled[2]); got != "" {
@@ -165,7 +165,7 @@ func TestDiskLimitsRestoredByAnother(t *testing.T) {
 }
 
 // A disk that does not exist is rejected, and no file is written; a cgroup without the files is named.
-func TestDiskLimitsThatCannotBe(t *testing.T) {
+func TestInvalidDiskLimits(t *testing.T) {
 	r := newDiskTree(t, "batch")
 	a, w := newApplier(t, r.h, nil)
 	for _, disk := range []string{"nothing", "../loop0", "7:0", "/no/such/mount", "all\n7:0 1", ""} {
@@ -217,7 +217,7 @@ func TestDisksOfVersion2(t *testing.T) {
 	if again := a.Apply(desired); again.Applied > 0 || len(again.Errors) > 0 || again.Unchanged != 5 {
 		t.Errorf("again: applied %d, unchanged %d, errors:\n%s", again.Applied, again.Unchanged, errorsOf(again))
 	}
-	if back, err := a.Restore(false); err != nil || back.Back != 5 || back.Failed+back.Foreign > 0 {
+	if back, err := a.Restore(false); err != nil || back.Values != 5 || back.Failed+back.External > 0 {
 		t.Errorf("restored %+v, %v", back, err)
 	}
 	for file, want := range map[string]string{

@@ -13,75 +13,75 @@ import (
 // file is one file of a cgroup, kept open between rounds, and what is known about it.
 type file struct {
 	plan.File
-	held *cgroup.File
-	seen []byte
-	text string // as [kernfile.Text] returned it
-	// readings counts the changes of the text, so that a caller who judged one text knows when it changed.
-	readings uint64
-	age      uint64
+	handle *cgroup.File
+	data   []byte
+	text   string // as [kernfile.Text] returned it
+	// changes counts the changes of the text, so that a caller who judged one text knows when it changed.
+	changes    uint64
+	generation uint64
 
-	// agreed is the last value that was as desired, or that was written last.
-	agreed string
-	known  bool
+	// expected is the last value that was as desired, or that was written last.
+	expected    string
+	hasExpected bool
 	contest
 }
 
 // read reads the file. If the file does not exist, [gone] is true of the error.
 func (a *Applier) read(f *file) error {
-	if f.held != nil {
-		if err := a.readHeld(f); err == nil || !gone(err) {
+	if f.handle != nil {
+		if err := a.readOpen(f); err == nil || !isGone(err) {
 			return err
 		}
 		// The cgroup was removed; another one of the same name may exist, about which nothing is known.
-		a.shut(f)
-		f.known, f.contest = false, contest{}
+		a.closeFile(f)
+		f.hasExpected, f.contest = false, contest{}
 	}
-	held, err := a.Hierarchy.Open(f.Controller, f.Cgroup, f.Name)
+	handle, err := a.Hierarchy.Open(f.Controller, f.Cgroup, f.Name)
 	if err != nil {
 		return err
 	}
-	f.held = held
-	a.open++
-	err = a.readHeld(f)
-	if err != nil || a.open > a.maxOpen {
-		a.shut(f)
+	f.handle = handle
+	a.openFiles++
+	err = a.readOpen(f)
+	if err != nil || a.openFiles > a.maxOpenFiles {
+		a.closeFile(f)
 	}
 	return err
 }
 
-func (a *Applier) readHeld(f *file) error {
-	data, err := f.held.Read(a.buf)
+func (a *Applier) readOpen(f *file) error {
+	data, err := f.handle.Read(a.buf)
 	if err != nil {
 		return err
 	}
 	a.buf = data[:cap(data)]
-	if f.readings > 0 && bytes.Equal(data, f.seen) {
+	if f.changes > 0 && bytes.Equal(data, f.data) {
 		return nil
 	}
-	f.seen = append(f.seen[:0], data...)
+	f.data = append(f.data[:0], data...)
 	text := string(kernfile.Text(data))
 	if f.Device != "" { // the lines of other disks may have changed
-		if text = plan.DeviceText(text, f.Device); f.readings > 0 && text == f.text {
+		if text = plan.DeviceText(text, f.Device); f.changes > 0 && text == f.text {
 			return nil
 		}
 	}
 	f.text = text
-	f.readings++
+	f.changes++
 	return nil
 }
 
-func (a *Applier) shut(f *file) {
-	if f.held != nil {
-		f.held.Close()
-		f.held = nil
-		a.open--
+func (a *Applier) closeFile(f *file) {
+	if f.handle != nil {
+		f.handle.Close()
+		f.handle = nil
+		a.openFiles--
 	}
 }
 
-// agree records that the value is as desired.
-func (f *file) agree(text string) {
-	f.agreed, f.known = text, true
-	f.Calm()
+// expect records that the value is as desired.
+func (f *file) expect(text string) {
+	f.expected, f.hasExpected = text, true
+	f.Unchanged()
 }
 
 // fileOf returns what is known about a file, and marks it as in use.
@@ -89,12 +89,12 @@ func (a *Applier) fileOf(f plan.File) *file {
 	known := a.files[f]
 	if known == nil {
 		known = &file{File: f}
-		if r := a.records[f]; r != nil && r.Inode == a.inode(f) && len(r.Wrote) > 0 { // written by an earlier run
-			known.agreed, known.known = r.Wrote[len(r.Wrote)-1], true
+		if r := a.records[f]; r != nil && r.Inode == a.inode(f) && len(r.Written) > 0 { // written by an earlier run
+			known.expected, known.hasExpected = r.Written[len(r.Written)-1], true
 		}
 		a.files[f] = known
 	}
-	known.age = a.age
+	known.generation = a.generation
 	return known
 }
 
@@ -108,8 +108,8 @@ func (a *Applier) inode(f plan.File) uint64 {
 	return st.Ino
 }
 
-// childless reports whether a cgroup certainly has no children: its directory has only its own links.
-func (a *Applier) childless(f plan.File) bool {
+// isChildless reports whether a cgroup certainly has no children: its directory has only its own links.
+func (a *Applier) isChildless(f plan.File) bool {
 	st, ok := a.stat(f)
 	return ok && st.Nlink == 2
 }

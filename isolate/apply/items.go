@@ -14,101 +14,101 @@ import (
 	"polder/lib/tick"
 )
 
-// shownBytes is the maximum length of foreign text in a message.
-const shownBytes = 300
+// maxShownBytes is the maximum length of foreign text in a message.
+const maxShownBytes = 300
 
-// program makes items from the desired state, unless they were made from the same one.
-func (a *Applier) program(desired []tick.Cgroup) {
-	same := slices.EqualFunc(a.desired, desired, func(x, y tick.Cgroup) bool { return plan.Equal(&x, &y) })
-	if same && !a.rootChanged && a.age > 0 {
+// makeItems makes items from the desired state, unless they were made from the same one.
+func (a *Applier) makeItems(desired []tick.Cgroup) {
+	isSame := slices.EqualFunc(a.desired, desired, func(x, y tick.Cgroup) bool { return plan.Equal(&x, &y) })
+	if isSame && !a.machineChanged && a.generation > 0 {
 		return
 	}
-	a.age++
+	a.generation++
 	a.desired, a.problems, a.items = desired, nil, nil
 	checked := make([]tick.Cgroup, 0, len(desired))
 	for _, c := range desired {
 		if err := cgroup.CheckPath(c.Cgroup); err != nil {
-			a.problems = append(a.problems, tick.IsolationError{Cgroup: clip.Text(c.Cgroup, shownBytes), Error: "refused: " + clip.Text(err.Error(), shownBytes)})
+			a.problems = append(a.problems, tick.IsolationError{Cgroup: clip.Text(c.Cgroup, maxShownBytes), Error: "refused: " + clip.Text(err.Error(), maxShownBytes)})
 			continue
 		}
 		checked = append(checked, c)
 	}
 	settings, problems := plan.Translate(a.machine, checked)
 	a.problems = append(a.problems, problems...)
-	settings = append(settings, a.widenBack()...)
+	settings = append(settings, a.narrowedLists()...)
 	a.items = make([]item, len(settings))
 	for i, s := range settings {
 		a.items[i].Setting = s
-		a.attach(&a.items[i])
+		a.attachFiles(&a.items[i])
 	}
 	for key, f := range a.files {
-		if f.age != a.age {
-			a.shut(f)
+		if f.generation != a.generation {
+			a.closeFile(f)
 			delete(a.files, key)
 		}
 	}
 }
 
-func (a *Applier) attach(it *item) {
+func (a *Applier) attachFiles(it *item) {
 	it.file = a.fileOf(it.File)
-	beside := it.File
-	if beside.Name = it.PeriodFile(); beside.Name != "" {
-		it.period = a.fileOf(beside)
+	extra := it.File
+	if extra.Name = it.PeriodFile(); extra.Name != "" {
+		it.period = a.fileOf(extra)
 	}
-	if beside.Name = it.QuotaFile(); beside.Name != "" {
-		it.quota = a.fileOf(beside)
+	if extra.Name = it.QuotaFile(); extra.Name != "" {
+		it.quota = a.fileOf(extra)
 	}
 	if it.Version == 2 && it.Name == "cpuset.cpus" {
-		beside.Name = "cpuset.cpus.effective"
-		it.inForce = a.fileOf(beside)
+		extra.Name = "cpuset.cpus.effective"
+		it.effective = a.fileOf(extra)
 	}
 }
 
 // readItems reads every item's files and checks those that changed. It counts the cgroups that do not exist.
 func (a *Applier) readItems(r *round) {
-	a.unavailable.next()
+	a.unavailable.startRound()
 	reported := map[string]bool{}
 	for start := 0; start < len(a.items); {
 		end := start
-		absent, present := 0, 0
+		absent, found := 0, 0
 		for ; end < len(a.items) && a.items[end].Cgroup == a.items[start].Cgroup; end++ {
 			switch it := &a.items[end]; {
-			case a.unavailable.known(it):
+			case a.unavailable.isMissing(it):
 				it.err = errNoFile
 			case a.readItem(it):
-				present++
+				found++
 			default:
 				absent++
 			}
 		}
 		group := a.items[start:end]
 		start = end
-		dropInstead(group)
-		if present == 0 && absent > 0 {
+		markRedundant(group)
+		if found == 0 && absent > 0 {
 			r.Missing++
 			continue
 		}
 		for i := range group {
 			it := &group[i]
-			if it.err == nil || it.spare {
+			if it.err == nil || it.isRedundant {
 				continue
 			}
 			if errors.Is(it.err, errNoFile) {
-				a.unavailable.without(r, it.Key)
+				a.unavailable.addKey(r, it.Key)
 				continue
 			}
 			e := tick.IsolationError{Cgroup: it.Cgroup, Key: it.Key, Error: a.explainMissing(it)}
-			if plan.Unavailable(e) && a.unavailable.has(it) {
-				e.Error = "there is no " + it.Name + " in it, though this kernel has such a file: the cgroup is being made or removed, or it is the root's"
+			if plan.IsUnavailable(e) && a.unavailable.isAvailable(it) {
+				e.Error = "there is no " + it.Name + " in it, though this kernel has such a file: the cgroup is being created or removed, or it is the root cgroup"
 			}
-			if plan.Unavailable(e) {
-				a.unavailable.note(it)
+			if plan.IsUnavailable(e) {
+				a.unavailable.markMissing(it)
 				a.unavailable.report(r, e)
 				continue
 			}
 			if !reported[e.Error] { // an error of many keys and cgroups is reported only for the first
 				reported[e.Error] = true
-				if linked(it.err) {
+				if isLinkError(it.err) {
 					r.refuse(e)
 				} else {
 					r.fail(e)
@@ -118,77 +118,77 @@ func (a *Applier) readItems(r *round) {
 	}
 }
 
-// dropInstead marks settings of one cgroup as done if the file that they replace is available, and settings of an alternative file if
+// markRedundant marks settings of one cgroup as done if the file that they replace is available, and settings of an alternative file if
 // that file does not exist, or equals the first one already.
-func dropInstead(group []item) {
+func markRedundant(group []item) {
 	for i := range group {
 		it := &group[i]
-		it.spare = it.Instead() != "" && slices.ContainsFunc(group, func(of item) bool { return of.Name == it.Instead() && of.err == nil }) ||
-			it.Optional() && (it.err != nil || slices.ContainsFunc(group, func(of item) bool { return !of.Optional() && of.File == it.File }))
+		it.isRedundant = it.ReplacedFile() != "" && slices.ContainsFunc(group, func(of item) bool { return of.Name == it.ReplacedFile() && of.err == nil }) ||
+			it.IsOptional() && (it.err != nil || slices.ContainsFunc(group, func(of item) bool { return !of.IsOptional() && of.File == it.File }))
 	}
 }
 
 // readItem returns false if the cgroup has no directory in the controller's hierarchy.
 func (a *Applier) readItem(it *item) bool {
 	err := a.read(it.file)
-	if err != nil && gone(err) && it.Other != "" {
-		other := it.File
-		other.Name = it.Other
-		f := a.fileOf(other)
+	if err != nil && isGone(err) && it.Alternative != "" {
+		alternative := it.File
+		alternative.Name = it.Alternative
+		f := a.fileOf(alternative)
 		if a.read(f) == nil {
-			it.UseOther()
-			it.file, it.judged, err = f, 0, nil
+			it.UseAlternative()
+			it.file, it.checkedChanges, err = f, 0, nil
 		}
 	}
-	readings := it.file.readings
-	for _, beside := range []*file{it.period, it.quota} {
-		if err == nil && beside != nil {
-			err = a.read(beside)
-			readings += beside.readings
+	changes := it.file.changes
+	for _, extra := range []*file{it.period, it.quota} {
+		if err == nil && extra != nil {
+			err = a.read(extra)
+			changes += extra.changes
 		}
 	}
 	it.err = err
 	if err != nil {
-		if gone(err) {
+		if isGone(err) {
 			exists, _ := a.Hierarchy.Exists(it.Controller, it.Cgroup)
 			return exists
 		}
 		return true
 	}
-	if readings != it.judged {
-		a.unavailable.saw(it)
-		it.Present = it.file.text
+	if changes != it.checkedChanges {
+		a.unavailable.markAvailable(it)
+		it.Observed = it.file.text
 		if it.period != nil {
 			it.Period = it.period.text
 		}
 		if it.quota != nil {
 			it.Quota = it.quota.text
 		}
-		if it.NeedsFirst() {
-			it.First = it.Present
+		if it.NeedsOriginal() {
+			it.Original = it.Observed
 			if r := a.records[it.File]; r != nil && r.Inode == a.inode(it.File) {
-				it.First = r.First
+				it.Original = r.Original
 			}
 		}
-		it.done, it.judged = it.Done(), readings
+		it.isAsDesired, it.checkedChanges = it.IsAsDesired(), changes
 	}
 	return true
 }
 
-// linked reports whether a path was refused because it contains a symbolic link.
-func linked(err error) bool { return errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EXDEV) }
+// isLinkError reports whether a path was refused because it contains a symbolic link.
+func isLinkError(err error) bool { return errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EXDEV) }
 
 // explainMissing returns why an existing cgroup's file could not be read.
 func (a *Applier) explainMissing(it *item) string {
 	switch {
-	case linked(it.err):
-		return "refused: there is a link in the path (" + clip.Text(it.err.Error(), shownBytes) + ")"
-	case !gone(it.err):
-		return clip.Text(it.err.Error(), shownBytes)
+	case isLinkError(it.err):
+		return "refused: the path contains a symbolic link (" + clip.Text(it.err.Error(), maxShownBytes) + ")"
+	case !isGone(it.err):
+		return clip.Text(it.err.Error(), maxShownBytes)
 	}
 	if exists, _ := a.Hierarchy.Exists(it.Controller, it.Cgroup); !exists {
 		dir, _, _ := a.Hierarchy.Dir(it.Controller, it.Cgroup)
-		return "there is no " + clip.Text(dir, shownBytes) + ", though the cgroup is in other controllers' hierarchies"
+		return "there is no " + clip.Text(dir, maxShownBytes) + ", though the cgroup is in other controllers' hierarchies"
 	}
 	if it.Version == 2 {
 		kind, err := a.Hierarchy.ReadFile(it.Controller, it.Cgroup, "cgroup.type")
@@ -196,10 +196,10 @@ func (a *Applier) explainMissing(it *item) string {
 			return "a threaded cgroup has no " + it.Name + " of its own"
 		}
 		if at := a.notEnabled(it); at != "" {
-			return it.Controller + " is not enabled in " + clip.Text(at, shownBytes) + ": write +" + it.Controller + " to it"
+			return it.Controller + " is not enabled in " + clip.Text(at, maxShownBytes) + ": write +" + it.Controller + " to it"
 		}
 	}
-	return it.NoFile()
+	return it.MissingFile()
 }
 
 // notEnabled returns the topmost cgroup.subtree_control above the item that lacks its controller.

@@ -20,10 +20,10 @@ type entry struct {
 	Inode uint64 `json:"inode"`
 	journal.Stamp
 
-	First *string `json:"first,omitempty"`
-	Wrote *string `json:"wrote,omitempty"`
-	// Disturbed means that the kernel changes the value as a side effect of another write.
-	Disturbed bool `json:"disturbed,omitempty"`
+	Original *string `json:"first,omitempty"`
+	Written  *string `json:"wrote,omitempty"`
+	// IsSideEffect means that the kernel changes the value as a side effect of another write.
+	IsSideEffect bool `json:"disturbed,omitempty"`
 }
 
 func entryOf(f plan.File, inode uint64) entry {
@@ -36,31 +36,31 @@ func (e *entry) file() plan.File {
 
 // record is what the journal contains about one file.
 type record struct {
-	Key       string
-	Inode     uint64
-	First     string
-	Wrote     []string // the last ones, the newest at the end
-	Disturbed bool
+	Key          string
+	Inode        uint64
+	Original     string
+	Written      []string // the last ones, the newest at the end
+	IsSideEffect bool
 }
 
-// keepWrote is the number of written values that are remembered for a file: one plan writes a file at most three
+// maxWritten is the number of written values that are remembered for a file: one plan writes a file at most three
 // times, and a process that was killed during a plan may have stopped before any of these writes.
-const keepWrote = 4
+const maxWritten = 4
 
-// ours reports whether the value is the original one or one that isolate wrote.
-func (r *record) ours(name, text string) bool {
-	if r.Disturbed || plan.Same(name, text, r.First) {
+// isOurs reports whether the value is the original one or one that isolate wrote.
+func (r *record) isOurs(name, text string) bool {
+	if r.IsSideEffect || plan.Same(name, text, r.Original) {
 		return true
 	}
-	return slices.ContainsFunc(r.Wrote, func(w string) bool { return plan.Same(name, text, w) })
+	return slices.ContainsFunc(r.Written, func(w string) bool { return plan.Same(name, text, w) })
 }
 
-func (r *record) note(text string) {
-	if n := len(r.Wrote); n > 0 && r.Wrote[n-1] == text {
+func (r *record) addWritten(text string) {
+	if n := len(r.Written); n > 0 && r.Written[n-1] == text {
 		return
 	}
-	if r.Wrote = append(r.Wrote, text); len(r.Wrote) > keepWrote {
-		r.Wrote = slices.Delete(r.Wrote, 0, len(r.Wrote)-keepWrote)
+	if r.Written = append(r.Written, text); len(r.Written) > maxWritten {
+		r.Written = slices.Delete(r.Written, 0, len(r.Written)-maxWritten)
 	}
 }
 
@@ -77,10 +77,10 @@ var ErrInUse = journal.ErrInUse
 func OpenJournal(path, root string, now func() time.Time) (*Journal, error) {
 	j := &Journal{records: map[plan.File]*record{}}
 	var err error
-	if j.File, err = journal.Open(path, root, now, (*entry).isValid, j.take); err != nil {
+	if j.File, err = journal.Open(path, root, now, (*entry).isValid, j.load); err != nil {
 		return nil, err
 	}
-	if j.Stale > 0 { // cgroups of an earlier boot no longer exist
+	if j.StaleLines > 0 { // cgroups of an earlier boot no longer exist
 		if err := j.rewrite(); err != nil {
 			j.Close()
 			return nil, err
@@ -91,22 +91,22 @@ func OpenJournal(path, root string, now func() time.Time) (*Journal, error) {
 
 // isValid reports whether an entry names a file that isolate writes.
 func (e *entry) isValid() bool {
-	return plan.Known(e.file()) && cgroup.CheckPath(e.Cgroup) == nil
+	return plan.IsKnown(e.file()) && cgroup.CheckPath(e.Cgroup) == nil
 }
 
-func (j *Journal) take(e *entry) {
+func (j *Journal) load(e *entry) {
 	f := e.file()
 	r := j.records[f]
-	if e.First != nil && (r == nil || r.Inode != e.Inode) {
-		r = &record{Key: e.Key, Inode: e.Inode, First: *e.First}
+	if e.Original != nil && (r == nil || r.Inode != e.Inode) {
+		r = &record{Key: e.Key, Inode: e.Inode, Original: *e.Original}
 		j.records[f] = r
 	}
 	if r == nil || r.Inode != e.Inode {
 		return // a line whose entry with the original value was cut off
 	}
-	r.Disturbed = r.Disturbed || e.Disturbed
-	if e.Wrote != nil {
-		r.note(*e.Wrote)
+	r.IsSideEffect = r.IsSideEffect || e.IsSideEffect
+	if e.Written != nil {
+		r.addWritten(*e.Written)
 	}
 }
 
@@ -119,13 +119,13 @@ func (j *Journal) rewrite() error {
 	for f, r := range j.records {
 		e := entryOf(f, r.Inode)
 		e.Key = r.Key
-		first := e
-		first.First, first.Disturbed = &r.First, r.Disturbed
-		entries = append(entries, first)
-		for i := range r.Wrote {
-			wrote := e
-			wrote.Wrote = &r.Wrote[i]
-			entries = append(entries, wrote)
+		original := e
+		original.Original, original.IsSideEffect = &r.Original, r.IsSideEffect
+		entries = append(entries, original)
+		for i := range r.Written {
+			written := e
+			written.Written = &r.Written[i]
+			entries = append(entries, written)
 		}
 	}
 	return j.Rewrite(entries)

@@ -13,46 +13,46 @@ import (
 	"polder/lib/tick"
 )
 
-// kubeletSeen is the last state that was read of kubelet.
-type kubeletSeen struct {
+// kubeletReading is the last state that was read of kubelet.
+type kubeletReading struct {
 	state *cpumanager.State
 	err   string
 }
 
-// keepDefaults is the number of kubelet's earlier default lists that are remembered.
-const keepDefaults = 4
+// maxEarlierDefaults is the number of kubelet's earlier default lists that are remembered.
+const maxEarlierDefaults = 4
 
-// readKubelet reads which CPUs kubelet assigned. If they changed, the program is made again.
+// readKubelet reads which CPUs kubelet assigned. If they changed, the items are made again.
 func (a *Applier) readKubelet() {
 	if a.Kubelet == nil {
 		return
 	}
-	var now kubeletSeen
+	var current kubeletReading
 	var err error
-	if now.state, err = a.Kubelet.Read(); err != nil {
-		now.err = err.Error()
+	if current.state, err = a.Kubelet.Read(); err != nil {
+		current.err = err.Error()
 	}
-	if now == a.kubelet {
+	if current == a.kubelet {
 		return
 	}
-	a.kubelet, a.rootChanged = now, true
+	a.kubelet, a.machineChanged = current, true
 	switch {
 	case err != nil:
-		a.Log.Warn("no cpuset of kubelet's is written until its state can be read", "error", err)
-		unknown := &plan.Kubelet{Unknown: now.err}
+		a.Log.Warn("cannot read kubelet's CPU manager state; no cpuset of kubelet is written until it can be read", "error", err)
+		unknown := &plan.Kubelet{UnknownReason: current.err}
 		if k := a.machine.Kubelet; k != nil { // its exclusive CPUs stay reserved meanwhile
-			unknown.Exclusive, unknown.Before = k.Exclusive, append([]cpus.Set{k.Default}, k.Before...)
+			unknown.Exclusive, unknown.EarlierDefaults = k.Exclusive, append([]cpus.Set{k.Default}, k.EarlierDefaults...)
 		}
 		a.machine.Kubelet = unknown
-	case now.state == nil:
-		a.Log.Info("there is no kubelet any more")
+	case current.state == nil:
+		a.Log.Info("kubelet no longer has a CPU manager state")
 		a.machine.Kubelet = nil
 	default:
-		a.Log.Info("kubelet's CPU manager", "policy", now.state.Policy, "exclusiveCPUs", now.state.Exclusive.String())
-		k := kubeletOf(now.state)
-		if was := a.machine.Kubelet; was != nil {
-			k.Before = append([]cpus.Set{was.Default}, was.Before...)
-			k.Before = k.Before[:min(len(k.Before), keepDefaults)]
+		a.Log.Info("read kubelet's CPU manager state", "policy", current.state.Policy, "exclusiveCPUs", current.state.Exclusive.String())
+		k := kubeletOf(current.state)
+		if last := a.machine.Kubelet; last != nil {
+			k.EarlierDefaults = append([]cpus.Set{last.Default}, last.EarlierDefaults...)
+			k.EarlierDefaults = k.EarlierDefaults[:min(len(k.EarlierDefaults), maxEarlierDefaults)]
 		}
 		a.machine.Kubelet = k
 	}
@@ -63,7 +63,7 @@ func (a *Applier) readKubelet() {
 
 func kubeletOf(s *cpumanager.State) *plan.Kubelet {
 	k := &plan.Kubelet{
-		Sets: s.Policy != cpumanager.PolicyNone, Policy: s.Policy, Default: s.Default, Exclusive: s.Exclusive,
+		WritesLists: s.Policy != cpumanager.PolicyNone, Policy: s.Policy, Default: s.Default, Exclusive: s.Exclusive,
 		Pods: map[string]cpus.Set{}, Containers: map[string]cpus.Set{},
 	}
 	for _, g := range s.Given {
@@ -71,21 +71,21 @@ func kubeletOf(s *cpumanager.State) *plan.Kubelet {
 			k.Containers[g.Container] = g.CPUs
 			continue
 		}
-		uid := plan.UIDOf(g.PodUID)
+		uid := plan.NormalUID(g.PodUID)
 		k.Pods[uid] = k.Pods[uid].Union(g.CPUs)
 	}
 	return k
 }
 
-// rootDepth is the maximum depth at which kubelet's root cgroup is searched: --cgroup-root may put it below other cgroups.
-const rootDepth = 4
+// maxRootDepth is the maximum depth at which kubelet's root cgroup is searched: --cgroup-root may put it below other cgroups.
+const maxRootDepth = 4
 
 // kubeletRoots finds the cgroups under which kubelets create their pods.
 func (a *Applier) kubeletRoots() []string {
 	var roots []string
 	var walk func(f plan.File, depth int)
 	walk = func(f plan.File, depth int) {
-		if depth > rootDepth || a.childless(f) {
+		if depth > maxRootDepth || a.isChildless(f) {
 			return
 		}
 		names, err := a.Hierarchy.Children(f.Controller, f.Cgroup)
@@ -94,7 +94,7 @@ func (a *Applier) kubeletRoots() []string {
 		}
 		for _, name := range names {
 			child := plan.File{Controller: f.Controller, Cgroup: path.Join(f.Cgroup, name)}
-			if plan.IsRoot(name) {
+			if plan.IsKubeletRoot(name) {
 				roots = append(roots, child.Cgroup)
 			} else {
 				walk(child, depth+1)
@@ -105,9 +105,9 @@ func (a *Applier) kubeletRoots() []string {
 	return roots
 }
 
-// widenBack restores the original values of lists that were narrowed before kubelet's CPU manager was enabled, and that
-// would now prevent its containers from starting.
-func (a *Applier) widenBack() []plan.Setting {
+// narrowedLists returns the settings that restore the original values of lists that were narrowed before kubelet's CPU manager was enabled,
+// and that would now prevent its containers from starting.
+func (a *Applier) narrowedLists() []plan.Setting {
 	k := a.machine.Kubelet
 	if k == nil {
 		return nil
@@ -116,14 +116,14 @@ func (a *Applier) widenBack() []plan.Setting {
 	for _, f := range sortedFiles(a.records) {
 		rec := a.records[f]
 		version := a.machine.Versions[f.Controller]
-		if !k.PutBack(f, version) || len(rec.Wrote) == 0 || rec.First == "" || rec.Inode != a.inode(f) {
+		if !k.MustRestore(f, version) || len(rec.Written) == 0 || rec.Original == "" || rec.Inode != a.inode(f) {
 			continue
 		}
-		present, err := a.Hierarchy.ReadFile(f.Controller, f.Cgroup, f.Name)
-		if err != nil || !rec.ours(f.Name, present) {
+		observed, err := a.Hierarchy.ReadFile(f.Controller, f.Cgroup, f.Name)
+		if err != nil || !rec.isOurs(f.Name, observed) {
 			continue
 		}
-		if s, err := plan.Restore(f, rec.Key, rec.First, version); err == nil {
+		if s, err := plan.RestoreSetting(f, rec.Key, rec.Original, version); err == nil {
 			out = append(out, s)
 		}
 	}
@@ -137,42 +137,42 @@ func sortedFiles(records map[plan.File]*record) []plan.File {
 	})
 }
 
-// taken reports whether a container must not be changed because it runs on CPUs that kubelet assigned exclusively.
-func (a *Applier) taken(it *item, r *round) bool {
-	why := it.Taken()
-	if why == "" {
+// hasExclusiveCPUs reports whether a container must not be changed because it runs on CPUs that kubelet assigned exclusively.
+func (a *Applier) hasExclusiveCPUs(it *item, r *round) bool {
+	reason := it.ExclusiveReason()
+	if reason == "" {
 		return false
 	}
-	r.fail(tick.IsolationError{Cgroup: it.Cgroup, Key: it.Key, Error: why})
+	r.fail(tick.IsolationError{Cgroup: it.Cgroup, Key: it.Key, Error: reason})
 	return true
 }
 
 // A container runtime creates a cgroup of version 1 without CPUs and then copies its parent's list. If the parent was
 // narrowed in between, the copy fails and the container does not start. So a narrowing waits while a child has no list
-// yet, for at most awaitFor, because some cgroups never get one.
+// yet, for at most maxChildWait, because some cgroups never get one.
 const (
-	awaitFor  = 5 * time.Millisecond
-	awaitStep = 200 * time.Microsecond
+	maxChildWait  = 5 * time.Millisecond
+	childWaitStep = 200 * time.Microsecond
 )
 
-func (a *Applier) awaitChildren(w plan.Write, old string) {
-	if w.Controller != "cpuset" || a.machine.Versions["cpuset"] != 1 || !narrows(old, w.New) {
+func (a *Applier) waitForChildren(w plan.Write, old string) {
+	if w.Controller != "cpuset" || a.machine.Versions["cpuset"] != 1 || !isNarrower(old, w.New) {
 		return
 	}
-	for waited := time.Duration(0); waited < a.awaitFor && a.beingMade(w.File); waited += awaitStep {
-		time.Sleep(awaitStep)
+	for waited := time.Duration(0); waited < a.maxChildWait && a.hasUnfinishedChild(w.File); waited += childWaitStep {
+		time.Sleep(childWaitStep)
 	}
 }
 
-func narrows(old, now string) bool {
+func isNarrower(old, newText string) bool {
 	x, errX := cpus.Parse(old)
-	y, errY := cpus.Parse(now)
+	y, errY := cpus.Parse(newText)
 	return errX == nil && errY == nil && !x.IsSubsetOf(y)
 }
 
-// beingMade reports whether a child of the cgroup has no list yet, because a container runtime is creating it.
-func (a *Applier) beingMade(f plan.File) bool {
-	if a.childless(f) {
+// hasUnfinishedChild reports whether a child of the cgroup has no list yet, because a container runtime is creating it.
+func (a *Applier) hasUnfinishedChild(f plan.File) bool {
+	if a.isChildless(f) {
 		return false
 	}
 	names, err := a.Hierarchy.Children(f.Controller, f.Cgroup)

@@ -44,8 +44,8 @@ func (k *kubeletDir) reader(o *Options) { o.Kubelet = cpumanager.NewReader(k.dir
 const (
 	policyNone   = `{"policyName":"none","defaultCpuSet":""}`
 	policyStatic = `{"policyName":"static","defaultCpuSet":"0-1"}`
-	// gaveOne assigns CPU 1 to the container web of pod a; side shares the pod.
-	gaveOne = `{"policyName":"static","defaultCpuSet":"0","entries":{"a":{"web":"1"}}}`
+	// assignedOne assigns CPU 1 to the container web of pod a; side shares the pod.
+	assignedOne = `{"policyName":"static","defaultCpuSet":"0","entries":{"a":{"web":"1"}}}`
 )
 
 // lists advises CPU lists by cgroup.
@@ -59,7 +59,7 @@ func (r *realTree) lists(of ...string) []tick.Cgroup {
 
 func (r *realTree) cpus(name string) string { return r.get("cpuset", name, "cpuset.cpus") }
 
-func saidOne(t *testing.T, out tick.Isolation, want string) {
+func wantOneError(t *testing.T, out tick.Isolation, want string) {
 	t.Helper()
 	if problems := errorsOf(out); strings.Count(problems, want) != 1 {
 		t.Errorf("errors want %q once:\n%s", want, problems)
@@ -67,20 +67,20 @@ func saidOne(t *testing.T, out tick.Isolation, want string) {
 }
 
 // CPUs that kubelet assigned are not changed, whatever is advised; a dry run reports the same and writes nothing.
-func TestExclusiveCPUsAreLeftAlone(t *testing.T) {
+func TestExclusiveCPUsAreKept(t *testing.T) {
 	for _, dry := range []bool{true, false} {
 		r := newRealTree(t, "kubepods", "kubepods/poda", "kubepods/poda/web", "kubepods/poda/side", "kubepods/podb", "kubepods/podb/c", "serve", "all")
 		r.set("cpuset", "kubepods/poda/web", "cpuset.cpus", "1")
 		r.set("cpuset", "kubepods/poda/side", "cpuset.cpus", "0")
-		k := newKubeletDir(t, gaveOne)
+		k := newKubeletDir(t, assignedOne)
 		a, w := newApplier(t, r.h, func(o *Options) { k.reader(o); o.DryRun = dry })
 		out := a.Apply(r.lists("kubepods/poda/web", "0", "kubepods/poda/side", "0", "kubepods/podb/c", "0-1", "serve", "0-1", "all", "1"))
 		if len(out.Writes) != 2 || dry == (w.writes > 0) {
 			t.Errorf("dry run %v: %d writes done, listed %v; want podb/c and serve", dry, w.writes, out.Writes)
 		}
-		saidOne(t, out, "web cpusetCPUs: left alone: kubelet gave 1 to this container exclusively")
-		saidOne(t, out, "CPUs 1 left out: kubelet gave them to containers exclusively")
-		saidOne(t, out, "all cpusetCPUs: not written: kubelet gave all of CPUs 1 to containers exclusively")
+		wantOneError(t, out, "web cpusetCPUs: not written: kubelet assigned CPUs 1 exclusively to this container")
+		wantOneError(t, out, "CPUs 1 left out: kubelet assigned them exclusively to containers")
+		wantOneError(t, out, "all cpusetCPUs: not written: kubelet assigned all of CPUs 1 exclusively to containers")
 		for name, want := range map[string]string{
 			"kubepods/poda/web": "1", "kubepods/poda/side": "0", "kubepods": "0-1", "kubepods/poda": "0-1", "all": "0-1",
 		} {
@@ -95,12 +95,12 @@ func TestExclusiveCPUsAreLeftAlone(t *testing.T) {
 }
 
 // What kubelet assigns or releases while isolate runs is respected from the next tick on.
-func TestGivenAwayMeanwhile(t *testing.T) {
+func TestAssignmentWhileRunning(t *testing.T) {
 	r := newRealTree(t, "kubepods", "kubepods/podb", "kubepods/podb/c")
 	k := newKubeletDir(t, policyStatic)
 	a, w := newApplier(t, r.h, k.reader)
 	desired := r.lists("kubepods/podb/c", "0-1")
-	for round, c := range []struct{ state, want string }{{policyStatic, "0-1"}, {gaveOne, "0"}, {gaveOne, "0"}, {policyStatic, "0-1"}} {
+	for round, c := range []struct{ state, want string }{{policyStatic, "0-1"}, {assignedOne, "0"}, {assignedOne, "0"}, {policyStatic, "0-1"}} {
 		k.put(c.state)
 		out := a.Apply(append([]tick.Cgroup(nil), desired...))
 		if got := r.cpus("kubepods/podb/c"); got != c.want {
@@ -113,22 +113,22 @@ func TestGivenAwayMeanwhile(t *testing.T) {
 }
 
 // While the state cannot be parsed, no cgroup of kubelet is moved, and the services' side continues.
-func TestTornState(t *testing.T) {
+func TestTruncatedKubeletState(t *testing.T) {
 	r := newRealTree(t, "kubepods", "kubepods/podb", "kubepods/podb/c", "serve")
-	k := newKubeletDir(t, gaveOne[:30])
+	k := newKubeletDir(t, assignedOne[:30])
 	a, _ := newApplier(t, r.h, k.reader)
 	out := a.Apply(r.lists("kubepods/podb/c", "0", "kubepods/podb", "0", "serve", "0"))
-	saidOne(t, out, "left alone, as all of kubelet's: which CPUs it gave away is not known (read kubelet's CPU manager state "+k.dir)
+	wantOneError(t, out, "not written, like all of kubelet's cpusets: the CPUs that it assigned exclusively are unknown (read kubelet's CPU manager state "+k.dir)
 	if r.cpus("kubepods/podb/c") != "0-1" || r.cpus("serve") != "0" {
 		t.Errorf("container on %s, serve on %s; want 0-1 and 0", r.cpus("kubepods/podb/c"), r.cpus("serve"))
 	}
-	k.put(gaveOne)
+	k.put(assignedOne)
 	a.Apply(r.lists("serve", "0-1"))
 	if err := os.Remove(filepath.Join(k.dir, cpumanager.File)); err != nil {
 		t.Fatal(err)
 	}
 	out = a.Apply(r.lists("kubepods/podb/c", "0", "serve", "0-1"))
-	saidOne(t, out, "it was there before and is gone")
+	wantOneError(t, out, "it existed before and is gone")
 	if r.cpus("serve") != "0" {
 		t.Errorf("serve on %s; want it off CPU 1, which was given away as far as is known", r.cpus("serve"))
 	}
@@ -140,7 +140,7 @@ func TestTornState(t *testing.T) {
 
 // A tier that was narrowed under the policy "none" gets its list back when kubelet starts with another policy: its
 // next container could not start otherwise. The tier is not changed any more.
-func TestTierIsWideAgainUnderAPolicy(t *testing.T) {
+func TestTierIsWidenedUnderPolicy(t *testing.T) {
 	r := newRealTree(t, "kubepods", "kubepods/besteffort", "kubepods/besteffort/podb", "kubepods/besteffort/podb/c")
 	k := newKubeletDir(t, policyNone)
 	journal := filepath.Join(t.TempDir(), "journal")
@@ -159,7 +159,7 @@ func TestTierIsWideAgainUnderAPolicy(t *testing.T) {
 	a, w := newApplier(t, r.h, func(o *Options) { k.reader(o); o.Journal = j })
 	for range 2 {
 		out := a.Apply(append([]tick.Cgroup(nil), desired...))
-		saidOne(t, out, `left alone: kubelet's CPU manager policy is "static", and on cgroup v1 a narrowed cgroup above`)
+		wantOneError(t, out, `not written: kubelet's CPU manager policy is "static", and on cgroup v1 the next container could not start below a narrowed cgroup`)
 	}
 	for _, name := range []string{"kubepods/besteffort", "kubepods/besteffort/podb"} {
 		if got := r.cpus(name); got != "0-1" {
@@ -180,7 +180,7 @@ func TestTierIsWideAgainUnderAPolicy(t *testing.T) {
 
 // Kubelet writes the list of its shared containers again whenever its assignments change. isolate writes its own list
 // again each time; this is no contest, however often it happens.
-func TestKubeletsListIsNoContest(t *testing.T) {
+func TestKubeletListIsNoContest(t *testing.T) {
 	r := newRealTree(t, "kubepods", "kubepods/podb", "kubepods/podb/c")
 	k := newKubeletDir(t, policyStatic)
 	a, _ := newApplier(t, r.h, func(o *Options) { k.reader(o); o.Contest = 2 })
@@ -189,16 +189,16 @@ func TestKubeletsListIsNoContest(t *testing.T) {
 	for round := range 10 {
 		r.set("cpuset", "kubepods/podb/c", "cpuset.cpus", "0-1")
 		out := a.Apply(desired)
-		saidOne(t, out, "set by kubelet from 0 to its own 0-1")
+		wantOneError(t, out, "set by kubelet from 0 to its default 0-1")
 		if got := r.cpus("kubepods/podb/c"); got != "0" {
 			t.Fatalf("round %d: on %s, want 0", round, got)
 		}
 	}
 	// It assigns a CPU, and an earlier write of kubelet arrives after that.
-	k.put(gaveOne)
+	k.put(assignedOne)
 	a.Apply(desired)
 	r.set("cpuset", "kubepods/podb/c", "cpuset.cpus", "0-1")
-	saidOne(t, a.Apply(desired), "set by kubelet from 0 to its own 0-1")
+	wantOneError(t, a.Apply(desired), "set by kubelet from 0 to its default 0-1")
 }
 
 // The restored list is kubelet's present one: never with a CPU that it assigned since.
@@ -221,12 +221,12 @@ func TestRestoreBesideKubelet(t *testing.T) {
 		}
 		return out
 	}
-	k.put(gaveOne[:30])
-	if out := restore(); out.Failed != 1 || out.Back != 1 || r.cpus("serve") != "0-1" || r.cpus("kubepods/podb/c") != "0" {
+	k.put(assignedOne[:30])
+	if out := restore(); out.Failed != 1 || out.Values != 1 || r.cpus("serve") != "0-1" || r.cpus("kubepods/podb/c") != "0" {
 		t.Errorf("with a torn state: %v, serve on %s, container on %s; want serve back alone", out, r.cpus("serve"), r.cpus("kubepods/podb/c"))
 	}
-	k.put(gaveOne)
-	if out := restore(); out.Failed != 0 || out.Already != 1 || r.cpus("kubepods/podb/c") != "0" {
+	k.put(assignedOne)
+	if out := restore(); out.Failed != 0 || out.Unchanged != 1 || r.cpus("kubepods/podb/c") != "0" {
 		t.Errorf("with CPU 1 given away: %v, container on %s; want it left on kubelet's 0", out, r.cpus("kubepods/podb/c"))
 	}
 	if _, err := os.Stat(j.Path()); !errors.Is(err, os.ErrNotExist) {
@@ -235,7 +235,7 @@ func TestRestoreBesideKubelet(t *testing.T) {
 }
 
 // A cgroup that is created between two writes of a plan and prevents its parent from narrowing costs one tick.
-func TestMadeInTheMiddleOfAPlan(t *testing.T) {
+func TestCgroupCreatedDuringPlan(t *testing.T) {
 	r := newRealTree(t, "kubepods", "kubepods/besteffort", "kubepods/besteffort/podb", "kubepods/besteffort/podb/c")
 	k := newKubeletDir(t, policyNone)
 	a, w := newApplier(t, r.h, k.reader)
@@ -250,7 +250,7 @@ func TestMadeInTheMiddleOfAPlan(t *testing.T) {
 	// The first write is the container's; the next one would narrow the pod, which has another container by then.
 	desired := r.lists("kubepods/besteffort", "1")
 	out := a.Apply(desired)
-	saidOne(t, out, "device or resource busy (a cgroup below has CPUs outside")
+	wantOneError(t, out, "device or resource busy (a child cgroup has other CPUs")
 	if got := r.cpus("kubepods/besteffort"); got != "0-1" {
 		t.Errorf("the tier is on %s, want it as it was", got)
 	}
@@ -267,17 +267,17 @@ func TestMadeInTheMiddleOfAPlan(t *testing.T) {
 
 // A container is created as runc does it: without CPUs, then with the parent's list as it was read. It would not start if
 // the tier were narrowed in between.
-func TestNarrowingWaitsForAContainerBeingMade(t *testing.T) {
+func TestNarrowingWaitsForNewContainer(t *testing.T) {
 	r := newRealTree(t, "kubepods", "kubepods/besteffort", "kubepods/besteffort/podb")
 	k := newKubeletDir(t, policyNone)
 	a, _ := newApplier(t, r.h, k.reader)
-	a.awaitFor = time.Minute
+	a.maxChildWait = time.Minute
 	dir := r.dir("cpuset", "kubepods/besteffort/podb")
 	for round := range 30 {
 		narrow := []string{"0", "1"}[round%2]
 		a.Apply(r.lists("kubepods/besteffort", "0-1"))
 		outcome := make(chan tick.Isolation, 1)
-		err := makeAsRunc(dir, filepath.Join(dir, fmt.Sprint("c", round)), func() {
+		err := createAsRunc(dir, filepath.Join(dir, fmt.Sprint("c", round)), func() {
 			go func() { outcome <- a.Apply(r.lists("kubepods/besteffort", narrow)) }()
 			time.Sleep(10 * time.Millisecond) // long enough for a write that does not wait
 		})
@@ -295,7 +295,7 @@ func TestNarrowingWaitsForAContainerBeingMade(t *testing.T) {
 }
 
 // A cgroup that never gets a list delays the narrowing of others only briefly.
-func TestNarrowingDoesNotWaitForEver(t *testing.T) {
+func TestNarrowingWaitIsBounded(t *testing.T) {
 	r := newRealTree(t, "kubepods", "kubepods/besteffort", "kubepods/besteffort/podb")
 	k := newKubeletDir(t, policyNone)
 	a, _ := newApplier(t, r.h, k.reader)
@@ -308,8 +308,8 @@ func TestNarrowingDoesNotWaitForEver(t *testing.T) {
 	}
 }
 
-// makeAsRunc creates a container's cgroup; between is called after it has read the parent's list and before it writes its own.
-func makeAsRunc(above, dir string, between func()) error {
+// createAsRunc creates a container's cgroup; between is called after it has read the parent's list and before it writes its own.
+func createAsRunc(above, dir string, between func()) error {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return err
 	}

@@ -8,14 +8,14 @@ import (
 	"polder/lib/tick"
 )
 
-// kills reports whether a write of a memory limit would make the kernel kill processes at once: version 2 enforces a lower
+// wouldKill reports whether a write of a memory limit would make the kernel kill processes at once: version 2 enforces a lower
 // memory.max by killing if dropping caches is not enough. Version 1 refuses such a write (EBUSY). isolate does not kill, so it
 // refuses the write too. memory.high does not kill.
-func (a *Applier) kills(it *item, r *round) bool {
+func (a *Applier) wouldKill(it *item, r *round) bool {
 	if it.Version != 2 || it.Name != "memory.max" {
 		return false
 	}
-	text, err := it.Want()
+	text, err := it.Desired()
 	if err != nil {
 		return false
 	}
@@ -23,20 +23,20 @@ func (a *Applier) kills(it *item, r *round) bool {
 	if err != nil { // no limit
 		return false
 	}
-	used, err := a.bytes(it, "memory.current")
+	used, err := a.readBytes(it, "memory.current")
 	if err != nil || used <= limit {
 		return false
 	}
 	// Memory that is not known to be droppable counts as needed. Swap does not count, because it may be full.
-	if needed := used - a.droppable(it); needed > limit {
+	if needed := used - a.droppableBytes(it); needed > limit {
 		r.fail(tick.IsolationError{Cgroup: it.Cgroup, Key: it.Key, Error: fmt.Sprintf(
-			"left alone: the cgroup has %d bytes that cannot be dropped, and the kernel would kill in it for a limit of %d", needed, limit)})
+			"not written: the cgroup has %d bytes that the kernel cannot drop: it would kill processes to enforce a limit of %d", needed, limit)})
 		return true
 	}
 	return false
 }
 
-func (a *Applier) bytes(it *item, name string) (int64, error) {
+func (a *Applier) readBytes(it *item, name string) (int64, error) {
 	text, err := a.Hierarchy.ReadFile(it.Controller, it.Cgroup, name)
 	if err != nil {
 		return 0, err
@@ -44,9 +44,9 @@ func (a *Applier) bytes(it *item, name string) (int64, error) {
 	return strconv.ParseInt(text, 10, 64)
 }
 
-// droppable returns how much of a cgroup's memory the kernel can drop: file pages except shared memory, and the slabs
+// droppableBytes returns how much of a cgroup's memory the kernel can drop: file pages except shared memory, and the slabs
 // that it reports as reclaimable.
-func (a *Applier) droppable(it *item) int64 {
+func (a *Applier) droppableBytes(it *item) int64 {
 	text, err := a.Hierarchy.ReadFile(it.Controller, it.Cgroup, "memory.stat")
 	if err != nil {
 		return 0

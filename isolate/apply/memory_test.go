@@ -25,7 +25,7 @@ func TestLimitDoesNotKill(t *testing.T) {
 		for _, dry := range []bool{true, false} {
 			a, _ := newApplier(t, h, func(o *Options) { o.DryRun = dry })
 			out := a.Apply([]tick.Cgroup{{Cgroup: "/a", MemoryMaxBytes: new(c.limit)}})
-			if (len(out.Writes) == 1) != c.written || c.written == strings.Contains(errorsOf(out), "the kernel would kill in it") {
+			if (len(out.Writes) == 1) != c.written || c.written == strings.Contains(errorsOf(out), "it would kill processes") {
 				t.Errorf("%s, dry run %v: writes %v, errors %s", c.name, dry, out.Writes, errorsOf(out))
 			}
 		}

@@ -13,10 +13,10 @@ const maxDepth = 64
 type neighbours struct {
 	a    *Applier
 	seen map[plan.File]bool
-	out  []plan.Around
+	out  []plan.Neighbour
 }
 
-func (n *neighbours) above(f plan.File, period string) {
+func (n *neighbours) addAncestors(f plan.File, period string) {
 	for f.Cgroup = path.Dir(f.Cgroup); len(f.Cgroup) > 1; f.Cgroup = path.Dir(f.Cgroup) {
 		if n.seen[f] {
 			continue // the ancestors of a named cgroup follow later
@@ -25,13 +25,13 @@ func (n *neighbours) above(f plan.File, period string) {
 	}
 }
 
-func (n *neighbours) below(f plan.File, period string, depth int) {
-	walked := plan.File{Controller: "walked " + f.Controller, Cgroup: f.Cgroup, Name: f.Name}
-	if n.seen[walked] || depth > maxDepth {
+func (n *neighbours) addDescendants(f plan.File, period string, depth int) {
+	visited := plan.File{Controller: "walked " + f.Controller, Cgroup: f.Cgroup, Name: f.Name}
+	if n.seen[visited] || depth > maxDepth {
 		return
 	}
-	n.seen[walked] = true
-	if n.a.childless(f) {
+	n.seen[visited] = true
+	if n.a.isChildless(f) {
 		return
 	}
 	names, err := n.a.Hierarchy.Children(f.Controller, f.Cgroup)
@@ -44,12 +44,12 @@ func (n *neighbours) below(f plan.File, period string, depth int) {
 		if !n.seen[child] {
 			n.add(child, period)
 		}
-		n.below(child, period, depth+1)
+		n.addDescendants(child, period, depth+1)
 	}
 }
 
-// mems adds the list of memory nodes if it is empty, and those of its ancestors, from which it is filled.
-func (n *neighbours) mems(s *plan.Setting) {
+// addMems adds the list of memory nodes if it is empty, and those of its ancestors, from which it is filled.
+func (n *neighbours) addMems(s *plan.Setting) {
 	f := s.File
 	f.Name = "cpuset.mems"
 	if n.seen[f] {
@@ -60,27 +60,27 @@ func (n *neighbours) mems(s *plan.Setting) {
 		return
 	}
 	n.seen[f] = true
-	n.out = append(n.out, plan.Around{File: f, Fill: true})
-	n.above(f, "")
+	n.out = append(n.out, plan.Neighbour{File: f, TakesParentList: true})
+	n.addAncestors(f, "")
 }
 
 func (n *neighbours) add(f plan.File, period string) {
 	n.seen[f] = true
-	around := plan.Around{File: f}
+	neighbour := plan.Neighbour{File: f}
 	var err error
-	if around.Present, err = n.a.Hierarchy.ReadFile(f.Controller, f.Cgroup, f.Name); err != nil {
+	if neighbour.Observed, err = n.a.Hierarchy.ReadFile(f.Controller, f.Cgroup, f.Name); err != nil {
 		return
 	}
 	if period != "" {
-		if around.Period, err = n.a.Hierarchy.ReadFile(f.Controller, f.Cgroup, period); err != nil {
+		if neighbour.Period, err = n.a.Hierarchy.ReadFile(f.Controller, f.Cgroup, period); err != nil {
 			return
 		}
 	}
-	if r := n.a.records[f]; r != nil && r.ours(f.Name, around.Present) {
-		around.Own = r.First
+	if r := n.a.records[f]; r != nil && r.isOurs(f.Name, neighbour.Observed) {
+		neighbour.Original = r.Original
 	}
 	if f.BurstFile() != "" {
-		around.Burst, around.BurstOwn = n.a.burstOf(f)
+		neighbour.Burst, neighbour.OriginalBurst = n.a.burstOf(f)
 	}
-	n.out = append(n.out, around)
+	n.out = append(n.out, neighbour)
 }

@@ -26,7 +26,7 @@ func (r *realTree) desired() []tick.Cgroup {
 	}
 }
 
-func TestKernelDoesAsAdvised(t *testing.T) {
+func TestAdviceIsApplied(t *testing.T) {
 	r := newRealTree(t, "batch", "batch/pod", "batch/pod/c", "serve")
 	r.set("cpu", "batch/pod/c", "cpu.cfs_quota_us", "90000")
 	r.task("batch/pod/c")
@@ -134,12 +134,12 @@ func TestContest(t *testing.T) {
 		writes := w.writes
 		out := a.Apply(desired)
 		problems := errorsOf(out)
-		if !strings.Contains(problems, "changed by someone else from ") || !strings.Contains(problems, fmt.Sprintf("to %d", 60000+round*1000)) {
+		if !strings.Contains(problems, "changed externally from ") || !strings.Contains(problems, fmt.Sprintf("to %d", 60000+round*1000)) {
 			t.Errorf("round %d: errors %q, want the change", round, problems)
 		}
-		left := strings.Contains(problems, "left alone")
+		left := strings.Contains(problems, "left to the other writer")
 		if wantLeft := round > 2; left != wantLeft || (w.writes == writes) != wantLeft {
-			t.Errorf("round %d: left alone %v, written %v", round, left, w.writes != writes)
+			t.Errorf("round %d: left to the other writer %v, written %v", round, left, w.writes != writes)
 		}
 	}
 	for round := range 100 {
@@ -153,7 +153,7 @@ func TestContest(t *testing.T) {
 	}
 }
 
-func TestRemadeCgroupIsANewOne(t *testing.T) {
+func TestRecreatedCgroupIsNew(t *testing.T) {
 	r := newRealTree(t, "batch")
 	path := filepath.Join(t.TempDir(), "journal")
 	j := openJournal(t, path)
@@ -178,7 +178,7 @@ func TestRemadeCgroupIsANewOne(t *testing.T) {
 		t.Fatalf("applied %d, errors %s", out.Applied, errorsOf(out))
 	}
 	out := restoreWith(t, r, j, false)
-	if out.Back != 1 || r.get("cpu", "batch", "cpu.cfs_quota_us") != "-1" {
+	if out.Values != 1 || r.get("cpu", "batch", "cpu.cfs_quota_us") != "-1" {
 		t.Errorf("%v, quota %s; want its own first value, not the other's", out, r.get("cpu", "batch", "cpu.cfs_quota_us"))
 	}
 	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
@@ -188,7 +188,7 @@ func TestRemadeCgroupIsANewOne(t *testing.T) {
 
 // A cgroup that is removed and created again between two writes of a plan is not written: the planned list and the journal's
 // original value belong to the old one. The next tick plans for the new one, and a restore restores its own value.
-func TestAPlanIsNotForACgroupMadeAnewMeanwhile(t *testing.T) {
+func TestPlanSkipsRecreatedCgroup(t *testing.T) {
 	r := newRealTree(t, "batch", "batch/a", "batch/b")
 	j := openJournal(t, filepath.Join(t.TempDir(), "journal"))
 	a, w := newApplier(t, r.h, func(o *Options) { o.Journal = j })
@@ -245,19 +245,19 @@ func restoreWith(t *testing.T, r *realTree, j *Journal, force bool) Restored {
 	return out
 }
 
-func TestRestoreLeavesOthersValues(t *testing.T) {
+func TestRestoreSkipsExternalValues(t *testing.T) {
 	r := newRealTree(t, "batch")
 	j := openJournal(t, filepath.Join(t.TempDir(), "journal"))
 	a, _ := newApplier(t, r.h, func(o *Options) { o.Journal = j })
 	a.Apply([]tick.Cgroup{{Cgroup: r.path("batch"), CPUMaxMilliCPU: p(500), CPUWeight: p(50)}})
 	r.set("cpu", "batch", "cpu.cfs_quota_us", "77000")
-	if out := restoreWith(t, r, j, false); out.Foreign != 1 || out.Back != 1 {
-		t.Errorf("%v, want one left alone and one back", out)
+	if out := restoreWith(t, r, j, false); out.External != 1 || out.Values != 1 {
+		t.Errorf("%v, want one skipped and one restored", out)
 	}
 	if got := r.get("cpu", "batch", "cpu.cfs_quota_us"); got != "77000" {
 		t.Errorf("quota %s, want the other's 77000", got)
 	}
-	if out := restoreWith(t, r, j, true); out.Back != 1 {
+	if out := restoreWith(t, r, j, true); out.Values != 1 {
 		t.Errorf("with force: %v, want one back", out)
 	}
 	if got := r.get("cpu", "batch", "cpu.cfs_quota_us"); got != "-1" {
@@ -348,7 +348,7 @@ func restoreUntil(t *testing.T, r *realTree, j *Journal, killAt int) (done bool)
 	w.killAt = killAt
 	defer recoverKill(&done)
 	out, err := a.Restore(false)
-	if err != nil || out.Failed+out.Foreign > 0 {
+	if err != nil || out.Failed+out.External > 0 {
 		t.Fatalf("restore: %v, %v", out, err)
 	}
 	return true
@@ -371,7 +371,7 @@ func TestWeightSurvivesIdleness(t *testing.T) {
 
 // A tier of kubelet that an older isolate or another program left idle is corrected in the order that the kernel accepts, and a
 // restore restores it.
-func TestAnIdleTierIsSetRight(t *testing.T) {
+func TestIdleTierIsCorrected(t *testing.T) {
 	r := newRealTree(t, "kubepods", "kubepods/besteffort")
 	const tier = "kubepods/besteffort"
 	r.set("cpu", tier, "cpu.idle", "1")
@@ -390,7 +390,7 @@ func TestAnIdleTierIsSetRight(t *testing.T) {
 		t.Errorf("idle %s, shares %s, errors:\n%s", r.get("cpu", tier, "cpu.idle"), r.get("cpu", tier, "cpu.shares"), errorsOf(out))
 	}
 	a.Close()
-	if got := restoreWith(t, r, j, false); got.Failed+got.Foreign > 0 || r.get("cpu", tier, "cpu.idle") != "1" {
+	if got := restoreWith(t, r, j, false); got.Failed+got.External > 0 || r.get("cpu", tier, "cpu.idle") != "1" {
 		t.Errorf("restored %+v, cpu.idle = %s", got, r.get("cpu", tier, "cpu.idle"))
 	}
 }
@@ -408,7 +408,7 @@ func (r refusing) WriteFile(controller, cgroup, name, value string) error {
 	return r.Writer.WriteFile(controller, cgroup, name, value)
 }
 
-func TestRefusedWriteStopsWhatNeedsIt(t *testing.T) {
+func TestRefusedWriteStopsDependents(t *testing.T) {
 	r := newRealTree(t, "batch", "batch/pod", "serve")
 	all := r.get("cpuset", "batch", "cpuset.cpus")
 	a, _ := newApplier(t, r.h, func(o *Options) { o.Writer = refusing{o.Writer, r.path("batch/pod")} })
@@ -418,8 +418,8 @@ func TestRefusedWriteStopsWhatNeedsIt(t *testing.T) {
 	})
 	problems := errorsOf(out)
 	for _, want := range []string{
-		"pod cpusetCPUs: write \"1\" to cpuset.cpus: device or resource busy (a cgroup below has CPUs outside",
-		"batch cpusetCPUs: \"1\" not written: it needs the write of " + r.path("batch/pod"),
+		"pod cpusetCPUs: write \"1\" to cpuset.cpus: device or resource busy (a child cgroup has other CPUs",
+		"batch cpusetCPUs: \"1\" not written: it depends on the write to " + r.path("batch/pod"),
 	} {
 		if !strings.Contains(problems, want) {
 			t.Errorf("errors want %q:\n%s", want, problems)
@@ -430,7 +430,7 @@ func TestRefusedWriteStopsWhatNeedsIt(t *testing.T) {
 	}
 }
 
-func TestFullDiskMeansNoWrite(t *testing.T) {
+func TestFullDiskPreventsWrites(t *testing.T) {
 	r := newRealTree(t, "batch")
 	dir := t.TempDir()
 	need.Mount(t)
@@ -453,7 +453,7 @@ func TestFullDiskMeansNoWrite(t *testing.T) {
 	if out = a.Apply(desired); len(out.Errors) > 0 || out.Applied == 0 {
 		t.Errorf("with space again: applied %d, errors:\n%s", out.Applied, errorsOf(out))
 	}
-	if out := restoreWith(t, r, j, false); out.Failed > 0 || out.Back == 0 {
+	if out := restoreWith(t, r, j, false); out.Failed > 0 || out.Values == 0 {
 		t.Errorf("restore: %v", out)
 	}
 }

@@ -7,30 +7,30 @@ import (
 
 // Restored counts the files of a restore by result.
 type Restored struct {
-	Back    int // written
-	Already int // had the original value already
-	Vanished,
-	Foreign int // the cgroup is gone; another program changed the value
-	// LikeAbove counts the lists that were empty originally and cannot become empty while the cgroup contains
+	Values    int // written
+	Unchanged int // had the original value already
+	Gone,
+	External int // the cgroup is gone; another program changed the value
+	// LikeParent counts the lists that were empty originally and cannot become empty while the cgroup contains
 	// processes. They now equal their parent's list, which is what an empty list means. The journal keeps them.
-	LikeAbove int
-	Failed    int
+	LikeParent int
+	Failed     int
 }
 
 // Restore restores the original value of everything in the journal, in an order that the kernel accepts, and removes the journal when
 // everything is restored. It does not touch values that another program changed since, unless force is set.
 func (a *Applier) Restore(force bool) (Restored, error) {
 	var out Restored
-	a.restores = true
+	a.isRestoring = true
 	a.readMachine()
 	a.readDisks()
-	back := a.restoring(force, &out)
+	files := a.filesToRestore(force, &out)
 
 	// The kernel ties a cgroup's weight to its idle switch: the weight can be restored only after the switch.
-	weights := func(it *restoring) bool { return it.file.Name == "cpu.weight" || it.file.Name == "cpu.shares" }
-	var first, second []*restoring
-	for _, it := range back {
-		if weights(it) {
+	isWeight := func(it *restoredFile) bool { return it.file.Name == "cpu.weight" || it.file.Name == "cpu.shares" }
+	var first, second []*restoredFile
+	for _, it := range files {
+		if isWeight(it) {
 			second = append(second, it)
 		} else {
 			first = append(first, it)
@@ -38,8 +38,8 @@ func (a *Applier) Restore(force bool) (Restored, error) {
 	}
 	r := &round{}
 	r.DryRun = a.DryRun
-	a.putBack(r, first)
-	a.putBack(r, second)
+	a.restoreFiles(r, first)
+	a.restoreFiles(r, second)
 	for _, w := range r.Writes {
 		a.Log.Info("restored", "cgroup", w.Cgroup, "key", w.Key, "old", w.Old, "new", w.New, "dryRun", a.DryRun)
 	}
@@ -47,64 +47,64 @@ func (a *Applier) Restore(force bool) (Restored, error) {
 		a.Log.Warn("not restored", "cgroup", e.Cgroup, "key", e.Key, "error", e.Error)
 	}
 	if a.DryRun {
-		out.Back = len(r.Writes)
+		out.Values = len(r.Writes)
 		return out, nil
 	}
-	a.judge(back, &out)
+	a.verify(files, &out)
 	if len(a.records) == 0 {
 		return out, a.Journal.Remove()
 	}
 	return out, a.Journal.rewrite()
 }
 
-// restoring is one file that is being restored.
-type restoring struct {
-	file    plan.File
-	record  *record
-	first   string // the value to restore
-	already bool
+// restoredFile is one file that is being restored.
+type restoredFile struct {
+	file        plan.File
+	record      *record
+	text        string // the value to restore
+	isUnchanged bool
 }
 
-// restoring determines what must be restored.
-func (a *Applier) restoring(force bool, out *Restored) []*restoring {
-	var back []*restoring
+// filesToRestore determines what must be restored.
+func (a *Applier) filesToRestore(force bool, out *Restored) []*restoredFile {
+	var files []*restoredFile
 	for _, f := range sortedFiles(a.records) {
 		r := a.records[f]
-		if a.inode(f) != r.Inode || a.diskGone(f.Device) {
-			out.Vanished++
+		if a.inode(f) != r.Inode || a.isDiskGone(f.Device) {
+			out.Gone++
 			if !a.DryRun {
 				delete(a.records, f)
 			}
 			continue
 		}
-		present, err := a.text(f)
+		observed, err := a.readText(f)
 		switch {
 		case err != nil:
 			out.Failed++
 			a.Log.Warn("not restored", "cgroup", f.Cgroup, "file", f.Name, "error", err)
-		case !force && !r.ours(f.Name, present):
-			out.Foreign++
-			a.Log.Warn("left alone: changed by someone else (--force restores it too)", "cgroup", f.Cgroup, "file", f.Name, "value", present, "first", r.First)
+		case !force && !r.isOurs(f.Name, observed):
+			out.External++
+			a.Log.Warn("skipped: changed externally (--force restores it too)", "cgroup", f.Cgroup, "file", f.Name, "value", observed, "original", r.Original)
 		default:
-			first, err := a.machine.First(f, r.First, present)
+			text, err := a.machine.RestoreText(f, r.Original, observed)
 			if err != nil {
 				out.Failed++
 				a.Log.Warn("not restored", "cgroup", f.Cgroup, "file", f.Name, "error", err)
 				continue
 			}
-			back = append(back, &restoring{file: f, record: r, first: first, already: plan.Same(f.Name, present, first)})
+			files = append(files, &restoredFile{file: f, record: r, text: text, isUnchanged: plan.Same(f.Name, observed, text)})
 		}
 	}
-	return back
+	return files
 }
 
-// putBack plans and writes. Files that already have their original value take part in the plan, because its order depends on them.
-func (a *Applier) putBack(r *round, back []*restoring) {
-	settings := make([]plan.Setting, 0, len(back))
-	for _, it := range back {
-		s, err := plan.Restore(it.file, it.record.Key, it.first, a.Hierarchy.Version(it.file.Controller))
+// restoreFiles plans and writes. Files that already have their original value take part in the plan, because its order depends on them.
+func (a *Applier) restoreFiles(r *round, files []*restoredFile) {
+	settings := make([]plan.Setting, 0, len(files))
+	for _, it := range files {
+		s, err := plan.RestoreSetting(it.file, it.record.Key, it.text, a.Hierarchy.Version(it.file.Controller))
 		if err == nil {
-			s.Present, err = a.text(s.File)
+			s.Observed, err = a.readText(s.File)
 		}
 		if period := s.PeriodFile(); err == nil && period != "" {
 			s.Period, err = a.Hierarchy.ReadFile(s.Controller, s.Cgroup, period)
@@ -118,67 +118,67 @@ func (a *Applier) putBack(r *round, back []*restoring) {
 		}
 		settings = append(settings, s)
 	}
-	a.bursts(settings)
+	a.readBursts(settings)
 	var bound []*plan.Setting
 	for i := range settings {
-		if s := &settings[i]; s.Bound() && !s.Done() {
+		if s := &settings[i]; s.IsBounded() && !s.IsAsDesired() {
 			bound = append(bound, s)
 		}
 	}
-	writes, problems := plan.Make(a.machine, settings, a.around(bound, settings))
+	writes, problems := plan.Make(a.machine, settings, a.readNeighbours(bound, settings))
 	for _, p := range problems {
 		r.fail(p)
 	}
 	if a.DryRun {
 		for _, w := range writes {
-			r.wrote(w, w.Old, w.New)
+			r.addWrite(w, w.Old, w.New)
 		}
 		return
 	}
-	a.noteWrites(writes)
-	a.carry(r, writes)
+	a.recordWrites(writes)
+	a.execute(r, writes)
 }
 
-// noteWrites records what a restore writes, so that a restore that is killed between two writes can be repeated. A
+// recordWrites records what a restore writes, so that a restore that is killed between two writes can be repeated. A
 // full disk does not prevent the restore.
-func (a *Applier) noteWrites(writes []plan.Write) {
+func (a *Applier) recordWrites(writes []plan.Write) {
 	var entries []entry
 	for _, w := range writes {
 		if r := a.records[w.File]; r != nil {
 			e := entryOf(w.File, r.Inode)
-			e.Wrote = &w.New
+			e.Written = &w.New
 			entries = append(entries, e)
-			r.note(w.New)
+			r.addWritten(w.New)
 		}
 	}
 	if len(entries) == 0 {
 		return
 	}
 	if err := a.Journal.Append(entries, false); err != nil {
-		a.Log.Warn("restoring without noting it", "error", err)
+		a.Log.Warn("cannot record the restore in the journal; restoring anyway", "error", err)
 	}
 }
 
-// judge reads what the files contain now; restored files are removed from the journal.
-func (a *Applier) judge(back []*restoring, out *Restored) {
-	for _, it := range back {
-		present, err := a.text(it.file)
+// verify reads what the files contain now; restored files are removed from the journal.
+func (a *Applier) verify(files []*restoredFile, out *Restored) {
+	for _, it := range files {
+		observed, err := a.readText(it.file)
 		switch {
-		case err != nil && gone(err):
-			out.Vanished++
-		case err == nil && a.above[it.file] != "" && plan.Same(it.file.Name, present, a.above[it.file]):
-			out.LikeAbove++
-			a.Log.Warn("as wide as the cgroup above: the kernel takes no empty list while there are processes; --restore again when there are none",
-				"cgroup", it.file.Cgroup, "file", it.file.Name, "value", present)
+		case err != nil && isGone(err):
+			out.Gone++
+		case err == nil && a.parentLists[it.file] != "" && plan.Same(it.file.Name, observed, a.parentLists[it.file]):
+			out.LikeParent++
+			a.Log.Warn("set to the parent's list: the kernel accepts no empty list while the cgroup has processes; run --restore again when it has none",
+				"cgroup", it.file.Cgroup, "file", it.file.Name, "value", observed)
 			continue
-		case err != nil || !plan.Same(it.file.Name, present, it.first):
+		case err != nil || !plan.Same(it.file.Name, observed, it.text):
 			out.Failed++
-			a.Log.Warn("not restored", "cgroup", it.file.Cgroup, "file", it.file.Name, "value", present, "first", it.first, "error", err)
+			a.Log.Warn("not restored", "cgroup", it.file.Cgroup, "file", it.file.Name, "value", observed, "original", it.text, "error", err)
 			continue
-		case it.already:
-			out.Already++
+		case it.isUnchanged:
+			out.Unchanged++
 		default:
-			out.Back++
+			out.Values++
 		}
 		delete(a.records, it.file)
 	}
@@ -186,11 +186,11 @@ func (a *Applier) judge(back []*restoring, out *Restored) {
 
 // String returns the result in one line.
 func (r Restored) String() string {
-	return phrase.Nonzero("restored "+phrase.Count(r.Back, "value"),
-		phrase.Number{N: r.Already, Text: "unchanged"},
-		phrase.Number{N: r.LikeAbove, Text: "set as the cgroup above has it"},
-		phrase.Number{N: r.Vanished, Text: "skipped: the cgroup is gone"},
-		phrase.Number{N: r.Foreign, Text: "skipped: changed externally"},
+	return phrase.Nonzero("restored "+phrase.Count(r.Values, "value"),
+		phrase.Number{N: r.Unchanged, Text: "unchanged"},
+		phrase.Number{N: r.LikeParent, Text: "set to the parent's list"},
+		phrase.Number{N: r.Gone, Text: "skipped: the cgroup is gone"},
+		phrase.Number{N: r.External, Text: "skipped: changed externally"},
 		phrase.Number{N: r.Failed, Text: "failed"},
 	)
 }

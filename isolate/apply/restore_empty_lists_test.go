@@ -24,7 +24,7 @@ func (w *populated) WriteFile(controller, path, name, value string) error {
 	return w.Hierarchy.WriteFile(controller, path, name, value)
 }
 
-func TestAListThatCannotBeEmptiedIsMadeLikeTheOneAbove(t *testing.T) {
+func TestEmptyListBecomesParentList(t *testing.T) {
 	h, base := newCopy(t, map[string]string{
 		"a/cgroup.controllers": "cpuset", "a/cgroup.subtree_control": "cpuset",
 		"a/cpuset.cpus": "", "a/cpuset.cpus.effective": "0-7", "a/cpuset.cpus.partition": "member",
@@ -47,14 +47,14 @@ func TestAListThatCannotBeEmptiedIsMadeLikeTheOneAbove(t *testing.T) {
 		}
 		return out
 	}
-	if out := restore(); out != (Restored{LikeAbove: 1}) {
+	if out := restore(); out != (Restored{LikeParent: 1}) {
 		t.Errorf("with processes: %+v, want one like above", out)
 	}
 	if got := read(t, base, "a/b/cpuset.cpus"); got != "0-7" {
 		t.Errorf("with processes cpuset.cpus is %q, want 0-7", got)
 	}
 	w.left = true
-	if out := restore(); out != (Restored{Back: 1}) {
+	if out := restore(); out != (Restored{Values: 1}) {
 		t.Errorf("without processes: %+v, want one back", out)
 	}
 	if got := read(t, base, "a/b/cpuset.cpus"); got != "" {

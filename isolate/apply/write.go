@@ -18,8 +18,8 @@ const maxListed = 1000
 // round collects the writes and errors of one tick.
 type round struct {
 	tick.Isolation
-	notListed int
-	failed    int // errors that a retry may resolve
+	unlisted int
+	failed   int // errors that a retry may resolve
 }
 
 func (r *round) fail(e tick.IsolationError) {
@@ -30,20 +30,20 @@ func (r *round) fail(e tick.IsolationError) {
 // refuse records an error like fail, but for advice that no retry can apply.
 func (r *round) refuse(e tick.IsolationError) {
 	if len(r.Errors) >= maxListed {
-		r.notListed++
+		r.unlisted++
 		return
 	}
 	r.Errors = append(r.Errors, e)
 }
 
-func (r *round) wrote(w plan.Write, old, now string) {
+func (r *round) addWrite(w plan.Write, old, newText string) {
 	if !r.DryRun {
 		r.Applied++
 	}
 	if len(r.Writes) < maxListed {
-		x := tick.Write{Cgroup: w.Cgroup, Key: w.Key, Old: w.Shown(old), New: w.Shown(now)}
+		x := tick.Write{Cgroup: w.Cgroup, Key: w.Key, Old: w.MessageText(old), New: w.MessageText(newText)}
 		if w.Period != "" {
-			x.OldMilliCPU, x.NewMilliCPU = plan.MilliCPU(old, w.Period), plan.MilliCPU(now, w.Period)
+			x.OldMilliCPU, x.NewMilliCPU = plan.MilliCPU(old, w.Period), plan.MilliCPU(newText, w.Period)
 		}
 		r.Writes = append(r.Writes, x)
 	}
@@ -51,19 +51,19 @@ func (r *round) wrote(w plan.Write, old, now string) {
 
 func (r *round) finish() tick.Isolation {
 	slices.Sort(r.Unavailable)
-	if r.notListed > 0 {
-		r.Errors = append(r.Errors, tick.IsolationError{Error: fmt.Sprintf("%d more errors are not listed", r.notListed)})
+	if r.unlisted > 0 {
+		r.Errors = append(r.Errors, tick.IsolationError{Error: fmt.Sprintf("%d more errors are not listed", r.unlisted)})
 	}
 	return r.Isolation
 }
 
-// carry executes the writes. It skips writes that depend on a refused one, and executes all others.
-func (a *Applier) carry(r *round, writes []plan.Write) {
+// execute executes the writes. It skips writes that depend on a refused one, and executes all others.
+func (a *Applier) execute(r *round, writes []plan.Write) {
 	refused := make([]bool, len(writes))
 	for i, w := range writes {
-		if by := firstOf(refused, w.Needs); by >= 0 {
+		if by := firstRefused(refused, w.Needs); by >= 0 {
 			refused[i] = true
-			r.fail(tick.IsolationError{Cgroup: w.Cgroup, Key: w.Key, Error: fmt.Sprintf("%q not written: it needs the write of %s, which was not done", clip.Text(w.New, shownBytes), clip.Text(writes[by].Cgroup, shownBytes))})
+			r.fail(tick.IsolationError{Cgroup: w.Cgroup, Key: w.Key, Error: fmt.Sprintf("%q not written: it depends on the write to %s, which failed", clip.Text(w.New, maxShownBytes), clip.Text(writes[by].Cgroup, maxShownBytes))})
 			continue
 		}
 		if err := a.write(r, w); err != nil {
@@ -73,7 +73,7 @@ func (a *Applier) carry(r *round, writes []plan.Write) {
 	}
 }
 
-func firstOf(refused []bool, needs []int) int {
+func firstRefused(refused []bool, needs []int) int {
 	for _, n := range needs {
 		if refused[n] {
 			return n
@@ -87,44 +87,44 @@ func (a *Applier) write(r *round, w plan.Write) error {
 	f := a.files[w.File]
 	if f == nil {
 		f = &file{File: w.File} // implied: seldom written, so not kept open
-		defer a.shut(f)
+		defer a.closeFile(f)
 	}
 	if err := a.read(f); err != nil {
-		if gone(err) {
+		if isGone(err) {
 			return nil
 		}
 		return fmt.Errorf("not written: %w", err)
 	}
-	if rec := a.records[w.File]; a.Journal != nil && !a.restores && (rec == nil || rec.Inode != a.inode(w.File)) {
+	if rec := a.records[w.File]; a.Journal != nil && !a.isRestoring && (rec == nil || rec.Inode != a.inode(w.File)) {
 		return nil // removed and created again since it was read: the next tick reads the new one
 	}
 	old := f.text
-	a.awaitChildren(w, old)
-	if err := a.Writer.WriteFile(w.Controller, w.Cgroup, w.Name, lineOf(w.Line(w.New))); err != nil {
+	a.waitForChildren(w, old)
+	if err := a.Writer.WriteFile(w.Controller, w.Cgroup, w.Name, writtenText(w.Line(w.New))); err != nil {
 		switch {
-		case gone(err):
+		case isGone(err):
 			return nil
-		case a.mayBeLikeAbove(w, err):
-			return a.likeAbove(r, w, old, err)
+		case a.mayWriteParentList(w, err):
+			return a.writeParentList(r, w, old, err)
 		}
 		return explain(w, err)
 	}
 	if err := a.read(f); err != nil {
-		if gone(err) {
+		if isGone(err) {
 			return nil
 		}
-		return fmt.Errorf("written, but not to be read back: %w", err)
+		return fmt.Errorf("written, but reading it back failed: %w", err)
 	}
-	f.agreed, f.known = f.text, true
-	r.wrote(w, old, f.text)
+	f.expected, f.hasExpected = f.text, true
+	r.addWrite(w, old, f.text)
 	if !plan.Same(w.Name, f.text, w.New) {
-		return fmt.Errorf("wrote %q to %s, but it reads %q", clip.Text(w.New, shownBytes), w.Name, clip.Text(f.text, shownBytes))
+		return fmt.Errorf("wrote %q to %s, but it reads %q", clip.Text(w.New, maxShownBytes), w.Name, clip.Text(f.text, maxShownBytes))
 	}
 	return nil
 }
 
-// lineOf returns the text as it is written: a write of no bytes would not reach the kernel's file at all.
-func lineOf(text string) string {
+// writtenText returns the text as it is written: a write of no bytes would not reach the kernel's file at all.
+func writtenText(text string) string {
 	if text == "" {
 		return "\n"
 	}
@@ -137,22 +137,22 @@ var hints = []struct {
 	err  error
 	hint string
 }{
-	{"cpuset.cpus", unix.EBUSY, "a cgroup below has CPUs outside, or another's cpuset is exclusive"},
-	{"cpuset.mems", unix.EBUSY, "a cgroup below has memory nodes outside, or another's cpuset is exclusive"},
-	{"cpuset.cpus", unix.EACCES, "the cgroup above has not all of these CPUs"},
-	{"cpuset.mems", unix.EACCES, "the cgroup above has not all of these memory nodes"},
+	{"cpuset.cpus", unix.EBUSY, "a child cgroup has other CPUs, or another cgroup's cpuset is exclusive"},
+	{"cpuset.mems", unix.EBUSY, "a child cgroup has other memory nodes, or another cgroup's cpuset is exclusive"},
+	{"cpuset.cpus", unix.EACCES, "the parent cgroup does not have all of these CPUs"},
+	{"cpuset.mems", unix.EACCES, "the parent cgroup does not have all of these memory nodes"},
 	{"cpuset.cpus", unix.ENOSPC, "the cgroup has tasks and would be left without CPUs"},
 	{"cpuset.mems", unix.ENOSPC, "the cgroup has tasks and would be left without memory nodes"},
-	{"cpuset.cpus", unix.ERANGE, "there is no such CPU"},
-	{"cpuset.cpus", unix.EINVAL, "a CPU of these is isolated, offline, or taken by another exclusive cpuset"},
+	{"cpuset.cpus", unix.ERANGE, "the machine has no such CPU"},
+	{"cpuset.cpus", unix.EINVAL, "one of these CPUs is isolated, offline, or in another exclusive cpuset"},
 	{"memory.limit_in_bytes", unix.EBUSY, "the cgroup uses more and the kernel could not reclaim enough"},
 	{"memory.limit_in_bytes", unix.EINVAL, "the limit is over memory.memsw.limit_in_bytes"},
-	{"cpu.cfs_quota_us", unix.EINVAL, "the quota is under cpu.cfs_burst_us, over the quota of the cgroup above, or under that of one below"},
-	{"cpu.max", unix.EINVAL, "the quota is under cpu.max.burst"},
-	{"cpu.cfs_burst_us", unix.EINVAL, "the burst is over cpu.cfs_quota_us"},
-	{"cpu.max.burst", unix.EINVAL, "the burst is over the quota of cpu.max"},
-	{"cpu.shares", unix.EINVAL, "an idle cgroup (cpu.idle is 1) takes no weight"},
-	{"cpu.weight", unix.EINVAL, "an idle cgroup (cpu.idle is 1) takes no weight"},
+	{"cpu.cfs_quota_us", unix.EINVAL, "the quota is below cpu.cfs_burst_us, above the parent's quota, or below a child's"},
+	{"cpu.max", unix.EINVAL, "the quota is below cpu.max.burst"},
+	{"cpu.cfs_burst_us", unix.EINVAL, "the burst is above cpu.cfs_quota_us"},
+	{"cpu.max.burst", unix.EINVAL, "the burst is above the quota of cpu.max"},
+	{"cpu.shares", unix.EINVAL, "an idle cgroup (cpu.idle is 1) accepts no weight"},
+	{"cpu.weight", unix.EINVAL, "an idle cgroup (cpu.idle is 1) accepts no weight"},
 	{"", unix.EROFS, "the cgroup hierarchy is mounted read-only here"},
 	{"", unix.EPERM, "isolate needs root and a writable cgroup mount"},
 	{"", unix.EACCES, "isolate needs root and a writable cgroup mount"},

@@ -2,42 +2,42 @@ package journal
 
 import "fmt"
 
-// quietRounds without an external change end a contest; forgiveRounds subtract one change: a program that rarely changes a value
+// resetRounds without an external change end a contest; decayRounds subtract one change: a program that rarely changes a value
 // does not contest it, however long it continues.
 const (
-	quietRounds   = 100
-	forgiveRounds = 20
+	resetRounds = 100
+	decayRounds = 20
 )
 
 // Contest counts how often another program has changed one value that isolate writes.
 type Contest struct {
-	changes int // the changes that count
-	quiet   int // rounds since the last one
+	changes   int // the changes that count
+	unchanged int // rounds since the last one
 }
 
-// Calm records a round without an external change.
-func (c *Contest) Calm() {
-	if c.quiet++; c.quiet >= quietRounds {
+// Unchanged records a round without an external change.
+func (c *Contest) Unchanged() {
+	if c.unchanged++; c.unchanged >= resetRounds {
 		c.changes = 0
 	}
 }
 
 // Change records an external change.
 func (c *Contest) Change() {
-	c.changes = max(0, c.changes-c.quiet/forgiveRounds) + 1
-	c.quiet = 0
+	c.changes = max(0, c.changes-c.unchanged/decayRounds) + 1
+	c.unchanged = 0
 }
 
-// Forgive subtracts the last change.
-func (c *Contest) Forgive() { c.changes = max(0, c.changes-1) }
+// Discount subtracts the last change.
+func (c *Contest) Discount() { c.changes = max(0, c.changes-1) }
 
 // Changes returns the number of changes that count.
 func (c *Contest) Changes() int { return c.changes }
 
-// LeftAlone returns why the value is not written any more; empty if isolate still writes it. limit is the value of --contest.
-func (c *Contest) LeftAlone(limit int) string {
+// YieldReason returns why the value is not written any more; empty if isolate still writes it. limit is the value of --contest.
+func (c *Contest) YieldReason(limit int) string {
 	if c.changes <= limit {
 		return ""
 	}
-	return fmt.Sprintf("left alone: someone else changed it %d times (--contest %d)", c.changes, limit)
+	return fmt.Sprintf("left to the other writer: changed externally %d times (--contest %d)", c.changes, limit)
 }

@@ -7,30 +7,30 @@ func TestContest(t *testing.T) {
 	for range 3 {
 		c.Change()
 	}
-	if got := c.LeftAlone(3); got != "" {
+	if got := c.YieldReason(3); got != "" {
 		t.Errorf("3 changes of 3: %q; want that the value is still written", got)
 	}
 	c.Change()
-	if got, want := c.LeftAlone(3), "left alone: someone else changed it 4 times (--contest 3)"; got != want {
+	if got, want := c.YieldReason(3), "left to the other writer: changed externally 4 times (--contest 3)"; got != want {
 		t.Errorf("4 changes of 3: %q; want %q", got, want)
 	}
-	c.Forgive()
+	c.Discount()
 	if c.Changes() != 3 {
 		t.Errorf("one forgiven: %d changes count; want 3", c.Changes())
 	}
-	for range 2 * forgiveRounds {
-		c.Calm()
+	for range 2 * decayRounds {
+		c.Unchanged()
 	}
 	if c.Change(); c.Changes() != 2 {
-		t.Errorf("after %d quiet rounds: %d changes count; want 2", 2*forgiveRounds, c.Changes())
+		t.Errorf("after %d quiet rounds: %d changes count; want 2", 2*decayRounds, c.Changes())
 	}
-	for range quietRounds {
-		c.Calm()
+	for range resetRounds {
+		c.Unchanged()
 	}
 	if c.Changes() != 0 {
-		t.Errorf("after %d quiet rounds: %d changes count; want none", quietRounds, c.Changes())
+		t.Errorf("after %d quiet rounds: %d changes count; want none", resetRounds, c.Changes())
 	}
-	if c.Forgive(); c.Changes() != 0 {
+	if c.Discount(); c.Changes() != 0 {
 		t.Errorf("none to forgive: %d changes count", c.Changes())
 	}
 }

@@ -33,16 +33,16 @@ type Entry[E any] interface {
 
 // File is an append-only file of entries, one JSON object per line.
 type File[E any, P Entry[E]] struct {
-	path  string
-	boot  string
-	now   func() time.Time
-	f     *os.File // nil if nothing was written and the file is not locked
-	size  int64
-	cut   bool // the last line is incomplete
-	known int  // lines that isolate wrote, in any boot of the machine
+	path     string
+	boot     string
+	now      func() time.Time
+	f        *os.File // nil if nothing was written and the file is not locked
+	size     int64
+	isCut    bool // the last line is incomplete
+	ownLines int  // lines that isolate wrote, in any boot of the machine
 
-	// Stale counts the lines of an earlier boot; Bad counts the lines that are cut off or invalid.
-	Stale, Bad int
+	// StaleLines counts the lines of an earlier boot; InvalidLines counts the lines that are cut off or invalid.
+	StaleLines, InvalidLines int
 }
 
 // ErrInUse is returned if another isolate has the journal open.
@@ -50,13 +50,13 @@ var ErrInUse = errors.New("in use by another isolate")
 
 // Open opens and locks the journal at path, and creates it if it does not exist. It calls take with each entry of this boot for which
 // valid returns true. root is the root directory of the machine.
-func Open[E any, P Entry[E]](path, root string, now func() time.Time, valid func(P) bool, take func(P)) (*File[E, P], error) {
+func Open[E any, P Entry[E]](path, root string, now func() time.Time, valid func(P) bool, load func(P)) (*File[E, P], error) {
 	f, err := openLocked(path)
 	if err != nil {
 		return nil, err
 	}
 	j := &File[E, P]{path: path, boot: kernfile.BootID(root), now: now, f: f}
-	if err := j.read(f, valid, take); err != nil {
+	if err := j.read(f, valid, load); err != nil {
 		f.Close()
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func Open[E any, P Entry[E]](path, root string, now func() time.Time, valid func
 }
 
 // OpenUnlocked is like Open for a journal that the lock of another journal protects. The first entry creates the file.
-func OpenUnlocked[E any, P Entry[E]](path, root string, now func() time.Time, valid func(P) bool, take func(P)) (*File[E, P], error) {
+func OpenUnlocked[E any, P Entry[E]](path, root string, now func() time.Time, valid func(P) bool, load func(P)) (*File[E, P], error) {
 	j := &File[E, P]{path: path, boot: kernfile.BootID(root), now: now}
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -74,7 +74,7 @@ func OpenUnlocked[E any, P Entry[E]](path, root string, now func() time.Time, va
 		return nil, err
 	}
 	defer f.Close()
-	if err := j.read(f, valid, take); err != nil {
+	if err := j.read(f, valid, load); err != nil {
 		return nil, err
 	}
 	return j, nil
@@ -91,26 +91,26 @@ func openLocked(path string) (*os.File, error) {
 		if err != nil {
 			return nil, err
 		}
-		opened()
+		afterOpen()
 		if err := lock(f, path); err != nil {
 			f.Close()
 			return nil, err
 		}
-		mine, err := f.Stat()
+		locked, err := f.Stat()
 		if err != nil {
 			f.Close()
 			return nil, err
 		}
-		if named, err := os.Lstat(path); err == nil && os.SameFile(mine, named) {
+		if current, err := os.Lstat(path); err == nil && os.SameFile(locked, current) {
 			return f, nil
 		}
 		f.Close()
 	}
-	return nil, fmt.Errorf("%s: %w: it is replaced again and again", path, ErrInUse)
+	return nil, fmt.Errorf("%s: %w: it was replaced during each attempt to lock it", path, ErrInUse)
 }
 
-// opened is called between opening and locking a journal, for tests.
-var opened = func() {}
+// afterOpen is called between opening and locking a journal, for tests.
+var afterOpen = func() {}
 
 func lock(f *os.File, path string) error {
 	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
@@ -123,42 +123,42 @@ func lock(f *os.File, path string) error {
 	return nil
 }
 
-func (j *File[E, P]) read(f *os.File, valid func(P) bool, take func(P)) error {
+func (j *File[E, P]) read(f *os.File, valid func(P) bool, load func(P)) error {
 	if info, err := f.Stat(); err == nil && !info.Mode().IsRegular() {
-		return fmt.Errorf("%s is no regular file", j.path)
+		return fmt.Errorf("%s is not a regular file", j.path)
 	}
 	data, err := io.ReadAll(f)
 	if err != nil {
 		return fmt.Errorf("read %s: %w", j.path, err)
 	}
 	j.size = int64(len(data))
-	j.cut = len(data) > 0 && data[len(data)-1] != '\n'
+	j.isCut = len(data) > 0 && data[len(data)-1] != '\n'
 	for line := range bytes.SplitSeq(data, []byte("\n")) {
 		if len(bytes.TrimSpace(line)) == 0 {
 			continue
 		}
 		e := P(new(E))
 		if err := tick.Unmarshal(line, e); err != nil || !valid(e) {
-			j.Bad++
+			j.InvalidLines++
 			continue
 		}
-		j.known++
+		j.ownLines++
 		if e.stamp().Boot != j.boot {
-			j.Stale++
+			j.StaleLines++
 			continue
 		}
-		take(e)
+		load(e)
 	}
 	return nil
 }
 
 // IsForeign reports whether the file contains complete lines but none of a journal: it is another program's file.
 func (j *File[E, P]) IsForeign() bool {
-	whole := j.Bad
-	if j.cut {
+	whole := j.InvalidLines
+	if j.isCut {
 		whole-- // or a journal's first line, which was cut off
 	}
-	return whole > 0 && j.known == 0
+	return whole > 0 && j.ownLines == 0
 }
 
 // Path returns the file's path.
@@ -170,7 +170,7 @@ func (j *File[E, P]) Size() int64 { return j.size }
 // Append adds entries; if sync is set, they are on the disk before it returns. On an error the file is unchanged.
 func (j *File[E, P]) Append(entries []E, sync bool) error {
 	var data []byte
-	if j.cut {
+	if j.isCut {
 		data = append(data, '\n')
 	}
 	at := j.now().UTC().Format(time.RFC3339)
@@ -191,12 +191,12 @@ func (j *File[E, P]) Append(entries []E, sync bool) error {
 	}
 	if err == nil {
 		j.size += int64(n)
-		j.cut = false
+		j.isCut = false
 		return nil
 	}
 	if truncErr := j.f.Truncate(j.size); truncErr != nil && n > 0 {
 		j.size += int64(n)
-		j.cut = true
+		j.isCut = true
 	}
 	return fmt.Errorf("write journal %s: %w", j.path, rootCause(err))
 }
@@ -241,7 +241,7 @@ func (j *File[E, P]) Rewrite(entries []E) error {
 		return fmt.Errorf("rewrite journal: %w", err)
 	}
 	j.f.Close()
-	j.f, j.size, j.cut = f, fresh.size, false
+	j.f, j.size, j.isCut = f, fresh.size, false
 	return nil
 }
 
@@ -255,7 +255,7 @@ func (j *File[E, P]) Remove() error {
 		err = j.f.Truncate(0)
 	}
 	if err != nil {
-		return fmt.Errorf("empty journal: %w", err)
+		return fmt.Errorf("truncate journal: %w", err)
 	}
 	return nil
 }

@@ -21,17 +21,17 @@ type entry struct {
 	Value string `json:"value,omitempty"`
 }
 
-// kept is a journal with the names of the entries that were read.
-type kept struct {
+// testJournal is a journal with the names of the entries that were read.
+type testJournal struct {
 	*File[entry, *entry]
 	names []string
 }
 
 type opener = func(path, root string, now func() time.Time, valid func(*entry) bool, take func(*entry)) (*File[entry, *entry], error)
 
-func openAt(t *testing.T, open opener, path, root string) (*kept, error) {
+func openAt(t *testing.T, open opener, path, root string) (*testJournal, error) {
 	t.Helper()
-	k := &kept{}
+	k := &testJournal{}
 	now := func() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
 	var err error
 	k.File, err = open(path, root, now, func(e *entry) bool { return e.Name != "" }, func(e *entry) { k.names = append(k.names, e.Name) })
@@ -52,7 +52,7 @@ func read(t *testing.T, path string) string {
 
 // If another isolate replaces or removes the journal between opening and locking, it is opened again: the locked file is the one at
 // the path.
-func TestTheLockIsOfTheFileThatThePathNames(t *testing.T) {
+func TestLockedFileIsAtPath(t *testing.T) {
 	for name, other := range map[string]func(path string) error{
 		"replaced": func(path string) error {
 			if err := os.WriteFile(path+".new", nil, 0o600); err != nil {
@@ -65,14 +65,14 @@ func TestTheLockIsOfTheFileThatThePathNames(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "journal")
 			times := 0
-			opened = func() {
+			afterOpen = func() {
 				if times++; times <= 3 {
 					if err := other(path); err != nil {
 						t.Error(err)
 					}
 				}
 			}
-			defer func() { opened = func() {} }()
+			defer func() { afterOpen = func() {} }()
 			j, err := openAt(t, Open, path, "/")
 			if err != nil {
 				t.Fatal(err)
@@ -91,7 +91,7 @@ func TestTheLockIsOfTheFileThatThePathNames(t *testing.T) {
 }
 
 // Both kinds of journal read the same entries, and count the same lines.
-func TestReading(t *testing.T) {
+func TestRead(t *testing.T) {
 	root := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(root, "proc/sys/kernel/random"), 0o755); err != nil {
 		t.Fatal(err)
@@ -111,8 +111,8 @@ func TestReading(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !slices.Equal(j.names, []string{"a", "b"}) || j.Bad != 3 || j.Stale != 1 || j.IsForeign() {
-				t.Errorf("entries %q, %d bad, %d stale, foreign %t; want a and b, 3, 1, false", j.names, j.Bad, j.Stale, j.IsForeign())
+			if !slices.Equal(j.names, []string{"a", "b"}) || j.InvalidLines != 3 || j.StaleLines != 1 || j.IsForeign() {
+				t.Errorf("entries %q, %d bad, %d stale, foreign %t; want a and b, 3, 1, false", j.names, j.InvalidLines, j.StaleLines, j.IsForeign())
 			}
 			if err := j.Append([]entry{{Name: "c", Value: "1"}}, true); err != nil { // after a cut line
 				t.Fatal(err)
@@ -130,7 +130,7 @@ func TestReading(t *testing.T) {
 	}
 }
 
-func TestTheUnlockedJournalIsMadeWithTheFirstEntry(t *testing.T) {
+func TestFirstEntryCreatesUnlockedJournal(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal")
 	j, err := openAt(t, OpenUnlocked, path, "/")
 	if err != nil {
@@ -178,8 +178,8 @@ func TestAppendToAFullDisk(t *testing.T) {
 				t.Fatal(err)
 			}
 			again, err := openAt(t, OpenUnlocked, path, "/")
-			if err != nil || !slices.Equal(again.names, []string{"a", "b"}) || again.Bad > 0 {
-				t.Errorf("read again: entries %q, %d bad, %v", again.names, again.Bad, err)
+			if err != nil || !slices.Equal(again.names, []string{"a", "b"}) || again.InvalidLines > 0 {
+				t.Errorf("read again: entries %q, %d bad, %v", again.names, again.InvalidLines, err)
 			}
 		})
 	}

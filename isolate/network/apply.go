@@ -16,10 +16,10 @@ import (
 	"polder/lib/tick"
 )
 
-// shownBytes is the maximum length of foreign text in a message; maxListed bounds the errors and writes of one tick.
+// maxShownBytes is the maximum length of foreign text in a message; maxListed bounds the errors and writes of one tick.
 const (
-	shownBytes = 400
-	maxListed  = 200
+	maxShownBytes = 400
+	maxListed     = 200
 )
 
 // releaseAfter is how long no advice may name a link before the link is released: a sample that fails briefly changes nothing.
@@ -29,7 +29,7 @@ const releaseAfter = time.Minute
 type Options struct {
 	Hierarchy *cgroup.Hierarchy // nil if no cgroups are mounted
 	Journal   *Journal          // nil if there is none
-	// Contest is how often something that another program removed is set again before it is left alone.
+	// Contest is how often something that another program removed is set again before it is left to that program.
 	Contest int
 	DryRun  bool
 	Now     func() time.Time
@@ -41,21 +41,21 @@ type Applier struct {
 	Options
 	links  links
 	tables tables
-	seek   seeker
+	finder sourceFinder
 
-	held     map[string]time.Time // the links that isolate shapes, with the time of the last advice that named them
-	contest  map[string]*journal.Contest
-	reported map[string]bool // problems caused by another program, or by a missing feature of the kernel
-	noLeaf   bool            // the kernel has no fq_codel
-	noMarks  bool            // the kernel has no socket expression: packets are marked only by link
+	lastAdvised      map[string]time.Time // the links that isolate shapes, with the time of the last advice that named them
+	contests         map[string]*journal.Contest
+	reported         map[string]bool // problems caused by another program, or by a missing feature of the kernel
+	lacksFQCodel     bool            // the kernel has no fq_codel
+	lacksSocketMatch bool            // the kernel has no socket expression: packets are marked only by link
 }
 
 // New returns an Applier.
 func New(o Options) *Applier {
-	a := &Applier{Options: o, held: map[string]time.Time{}, contest: map[string]*journal.Contest{}, reported: map[string]bool{}}
-	a.seek = seeker{h: o.Hierarchy, now: o.Now}
+	a := &Applier{Options: o, lastAdvised: map[string]time.Time{}, contests: map[string]*journal.Contest{}, reported: map[string]bool{}}
+	a.finder = sourceFinder{h: o.Hierarchy, now: o.Now}
 	for _, name := range o.Journal.Links() { // a link that an earlier isolate shaped is released in time, too
-		a.held[name] = o.Now()
+		a.lastAdvised[name] = o.Now()
 	}
 	return a
 }
@@ -64,65 +64,65 @@ func New(o Options) *Applier {
 type round struct {
 	*Applier
 	out *tick.NetworkIsolation
-	// lasting are the problems of this round that are reported only once.
-	lasting map[string]bool
+	// persistent are the problems of this round that are reported only once.
+	persistent map[string]bool
 }
 
 // Apply applies the desired state as far as possible, and adds what it did to out. What is no longer desired is released after
 // [releaseAfter]; desired is nil if the advice does not mention the network, which counts as an advice without links.
 func (a *Applier) Apply(out *tick.NetworkIsolation, desired *tick.Network) {
-	if desired == nil && len(a.held) == 0 {
+	if desired == nil && len(a.lastAdvised) == 0 {
 		return
 	}
-	r := &round{Applier: a, out: out, lasting: map[string]bool{}}
+	r := &round{Applier: a, out: out, persistent: map[string]bool{}}
 	observed, err := a.links.observe()
 	if err != nil {
-		r.fail(placeLinks, "", fmt.Errorf("list the machine's links: %w", err))
+		r.fail(nameLinks, "", fmt.Errorf("list the machine's links: %w", err))
 		return
 	}
-	due := a.due(desired)
-	p := plan.Make(desired, observed, due)
+	release := a.linksToRelease(desired)
+	p := plan.Make(desired, observed, release)
 	for _, problem := range p.Problems {
-		if problem.Lasting {
-			r.once(place(problem.Link), "", problem.Text)
+		if problem.IsPersistent {
+			r.failOnce(linkName(problem.Link), "", problem.Text)
 		} else {
-			r.fail(place(problem.Link), "", fmt.Errorf("%s", problem.Text))
+			r.fail(linkName(problem.Link), "", fmt.Errorf("%s", problem.Text))
 		}
 	}
-	r.mark(&p)
-	failed := r.steps(p.Steps)
-	for _, name := range p.Held {
+	r.markPackets(&p)
+	failed := r.runSteps(p.Steps)
+	for _, name := range p.Shaped {
 		if !failed[name] && !a.DryRun {
-			a.held[name] = a.Now()
+			a.lastAdvised[name] = a.Now()
 		}
 	}
-	for _, name := range due {
+	for _, name := range release {
 		if !failed[name] {
-			delete(a.held, name)
+			delete(a.lastAdvised, name)
 		}
 	}
-	r.count(p.Named)
-	r.settle()
+	r.addCounters(p.Counted)
+	r.finish()
 }
 
-// due returns the links that isolate shapes and that no advice has named for long.
-func (a *Applier) due(desired *tick.Network) (due []string) {
+// linksToRelease returns the links that isolate shapes and that no advice has named for long.
+func (a *Applier) linksToRelease(desired *tick.Network) (release []string) {
 	now := a.Now()
-	for name, at := range a.held {
+	for name, at := range a.lastAdvised {
 		if desired != nil && slices.ContainsFunc(desired.Links, func(l tick.NetworkLink) bool { return l.Link == name }) {
-			a.held[name] = now
+			a.lastAdvised[name] = now
 		} else if now.Sub(at) >= releaseAfter {
-			due = append(due, name)
+			release = append(release, name)
 		}
 	}
-	slices.Sort(due)
-	return due
+	slices.Sort(release)
+	return release
 }
 
-// steps executes the links' steps. It returns the links with a failed step: nothing more is done to those in this round.
-func (r *round) steps(steps []plan.Step) (failed map[string]bool) {
+// runSteps executes the links' steps. It returns the links with a failed step: nothing more is done to those in this round.
+func (r *round) runSteps(runSteps []plan.Step) (failed map[string]bool) {
 	failed = map[string]bool{}
-	for _, s := range steps {
+	for _, s := range runSteps {
 		key := string(s.Op)
 		if s.Name != "" {
 			key += ":" + s.Name
@@ -130,60 +130,60 @@ func (r *round) steps(steps []plan.Step) (failed map[string]bool) {
 		switch {
 		case failed[s.Link]:
 			continue
-		case s.Op == plan.AddLeaf && r.noLeaf:
-			r.once(placeLinks, "leaf", "unavailable: the kernel has no fq_codel: the classes have its plain queues")
+		case s.Op == plan.AddLeaf && r.lacksFQCodel:
+			r.failOnce(nameLinks, "leaf", "unavailable: the kernel has no fq_codel: the classes keep its default queues")
 			continue
 		}
-		if why := r.lost(s); why != "" {
+		if reason := r.lossReason(s); reason != "" {
 			failed[s.Link] = true
-			r.once(place(s.Link), key, why)
+			r.failOnce(linkName(s.Link), key, reason)
 			continue
 		}
-		err := r.step(s)
+		err := r.runStep(s)
 		switch {
 		case err == nil:
-			r.wrote(place(s.Link), key, s.Old, describe(s))
+			r.addWrite(linkName(s.Link), key, s.Old, describe(s))
 		case s.Op == plan.AddLeaf && isMissing(err):
-			r.noLeaf = true
-			r.once(placeLinks, "leaf", "unavailable: the kernel has no fq_codel: the classes have its plain queues")
+			r.lacksFQCodel = true
+			r.failOnce(nameLinks, "leaf", "unavailable: the kernel has no fq_codel: the classes keep its default queues")
 		case s.Op == plan.AddRoot && isMissing(err):
 			failed[s.Link] = true
-			r.once(placeLinks, key, "unavailable: the kernel has no HTB: the links are left alone")
+			r.failOnce(nameLinks, key, "unavailable: the kernel has no HTB: the links are not shaped")
 		default:
 			failed[s.Link] = true
-			r.fail(place(s.Link), key, explain(err))
+			r.fail(linkName(s.Link), key, explain(err))
 		}
 	}
 	return failed
 }
 
-// lost counts the removals of a root qdisc of ours by others, and reports why it is not set again if that happened too often.
-func (r *round) lost(s plan.Step) (why string) {
-	if _, held := r.held[s.Link]; !held || s.Op != plan.AddRoot || r.DryRun {
+// lossReason counts the removals of a root qdisc of ours by others, and reports why it is not set again if that happened too often.
+func (r *round) lossReason(s plan.Step) (reason string) {
+	if _, isShaped := r.lastAdvised[s.Link]; !isShaped || s.Op != plan.AddRoot || r.DryRun {
 		return ""
 	}
-	c := r.contest[s.Link]
+	c := r.contests[s.Link]
 	if c == nil {
 		c = &journal.Contest{}
-		r.contest[s.Link] = c
+		r.contests[s.Link] = c
 	}
-	if why = c.LeftAlone(r.Contest); why == "" {
+	if reason = c.YieldReason(r.Contest); reason == "" {
 		c.Change()
-		why = c.LeftAlone(r.Contest)
+		reason = c.YieldReason(r.Contest)
 	}
-	return why
+	return reason
 }
 
-func (r *round) step(s plan.Step) error {
+func (r *round) runStep(s plan.Step) error {
 	if r.DryRun {
 		return nil
 	}
 	if s.Op == plan.AddRoot {
-		if err := r.Journal.shapes(s.Link, s.Index, s.Old); err != nil {
-			return fmt.Errorf("not written, for it could not be undone: %w", err)
+		if err := r.Journal.recordLink(s.Link, s.Index, s.Old); err != nil {
+			return fmt.Errorf("not written, because the journal failed: %w", err)
 		}
 	}
-	return r.links.do(s)
+	return r.links.execute(s)
 }
 
 func describe(s plan.Step) string {
@@ -193,32 +193,32 @@ func describe(s plan.Step) string {
 	case plan.SetClass:
 		return s.Class.String()
 	case plan.AddLeaf:
-		return kindLeaf
+		return leafKind
 	}
 	return ""
 }
 
-// count adds the kernel's counters of the active classes.
-func (r *round) count(named []plan.Named) {
-	if r.DryRun || len(named) == 0 {
+// addCounters adds the kernel's counters of the active classes.
+func (r *round) addCounters(classes []plan.CountedClass) {
+	if r.DryRun || len(classes) == 0 {
 		return
 	}
-	counts, err := r.links.count(named)
+	counts, err := r.links.counters(classes)
 	if err != nil {
-		r.fail(placeLinks, "", fmt.Errorf("read the classes' counters: %w", err))
+		r.fail(nameLinks, "", fmt.Errorf("read the classes' counters: %w", err))
 	}
 	r.out.Classes = counts
 }
 
-// settle removes problems that no longer exist, and ends contests.
-func (r *round) settle() {
+// finish removes problems that no longer exist, and ends contests.
+func (r *round) finish() {
 	for key := range r.reported {
-		if !r.lasting[key] {
+		if !r.persistent[key] {
 			delete(r.reported, key)
 		}
 	}
-	for _, c := range r.contest {
-		c.Calm()
+	for _, c := range r.contests {
+		c.Unchanged()
 	}
 	slices.Sort(r.out.Unavailable)
 	r.out.Unavailable = slices.Compact(r.out.Unavailable)
@@ -229,43 +229,43 @@ func (r *round) settle() {
 
 // These names stand in the tick in the place of a cgroup.
 const (
-	placeLinks  = "link"
-	placeTables = "nftables"
+	nameLinks  = "link"
+	nameTables = "nftables"
 )
 
-func place(link string) string {
+func linkName(link string) string {
 	if link == "" {
-		return placeLinks
+		return nameLinks
 	}
-	return placeLinks + "/" + clip.Text(link, shownBytes)
+	return nameLinks + "/" + clip.Text(link, maxShownBytes)
 }
 
-func (r *round) fail(where, key string, err error) {
+func (r *round) fail(name, key string, err error) {
 	if len(r.out.Errors) < maxListed {
-		r.out.Errors = append(r.out.Errors, tick.IsolationError{Cgroup: where, Key: key, Error: clip.Text(err.Error(), shownBytes)})
+		r.out.Errors = append(r.out.Errors, tick.IsolationError{Cgroup: name, Key: key, Error: clip.Text(err.Error(), maxShownBytes)})
 	}
 }
 
-// once reports a lasting problem when it first occurs; afterwards the affected item is listed as unavailable.
-func (r *round) once(where, key, text string) {
-	id := where + " " + key + " " + text
-	r.lasting[id] = true
-	name := where
+// failOnce reports a lasting problem when it first occurs; afterwards the affected item is listed as unavailable.
+func (r *round) failOnce(name, key, text string) {
+	id := name + " " + key + " " + text
+	r.persistent[id] = true
+	item := name
 	if key != "" {
-		name += " " + key
+		item += " " + key
 	}
-	r.out.Unavailable = append(r.out.Unavailable, name)
+	r.out.Unavailable = append(r.out.Unavailable, item)
 	if !r.reported[id] {
 		r.reported[id] = true
-		r.fail(where, key, fmt.Errorf("%s", text))
+		r.fail(name, key, fmt.Errorf("%s", text))
 	}
 }
 
-func (r *round) wrote(where, key, old, now string) {
+func (r *round) addWrite(name, key, old, newText string) {
 	if !r.DryRun {
 		r.out.Applied++
 	}
 	if len(r.out.Writes) < maxListed {
-		r.out.Writes = append(r.out.Writes, tick.Write{Cgroup: where, Key: key, Old: clip.Text(old, shownBytes), New: clip.Text(now, shownBytes)})
+		r.out.Writes = append(r.out.Writes, tick.Write{Cgroup: name, Key: key, Old: clip.Text(old, maxShownBytes), New: clip.Text(newText, maxShownBytes)})
 	}
 }

@@ -111,7 +111,7 @@ func (m *machine) link(name string) plan.Link {
 	return all[i]
 }
 
-func (m *machine) tablesOfOurs() (list []string) {
+func (m *machine) ownTables() (list []string) {
 	m.t.Helper()
 	c, err := nftables.New()
 	if err != nil {
@@ -129,8 +129,8 @@ func (m *machine) tablesOfOurs() (list []string) {
 	return list
 }
 
-// sound fails if there are errors other than missing features of this kernel.
-func (m *machine) sound(out tick.NetworkIsolation) {
+// checkNoErrors fails if there are errors other than missing features of this kernel.
+func (m *machine) checkNoErrors(out tick.NetworkIsolation) {
 	m.t.Helper()
 	for _, e := range out.Errors {
 		if !strings.HasPrefix(e.Error, "unavailable: the kernel has no fq_codel") {
@@ -144,22 +144,22 @@ func TestShapeAndRestore(t *testing.T) {
 	m := newMachine(t)
 	first := m.link("eth0")
 	out := m.apply(desired("eth0", "/"+filepath.Base(t.TempDir())))
-	m.sound(out)
+	m.checkNoErrors(out)
 	got := m.link("eth0")
 	slices.SortFunc(got.Classes, func(x, y plan.Class) int { return int(x.Minor) - int(y.Minor) })
 	want := []plan.Class{{Minor: 1, Rate: 12_500_000, Ceiling: 12_500_000}, {Minor: 0x100, Rate: 11_250_000, Ceiling: 12_500_000}, {Minor: 0x101, Rate: 1_250_000, Ceiling: 6_250_000, Priority: 7}}
 	if !got.IsOurs() || !slices.Equal(got.Classes, want) {
 		t.Fatalf("eth0 %+v; want %+v", got, want)
 	}
-	leaf := kindLeaf
+	leaf := leafKind
 	if slices.Contains(out.Unavailable, "link leaf") { // this kernel has no fq_codel
 		leaf = ""
 	}
 	if got.Leaves[0x100] != leaf || got.Leaves[0x101] != leaf {
 		t.Errorf("leaves %v; want %q", got.Leaves, leaf)
 	}
-	if out.Applied == 0 || out.Missing != 1 || len(out.Classes) != 2 || len(m.tablesOfOurs()) != 1 {
-		t.Errorf("first %+v, tables %v", out, m.tablesOfOurs())
+	if out.Applied == 0 || out.Missing != 1 || len(out.Classes) != 2 || len(m.ownTables()) != 1 {
+		t.Errorf("first %+v, tables %v", out, m.ownTables())
 	}
 	if out = m.apply(desired("eth0", "/"+filepath.Base(t.TempDir()))); out.Applied > 0 || len(out.Errors) > 0 {
 		t.Errorf("the same again %+v", out)
@@ -176,8 +176,8 @@ func TestShapeAndRestore(t *testing.T) {
 	if restored, err := m.Restore(); err != nil || restored.String() != "network: restored 1 link, removed 1 table" {
 		t.Errorf("restore: %s, %v", restored, err)
 	}
-	if got := m.link("eth0"); got.RootKind != first.RootKind || got.RootMajor != 0 || len(m.tablesOfOurs()) > 0 {
-		t.Errorf("after the restore %+v, tables %v", got, m.tablesOfOurs())
+	if got := m.link("eth0"); got.RootKind != first.RootKind || got.RootMajor != 0 || len(m.ownTables()) > 0 {
+		t.Errorf("after the restore %+v, tables %v", got, m.ownTables())
 	}
 	if _, err := os.Stat(m.path); err == nil {
 		t.Error("the journal is still there")
@@ -207,13 +207,13 @@ func TestSources(t *testing.T) {
 	if err := unix.Stat(unified+name, &st); err != nil {
 		t.Fatal(err)
 	}
-	if got := m.seek.found.cgroups; refused != 3 || !slices.Equal(got, []cgroupMark{{st.Ino, 1, 0x1000}}) {
+	if got := m.finder.result.cgroups; refused != 3 || !slices.Equal(got, []cgroupMark{{st.Ino, 1, 0x1000}}) {
 		t.Errorf("%d refused, cgroups %+v; want 3, and %d at depth 1", refused, got, st.Ino)
 	}
 }
 
 // A qdisc and a table of another program are not changed, which is reported once.
-func TestOthersAreLeftAlone(t *testing.T) {
+func TestExternalChangesAreKept(t *testing.T) {
 	m := newMachine(t)
 	l, err := netlink.LinkByName("eth0")
 	if err != nil {
@@ -242,24 +242,24 @@ func TestOthersAreLeftAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	out = m.apply(desired("eth1"))
-	if got := m.link("eth1"); !got.IsOurs() || !slices.ContainsFunc(out.Errors, func(e tick.IsolationError) bool { return strings.Contains(e.Error, "without our sign") }) {
+	if got := m.link("eth1"); !got.IsOurs() || !slices.ContainsFunc(out.Errors, func(e tick.IsolationError) bool { return strings.Contains(e.Error, "it has no comment of Polder") }) {
 		t.Errorf("eth1 %+v, %+v", got, out)
 	}
-	if restored, err := m.Restore(); err != nil || restored.Links != 1 || len(m.tablesOfOurs()) != 1 {
-		t.Errorf("restore %s, %v, tables %v", restored, err, m.tablesOfOurs())
+	if restored, err := m.Restore(); err != nil || restored.Links != 1 || len(m.ownTables()) != 1 {
+		t.Errorf("restore %s, %v, tables %v", restored, err, m.ownTables())
 	}
 }
 
 // What another program removes is set again, but not forever; a table that is flushed is restored.
 func TestContest(t *testing.T) {
 	m := newMachine(t)
-	m.sound(m.apply(desired("eth0")))
+	m.checkNoErrors(m.apply(desired("eth0")))
 	l, err := netlink.LinkByName("eth0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for lost := 1; lost <= 3; lost++ {
-		if err := m.links.do(plan.Step{Op: plan.RemoveRoot, Link: "eth0", Index: l.Attrs().Index}); err != nil {
+		if err := m.links.execute(plan.Step{Op: plan.RemoveRoot, Link: "eth0", Index: l.Attrs().Index}); err != nil {
 			t.Fatal(err)
 		}
 		out := m.apply(desired("eth0"))
@@ -271,7 +271,7 @@ func TestContest(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.apply(desired("eth0"))
-	if len(m.tablesOfOurs()) != 1 {
+	if len(m.ownTables()) != 1 {
 		t.Error("the table did not come back")
 	}
 }
@@ -279,7 +279,7 @@ func TestContest(t *testing.T) {
 // A link that no advice names any more is released after a minute, not before; also that of an earlier isolate.
 func TestRelease(t *testing.T) {
 	m := newMachine(t)
-	m.sound(m.apply(desired("eth0")))
+	m.checkNoErrors(m.apply(desired("eth0")))
 	m.restart()
 	m.time = m.time.Add(releaseAfter / 2)
 	m.apply(nil)
@@ -287,8 +287,8 @@ func TestRelease(t *testing.T) {
 		t.Fatalf("after half the time %+v", got)
 	}
 	m.time = m.time.Add(releaseAfter/2 + time.Second)
-	if out := m.apply(nil); m.link("eth0").RootMajor != 0 || len(m.tablesOfOurs()) > 0 {
-		t.Errorf("after the time %+v, %+v, tables %v", m.link("eth0"), out, m.tablesOfOurs())
+	if out := m.apply(nil); m.link("eth0").RootMajor != 0 || len(m.ownTables()) > 0 {
+		t.Errorf("after the time %+v, %+v, tables %v", m.link("eth0"), out, m.ownTables())
 	}
 	if out := m.apply(nil); out.Applied > 0 || len(out.Errors) > 0 {
 		t.Errorf("after that %+v", out)
@@ -303,7 +303,7 @@ func TestJournal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := j.shapes("eth0", 3, "mq"); err != nil {
+	if err := j.recordLink("eth0", 3, "mq"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := OpenJournal(path, "/", now); err == nil || !strings.Contains(err.Error(), "in use") {
@@ -318,10 +318,10 @@ func TestJournal(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.Close()
-	if j, err = OpenJournal(path, "/", now); err != nil || !slices.Equal(j.Links(), []string{"eth0"}) || j.Bad != 1 || j.IsForeign() {
+	if j, err = OpenJournal(path, "/", now); err != nil || !slices.Equal(j.Links(), []string{"eth0"}) || j.InvalidLines != 1 || j.IsForeign() {
 		t.Errorf("%+v, %v", j, err)
 	}
-	if err := j.marks("inet"); err != nil {
+	if err := j.recordTable("inet"); err != nil {
 		t.Fatal(err)
 	}
 	j.Close()

@@ -33,13 +33,13 @@ type Journal struct {
 func OpenJournal(path, root string, now func() time.Time) (*Journal, error) {
 	j := &Journal{links: map[string]entry{}, tables: map[string]bool{}}
 	var err error
-	if j.File, err = journal.Open(path, root, now, (*entry).isValid, j.take); err != nil {
+	if j.File, err = journal.Open(path, root, now, (*entry).isValid, j.load); err != nil {
 		return nil, err
 	}
 	return j, nil
 }
 
-func (j *Journal) take(e *entry) {
+func (j *Journal) load(e *entry) {
 	if e.Table != "" {
 		j.tables[e.Table] = true
 		return
@@ -55,28 +55,28 @@ func (j *Journal) Links() []string {
 	return slices.Sorted(maps.Keys(j.links))
 }
 
-// shapes records a link before it is shaped.
-func (j *Journal) shapes(link string, index int, old string) error {
+// recordLink records a link before it is shaped.
+func (j *Journal) recordLink(link string, index int, old string) error {
 	if j == nil || j.links[link].Index == index {
 		return nil
 	}
-	return j.note(entry{Link: link, Index: index, Old: old})
+	return j.add(entry{Link: link, Index: index, Old: old})
 }
 
-// marks records a table before it is created.
-func (j *Journal) marks(table string) error {
+// recordTable records a table before it is created.
+func (j *Journal) recordTable(table string) error {
 	if j == nil || j.tables[table] {
 		return nil
 	}
-	return j.note(entry{Table: table})
+	return j.add(entry{Table: table})
 }
 
-// note adds an entry, which is on the disk before it returns.
-func (j *Journal) note(e entry) error {
+// add adds an entry, which is on the disk before it returns.
+func (j *Journal) add(e entry) error {
 	if err := j.Append([]entry{e}, true); err != nil {
 		return err
 	}
-	j.take(&e)
+	j.load(&e)
 	return nil
 }
 

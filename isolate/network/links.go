@@ -12,12 +12,12 @@ import (
 	"polder/lib/tick"
 )
 
-// kindLeaf is the qdisc below each class: fair between flows, with short queues.
-const kindLeaf = "fq_codel"
+// leafKind is the qdisc below each class: fair between flows, with short queues.
+const leafKind = "fq_codel"
 
 // links are the kernel's links with their qdiscs, in isolate's own network namespace.
 type links struct {
-	seen []netlink.Link
+	observed []netlink.Link
 }
 
 // isMissing reports whether the kernel lacks the requested feature; a link that has just been removed is not such a case.
@@ -31,31 +31,31 @@ func explain(err error) error {
 	return err
 }
 
-// again repeats a listing that the kernel reports as interrupted by a change.
-func again[T any](list func() (T, error)) (T, error) {
+// retryDump repeats a listing that the kernel reports as interrupted by a change.
+func retryDump[T any](dump func() (T, error)) (T, error) {
 	for range 3 {
-		if got, err := list(); !errors.Is(err, netlink.ErrDumpInterrupted) {
-			return got, err
+		if result, err := dump(); !errors.Is(err, netlink.ErrDumpInterrupted) {
+			return result, err
 		}
 	}
-	return list()
+	return dump()
 }
 
 // observe lists the links with their root qdiscs.
 func (k *links) observe() ([]plan.Link, error) {
-	found, err := again(netlink.LinkList)
+	found, err := retryDump(netlink.LinkList)
 	if err != nil {
 		return nil, err
 	}
-	k.seen = found
-	qdiscs, err := again(func() ([]netlink.Qdisc, error) { return netlink.QdiscList(nil) })
+	k.observed = found
+	qdiscs, err := retryDump(func() ([]netlink.Qdisc, error) { return netlink.QdiscList(nil) })
 	if err != nil {
 		return nil, err
 	}
 	out := make([]plan.Link, 0, len(found))
 	for _, f := range found {
 		at := f.Attrs()
-		l := plan.Link{Name: at.Name, Index: at.Index, Loopback: at.RawFlags&unix.IFF_LOOPBACK != 0, Leaves: map[uint16]string{}}
+		l := plan.Link{Name: at.Name, Index: at.Index, IsLoopback: at.RawFlags&unix.IFF_LOOPBACK != 0, Leaves: map[uint16]string{}}
 		for _, q := range qdiscs {
 			a := q.Attrs()
 			major, minor := netlink.MajorMinor(a.Parent)
@@ -79,7 +79,7 @@ func (k *links) observe() ([]plan.Link, error) {
 }
 
 func classesOf(l netlink.Link) (list []plan.Class, err error) {
-	classes, err := again(func() ([]netlink.Class, error) { return netlink.ClassList(l, 0) })
+	classes, err := retryDump(func() ([]netlink.Class, error) { return netlink.ClassList(l, 0) })
 	for _, c := range classes {
 		if htb, ok := c.(*netlink.HtbClass); ok {
 			if major, minor := netlink.MajorMinor(htb.Handle); major == plan.Handle {
@@ -90,8 +90,8 @@ func classesOf(l netlink.Link) (list []plan.Class, err error) {
 	return list, err
 }
 
-// do executes one step.
-func (k *links) do(s plan.Step) error {
+// execute executes one step.
+func (k *links) execute(s plan.Step) error {
 	root := netlink.QdiscAttrs{LinkIndex: s.Index, Handle: netlink.MakeHandle(plan.Handle, 0), Parent: netlink.HANDLE_ROOT}
 	class := netlink.ClassAttrs{LinkIndex: s.Index, Handle: netlink.MakeHandle(plan.Handle, s.Class.Minor), Parent: root.Handle}
 	if s.Class.Minor != plan.MinorRoot {
@@ -112,24 +112,24 @@ func (k *links) do(s plan.Step) error {
 	case plan.RemoveRoot:
 		return netlink.QdiscDel(&netlink.GenericQdisc{QdiscAttrs: root, QdiscType: "htb"})
 	}
-	return fmt.Errorf("no such step: %s", s.Op)
+	return fmt.Errorf("unknown step %s", s.Op)
 }
 
 const (
-	// leastBurst and burstSeconds set how much a class may send at once: 1 ms of its rate, and at least 10 packets, because the kernel's
+	// minBurst and burstSeconds set how much a class may send at once: 1 ms of its rate, and at least 10 packets, because the kernel's
 	// timers are not finer.
-	leastBurst   = 10 * 1514
-	burstPart    = 1000
-	mostBurst    = 64 << 20
-	leastQuantum = 1514
-	mostQuantum  = 60_000 // above 200000 the kernel warns
+	minBurst        = 10 * 1514
+	burstsPerSecond = 1000
+	maxBurst        = 64 << 20
+	minQuantum      = 1514
+	maxQuantum      = 60_000 // above 200000 the kernel warns
 )
 
 func htbClass(at netlink.ClassAttrs, c plan.Class) *netlink.HtbClass {
-	burst := func(rate uint64) uint32 { return uint32(min(max(rate/burstPart, leastBurst), mostBurst)) }
+	burst := func(rate uint64) uint32 { return uint32(min(max(rate/burstsPerSecond, minBurst), maxBurst)) }
 	class := netlink.NewHtbClass(at, netlink.HtbClassAttrs{
 		Rate: c.Rate * 8, Ceil: c.Ceiling * 8, Buffer: burst(c.Rate), Cbuffer: burst(c.Ceiling), Prio: c.Priority,
-		Quantum: uint32(min(max(c.Rate/10, leastQuantum), mostQuantum)),
+		Quantum: uint32(min(max(c.Rate/10, minQuantum), maxQuantum)),
 	})
 	for _, rate := range []*uint64{&class.Rate, &class.Ceil} {
 		if uint32(*rate) == 0 { // the library writes it to a 32-bit field too, where the kernel rejects 0
@@ -139,14 +139,14 @@ func htbClass(at netlink.ClassAttrs, c plan.Class) *netlink.HtbClass {
 	return class
 }
 
-// count reads the counters of classes.
-func (k *links) count(named []plan.Named) (out []tick.NetworkCount, err error) {
+// counters reads the counters of classes.
+func (k *links) counters(counted []plan.CountedClass) (out []tick.NetworkCount, err error) {
 	classes := map[int][]netlink.Class{}
-	for _, n := range named {
-		if _, read := classes[n.Index]; !read {
-			i := slices.IndexFunc(k.seen, func(l netlink.Link) bool { return l.Attrs().Index == n.Index })
+	for _, n := range counted {
+		if _, isRead := classes[n.Index]; !isRead {
+			i := slices.IndexFunc(k.observed, func(l netlink.Link) bool { return l.Attrs().Index == n.Index })
 			var list []netlink.Class
-			if list, err = again(func() ([]netlink.Class, error) { return netlink.ClassList(k.seen[i], 0) }); err != nil {
+			if list, err = retryDump(func() ([]netlink.Class, error) { return netlink.ClassList(k.observed[i], 0) }); err != nil {
 				return out, err
 			}
 			classes[n.Index] = list

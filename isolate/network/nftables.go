@@ -23,8 +23,8 @@ const tableName = "polder"
 // stateChain is a chain without a hook that has one rule: its comment identifies the table as Polder's, and describes its rules.
 const stateChain = "state"
 
-// sign is the prefix of that comment.
-const sign = "polder "
+// commentPrefix is the prefix of that comment.
+const commentPrefix = "polder "
 
 // tables are Polder's nftables tables.
 type tables struct{}
@@ -38,8 +38,8 @@ type ruleset struct {
 
 // family is the family of one of the two tables.
 type family struct {
-	of   nftables.TableFamily
-	name string
+	number nftables.TableFamily
+	name   string
 }
 
 var (
@@ -56,33 +56,33 @@ func (s *ruleset) comment(f family) string {
 	if f == inet {
 		text = fmt.Sprint(s.cgroups, s.targets)
 	}
-	return sign + fmt.Sprintf("%x", sha256.Sum256([]byte(text)))[:16]
+	return commentPrefix + fmt.Sprintf("%x", sha256.Sum256([]byte(text)))[:16]
 }
 
 // stateOf returns a table's comment: empty if there is no such table, and foreign if the table exists without Polder's comment.
-func (tables) stateOf(f family) (comment string, foreign bool, err error) {
+func (tables) stateOf(f family) (comment string, isExternal bool, err error) {
 	c, err := nftables.New()
 	if err != nil {
 		return "", false, err
 	}
-	all, err := c.ListTablesOfFamily(f.of)
+	all, err := c.ListTablesOfFamily(f.number)
 	if err != nil {
 		return "", false, err
 	}
-	if !slices.ContainsFunc(all, func(t *nftables.Table) bool { return t.Name == tableName && t.Family == f.of }) {
+	if !slices.ContainsFunc(all, func(t *nftables.Table) bool { return t.Name == tableName && t.Family == f.number }) {
 		return "", false, nil
 	}
-	table := &nftables.Table{Name: tableName, Family: f.of}
+	table := &nftables.Table{Name: tableName, Family: f.number}
 	rules, err := c.GetRules(table, &nftables.Chain{Name: stateChain, Table: table})
 	if err != nil || len(rules) != 1 {
 		return "", true, err
 	}
 	// The comment is encoded as a type, a length and the zero-terminated text.
-	_, text, found := bytes.Cut(rules[0].UserData, []byte(sign))
+	_, text, found := bytes.Cut(rules[0].UserData, []byte(commentPrefix))
 	if !found || len(text) == 0 {
 		return "", true, nil
 	}
-	return sign + string(text[:len(text)-1]), false, nil
+	return commentPrefix + string(text[:len(text)-1]), false, nil
 }
 
 // set replaces a whole table in one transaction of the kernel: no packet meets a partial table.
@@ -91,7 +91,7 @@ func (tables) set(f family, s *ruleset, comment string) error {
 	if err != nil {
 		return err
 	}
-	table := &nftables.Table{Name: tableName, Family: f.of}
+	table := &nftables.Table{Name: tableName, Family: f.number}
 	c.AddTable(table)
 	c.DelTable(table)
 	c.AddTable(table)
@@ -117,12 +117,12 @@ func (tables) remove(f family) error {
 	if err != nil {
 		return err
 	}
-	c.DelTable(&nftables.Table{Name: tableName, Family: f.of})
+	c.DelTable(&nftables.Table{Name: tableName, Family: f.number})
 	return c.Flush()
 }
 
-// chunk is the number of set elements in one message.
-const chunk = 500
+// maxElements is the number of set elements in one message.
+const maxElements = 500
 
 // addInet adds the chain that marks the packets of sockets, and the chain that turns marks into classes.
 func (s *ruleset) addInet(c *nftables.Conn, table *nftables.Table) error {
@@ -161,27 +161,27 @@ func (s *ruleset) addInet(c *nftables.Conn, table *nftables.Table) error {
 
 // addSockets adds a rule for each depth at which cgroups have a mark: the kernel compares a socket's cgroup at one depth.
 func (s *ruleset) addSockets(c *nftables.Conn, table *nftables.Table, chain *nftables.Chain, mark uint32) error {
-	for _, level := range (&sources{cgroups: s.cgroups}).levels() {
+	for _, depth := range (&sources{cgroups: s.cgroups}).depths() {
 		var elements []nftables.SetElement
 		for _, g := range s.cgroups {
-			if g.mark == mark && g.level == level {
+			if g.mark == mark && g.depth == depth {
 				elements = append(elements, nftables.SetElement{Key: binaryutil.NativeEndian.PutUint64(g.id)})
 			}
 		}
 		if len(elements) == 0 {
 			continue
 		}
-		set := &nftables.Set{Table: table, Name: fmt.Sprintf("cgroups-%x-%d", mark, level), KeyType: nftables.TypeCGroupV2, KeyByteOrder: binaryutil.NativeEndian}
-		if err := c.AddSet(set, elements[:min(len(elements), chunk)]); err != nil {
+		set := &nftables.Set{Table: table, Name: fmt.Sprintf("cgroups-%x-%d", mark, depth), KeyType: nftables.TypeCGroupV2, KeyByteOrder: binaryutil.NativeEndian}
+		if err := c.AddSet(set, elements[:min(len(elements), maxElements)]); err != nil {
 			return err
 		}
-		for at := chunk; at < len(elements); at += chunk {
-			if err := c.SetAddElements(set, elements[at:min(len(elements), at+chunk)]); err != nil {
+		for at := maxElements; at < len(elements); at += maxElements {
+			if err := c.SetAddElements(set, elements[at:min(len(elements), at+maxElements)]); err != nil {
 				return err
 			}
 		}
 		c.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: append([]expr.Any{
-			&expr.Socket{Key: expr.SocketKeyCgroupv2, Level: level, Register: 1},
+			&expr.Socket{Key: expr.SocketKeyCgroupv2, Level: depth, Register: 1},
 			&expr.Lookup{SourceRegister: 1, SetName: set.Name, SetID: set.ID},
 		}, setMark(mark)...)})
 	}
@@ -213,78 +213,78 @@ func (s *ruleset) addNetdev(c *nftables.Conn, table *nftables.Table) {
 	}
 }
 
-// mark updates the tables so that they map packets to classes.
-func (r *round) mark(p *plan.Plan) {
-	s := r.seek.seek(p.Marks, r.links.seen)
+// markPackets updates the tables so that they map packets to classes.
+func (r *round) markPackets(p *plan.Plan) {
+	s := r.finder.find(p.Marks, r.links.observed)
 	r.out.Missing += s.missing
 	for _, err := range s.errs {
-		r.fail(placeTables, "marks", err)
+		r.fail(nameTables, "marks", err)
 	}
 	rules := ruleset{cgroups: s.cgroups, links: s.links, targets: p.Targets}
-	if r.noMarks {
+	if r.lacksSocketMatch {
 		rules.cgroups = nil
 		if len(s.cgroups) > 0 {
-			r.once(placeTables, "sockets", noSocket)
+			r.failOnce(nameTables, "sockets", noSocketText)
 		}
 	}
 	if r.Hierarchy != nil && r.Hierarchy.Unified() == "" && len(p.Marks) > 0 {
-		r.once(placeTables, "sockets", "unavailable: no cgroup version 2 is mounted: packets of processes in the host's network namespace keep the default class")
+		r.failOnce(nameTables, "sockets", "unavailable: no cgroup version 2 is mounted: packets of processes in the host's network namespace keep the default class")
 	}
 	for _, f := range []family{inet, netdev} {
-		r.table(f, &rules)
+		r.updateTable(f, &rules)
 	}
 }
 
-const noSocket = "unavailable: the kernel has no nftables socket expression (Linux 5.13): packets of processes in the host's network namespace keep the default class"
+const noSocketText = "unavailable: the kernel has no nftables socket expression (Linux 5.13): packets of processes in the host's network namespace keep the default class"
 
-// table reconciles one of the tables.
-func (r *round) table(f family, rules *ruleset) {
-	where := placeTables + "/" + f.name
-	want := rules.comment(f)
-	is, foreign, err := r.tables.stateOf(f)
+// updateTable reconciles one of the tables.
+func (r *round) updateTable(f family, rules *ruleset) {
+	name := nameTables + "/" + f.name
+	desired := rules.comment(f)
+	observed, isExternal, err := r.tables.stateOf(f)
 	switch {
 	case isMissing(err):
-		if want != "" {
-			r.once(where, "", "unavailable: the kernel has no nftables of this family: packets keep the default class")
+		if desired != "" {
+			r.failOnce(name, "", "unavailable: the kernel has no nftables of this family: packets keep the default class")
 		}
-	case err != nil && want == "": // nothing is desired, so a failed read needs no report
+	case err != nil && desired == "": // nothing is desired, so a failed read needs no report
 	case err != nil:
-		r.fail(where, "", fmt.Errorf("list the tables: %w", explain(err)))
-	case foreign:
-		r.once(where, "", fmt.Sprintf("left alone: there is a table %s %s without our sign, which another program has made", f.name, tableName))
-	case is == want:
-		if want != "" {
+		r.fail(name, "", fmt.Errorf("list the tables: %w", explain(err)))
+	case isExternal:
+		r.failOnce(name, "", fmt.Sprintf("not changed: another program created the table %s %s: it has no comment of Polder", f.name, tableName))
+	case observed == desired:
+		if desired != "" {
 			r.out.Unchanged++
 		}
 	default:
-		r.change(f, where, is, want, rules)
+		r.replaceTable(f, name, observed, desired, rules)
 	}
 }
 
-func (r *round) change(f family, where, is, want string, rules *ruleset) {
+func (r *round) replaceTable(f family, name, observed, desired string, rules *ruleset) {
 	var err error
 	switch {
 	case r.DryRun:
-	case want == "":
+	case desired == "":
 		err = r.tables.remove(f)
 	default:
-		if err = r.Journal.marks(f.name); err == nil {
-			err = r.tables.set(f, rules, want)
+		if err = r.Journal.recordTable(f.name); err == nil {
+			err = r.tables.set(f, rules, desired)
 		}
 	}
 	if err != nil && f == inet && len(rules.cgroups) > 0 && isMissing(err) {
-		r.noMarks = true
-		r.once(where, "sockets", noSocket)
-		without := *rules
-		without.cgroups = nil
-		r.table(f, &without)
+		r.lacksSocketMatch = true
+		r.failOnce(name, "sockets", noSocketText)
+		linksOnly := *rules
+		linksOnly.cgroups = nil
+		r.updateTable(f, &linksOnly)
 		return
 	}
 	if err != nil {
-		r.fail(where, "table", explain(err))
+		r.fail(name, "table", explain(err))
 		return
 	}
-	r.wrote(where, "table", strings.TrimPrefix(is, sign), rules.describe(f, want))
+	r.addWrite(name, "table", strings.TrimPrefix(observed, commentPrefix), rules.describe(f, desired))
 }
 
 // describe describes a table for messages.
@@ -298,5 +298,5 @@ func (s *ruleset) describe(f family, comment string) string {
 	return fmt.Sprintf("%d cgroups, %d classes", len(s.cgroups), len(s.targets))
 }
 
-// errForeign means that a table of Polder's name belongs to another program.
-var errForeign = errors.New("it is without our sign, and another program's")
+// errExternal means that a table of Polder's name belongs to another program.
+var errExternal = errors.New("another program created it: it has no comment of Polder")

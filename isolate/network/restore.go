@@ -12,8 +12,8 @@ import (
 type Restored struct {
 	Links    int // links released to the kernel
 	Tables   int // tables removed
-	Vanished int // links and tables that are gone, or have the kernel's default again
-	Foreign  int // those that another program has set meanwhile
+	Gone     int // links and tables that are gone, or have the kernel's default again
+	External int // those that another program has set meanwhile
 	Failed   int
 }
 
@@ -35,14 +35,14 @@ func (a *Applier) Restore() (Restored, error) {
 		i := slices.IndexFunc(observed, func(l plan.Link) bool { return l.Name == name && l.Index == j.links[name].Index })
 		switch {
 		case i < 0 || observed[i].RootMajor == 0:
-			out.Vanished++
+			out.Gone++
 		case !observed[i].IsOurs():
-			out.Foreign++
-			a.Log.Warn("network: left alone: another program has set the link's qdisc meanwhile", "link", name, "qdisc", observed[i].RootKind)
+			out.External++
+			a.Log.Warn("network: skipped: another program has set the link's qdisc", "link", name, "qdisc", observed[i].RootKind)
 		default:
 			var err error
 			if !a.DryRun {
-				err = a.links.do(plan.Step{Op: plan.RemoveRoot, Link: name, Index: observed[i].Index})
+				err = a.links.execute(plan.Step{Op: plan.RemoveRoot, Link: name, Index: observed[i].Index})
 			}
 			if err != nil {
 				out.Failed++
@@ -50,29 +50,29 @@ func (a *Applier) Restore() (Restored, error) {
 				continue
 			}
 			out.Links++
-			a.Log.Info("network: the link has the kernel's own qdisc again", "link", name, "dryRun", a.DryRun)
+			a.Log.Info("network: restored the kernel's default qdisc", "link", name, "dryRun", a.DryRun)
 		}
 	}
-	if out.Failed > 0 || out.Foreign > 0 || a.DryRun {
+	if out.Failed > 0 || out.External > 0 || a.DryRun {
 		return out, nil
 	}
 	return out, j.Remove()
 }
 
 func (a *Applier) restoreTable(f family, out *Restored) {
-	is, foreign, err := a.tables.stateOf(f)
-	if err == nil && !foreign && is != "" && !a.DryRun {
+	observed, isExternal, err := a.tables.stateOf(f)
+	if err == nil && !isExternal && observed != "" && !a.DryRun {
 		err = a.tables.remove(f)
 	}
 	switch {
 	case err != nil:
 		out.Failed++
 		a.Log.Warn("network: not restored", "table", f.name+" "+tableName, "error", explain(err))
-	case foreign:
-		out.Foreign++
-		a.Log.Warn("network: left alone", "table", f.name+" "+tableName, "error", errForeign)
-	case is == "":
-		out.Vanished++
+	case isExternal:
+		out.External++
+		a.Log.Warn("network: skipped", "table", f.name+" "+tableName, "error", errExternal)
+	case observed == "":
+		out.Gone++
 	default:
 		out.Tables++
 		a.Log.Info("network: table removed", "table", f.name+" "+tableName, "dryRun", a.DryRun)
@@ -82,8 +82,8 @@ func (a *Applier) restoreTable(f family, out *Restored) {
 // String returns the result in one line.
 func (r Restored) String() string {
 	return phrase.Nonzero("network: restored "+phrase.Count(r.Links, "link")+", removed "+phrase.Count(r.Tables, "table"),
-		phrase.Number{N: r.Vanished, Text: "skipped: already gone"},
-		phrase.Number{N: r.Foreign, Text: "skipped: changed externally"},
+		phrase.Number{N: r.Gone, Text: "skipped: already gone"},
+		phrase.Number{N: r.External, Text: "skipped: changed externally"},
 		phrase.Number{N: r.Failed, Text: "failed"},
 	)
 }

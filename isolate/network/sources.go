@@ -20,15 +20,15 @@ import (
 	"polder/lib/cgroup"
 )
 
-// seeker finds the sources of the cgroups' packets: sockets in isolate's own network namespace, which have a cgroup of version 2, and
+// sourceFinder finds the sources of the cgroups' packets: sockets in isolate's own network namespace, which have a cgroup of version 2, and
 // links into other network namespaces, which contain a pod's processes. Only the pod's own end of such a link sees the pod's sockets.
-type seeker struct {
+type sourceFinder struct {
 	h   *cgroup.Hierarchy
 	now func() time.Time
 
-	of    string // the marks of the last search
-	at    time.Time
-	found sources
+	marksText  string // the marks of the last search
+	searchedAt time.Time
+	result     sources
 }
 
 // sources are the sources of marked packets.
@@ -42,7 +42,7 @@ type sources struct {
 // cgroupMark is a cgroup of version 2, by its inode and its depth below the root, with the mark of its packets.
 type cgroupMark struct {
 	id    uint64
-	level uint32
+	depth uint32
 	mark  uint32
 }
 
@@ -53,8 +53,8 @@ type linkMark struct {
 	mark  uint32
 }
 
-// seekEvery is how often everything is searched again: a pod's first process appears after its cgroup.
-const seekEvery = 5 * time.Second
+// searchInterval is how often everything is searched again: a pod's first process appears after its cgroup.
+const searchInterval = 5 * time.Second
 
 const (
 	// maxDirs bounds the cgroup directories that one round searches; maxMarkedLinks bounds the links that are marked.
@@ -62,100 +62,100 @@ const (
 	maxMarkedLinks = 2000
 )
 
-// seek finds the sources of packets of the marks' cgroups.
-func (s *seeker) seek(marks []plan.Mark, seen []netlink.Link) *sources {
-	of := fmt.Sprint(marks, len(seen))
-	if age := s.now().Sub(s.at); of == s.of && age >= 0 && age < seekEvery {
-		s.found.errs = nil
-		return &s.found
+// find finds the sources of packets of the marks' cgroups.
+func (s *sourceFinder) find(marks []plan.Mark, links []netlink.Link) *sources {
+	text := fmt.Sprint(marks, len(links))
+	if age := s.now().Sub(s.searchedAt); text == s.marksText && age >= 0 && age < searchInterval {
+		s.result.errs = nil
+		return &s.result
 	}
-	s.of, s.at, s.found = of, s.now(), sources{}
-	w := seekWork{seeker: s, spaces: map[int]uint32{}, marked: map[uint64]bool{}, dirs: maxDirs}
+	s.marksText, s.searchedAt, s.result = text, s.now(), sources{}
+	w := sourceSearch{sourceFinder: s, marks: map[int]uint32{}, isMarked: map[uint64]bool{}, dirsLeft: maxDirs}
 	for _, m := range marks {
 		for _, c := range m.Cgroups {
-			w.cgroup(c, m.Mark)
+			w.searchCgroup(c, m.Mark)
 		}
 	}
-	if w.hidden > 0 {
-		s.found.errs = append(s.found.errs, fmt.Errorf("processes of %d cgroups are of another pid namespace: isolate must run in the host's (hostPID: true)", w.hidden))
+	if w.hiddenCgroups > 0 {
+		s.result.errs = append(s.result.errs, fmt.Errorf("processes of %d cgroups are in another PID namespace: isolate must run in the host's (hostPID: true)", w.hiddenCgroups))
 	}
-	for _, l := range seen {
+	for _, l := range links {
 		a := l.Attrs()
-		mark, pod := w.spaces[a.NetNsID]
-		if a.NetNsID < 0 || !pod || len(s.found.links) == maxMarkedLinks {
+		mark, isPod := w.marks[a.NetNsID]
+		if a.NetNsID < 0 || !isPod || len(s.result.links) == maxMarkedLinks {
 			continue
 		}
 		if l.Type() == "veth" {
-			s.found.links = append(s.found.links, linkMark{a.Name, a.Index, mark})
+			s.result.links = append(s.result.links, linkMark{a.Name, a.Index, mark})
 		}
 	}
-	slices.SortFunc(s.found.links, func(x, y linkMark) int { return x.index - y.index })
-	return &s.found
+	slices.SortFunc(s.result.links, func(x, y linkMark) int { return x.index - y.index })
+	return &s.result
 }
 
-type seekWork struct {
-	*seeker
-	spaces map[int]uint32 // by the kernel's number of a network namespace
-	marked map[uint64]bool
-	hidden int
-	dirs   int
+type sourceSearch struct {
+	*sourceFinder
+	marks         map[int]uint32 // by the kernel's number of a network namespace
+	isMarked      map[uint64]bool
+	hiddenCgroups int
+	dirsLeft      int
 }
 
-// cgroup searches one cgroup and its descendants.
-func (w *seekWork) cgroup(c string, mark uint32) {
+// searchCgroup searches one cgroup and its descendants.
+func (w *sourceSearch) searchCgroup(c string, mark uint32) {
 	err := cgroup.CheckPath(c)
 	switch {
 	case err != nil:
-		w.found.errs = append(w.found.errs, fmt.Errorf("refused: %w", err))
+		w.result.errs = append(w.result.errs, fmt.Errorf("refused: %w", err))
 		return
 	case c == "/":
-		w.found.errs = append(w.found.errs, errors.New("refused: the root cgroup is the whole machine"))
+		w.result.errs = append(w.result.errs, errors.New("refused: the root cgroup contains the whole machine"))
 		return
 	case w.h == nil:
 		return
 	}
-	there := false
+	exists := false
 	if v2 := w.h.Unified(); v2 != "" {
 		var st unix.Stat_t
 		if dir := filepath.Join(v2, c); unix.Lstat(dir, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR {
-			there = true
-			if !w.marked[st.Ino] { // the first class that names it wins
-				w.marked[st.Ino] = true
-				w.found.cgroups = append(w.found.cgroups, cgroupMark{st.Ino, uint32(strings.Count(c, "/")), mark})
+			exists = true
+			if !w.isMarked[st.Ino] { // the first class that names it wins
+				w.isMarked[st.Ino] = true
+				w.result.cgroups = append(w.result.cgroups, cgroupMark{st.Ino, uint32(strings.Count(c, "/")), mark})
 			}
-			w.walk(dir, mark)
+			w.searchProcesses(dir, mark)
 		}
 	}
-	if first := w.h.Primary(); first != w.h.Unified() {
-		if _, err := os.Lstat(filepath.Join(first, c)); err == nil {
-			there = true
-			w.walk(filepath.Join(first, c), mark)
+	if primary := w.h.Primary(); primary != w.h.Unified() {
+		if _, err := os.Lstat(filepath.Join(primary, c)); err == nil {
+			exists = true
+			w.searchProcesses(filepath.Join(primary, c), mark)
 		}
 	}
-	if !there {
-		w.found.missing++
+	if !exists {
+		w.result.missing++
 	}
 }
 
-// walk reads the network namespace of the first process of each cgroup: containers of a pod share one, and jobs below one cgroup may
-// have one each.
-func (w *seekWork) walk(top string, mark uint32) {
+// searchProcesses reads the network namespace of the first process of each cgroup: containers of a pod share one, and jobs below one
+// cgroup may have one each.
+func (w *sourceSearch) searchProcesses(top string, mark uint32) {
 	_ = filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error { // a cgroup that was removed meanwhile has no packets
 		if err != nil || !d.IsDir() {
 			return nil
 		}
-		if w.dirs--; w.dirs < 0 {
+		if w.dirsLeft--; w.dirsLeft < 0 {
 			return fs.SkipAll
 		}
 		pid, ok := firstProcess(path)
 		switch {
 		case !ok:
 		case pid == 0:
-			w.hidden++
+			w.hiddenCgroups++
 		default:
 			if id, err := netlink.GetNetNsIdByPid(pid); err == nil && id >= 0 {
-				if _, known := w.spaces[id]; !known {
-					w.spaces[id] = mark
+				if _, known := w.marks[id]; !known {
+					w.marks[id] = mark
 				}
 			}
 		}
@@ -178,11 +178,11 @@ func firstProcess(dir string) (pid int, ok bool) {
 	return pid, err == nil && pid >= 0
 }
 
-// levels returns the depths of the cgroups, sorted.
-func (s *sources) levels() []uint32 {
+// depths returns the depths of the cgroups, sorted.
+func (s *sources) depths() []uint32 {
 	set := map[uint32]bool{}
 	for _, c := range s.cgroups {
-		set[c.level] = true
+		set[c.depth] = true
 	}
 	return slices.Sorted(maps.Keys(set))
 }

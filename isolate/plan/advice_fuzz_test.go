@@ -38,12 +38,12 @@ func FuzzAdvice(f *testing.F) {
 			m.Disks = diskMachine(version).Disks
 			settings, _ := Translate(m, desired)
 			for i := range settings {
-				settings[i].Present, settings[i].Period = present, period
-				settings[i].Quota, settings[i].Burst, settings[i].BurstOwn = present, period, present
+				settings[i].Observed, settings[i].Period = present, period
+				settings[i].Quota, settings[i].Burst, settings[i].OriginalBurst = present, period, present
 			}
 			writes, _ := Make(m, settings, nil)
 			for _, w := range writes {
-				if !Known(w.File) || !named[w.Cgroup] || strings.ContainsAny(w.New, "\n\x00") || w.New == "" && !isList(w.Name) {
+				if !IsKnown(w.File) || !named[w.Cgroup] || strings.ContainsAny(w.New, "\n\x00") || w.New == "" && !isList(w.Name) {
 					t.Errorf("advice %s with %q present: write %+v", advice, present, w)
 				}
 			}

@@ -50,52 +50,52 @@ func TestBurstBesideItsQuota(t *testing.T) {
 		{1000, longest + 1, "-1", ""},
 	} {
 		s := Setting{File: File{Name: fileBurst}, milli: c.milli, Period: strconv.FormatInt(c.period, 10)}
-		if got, err := s.burst(c.quota); got != c.want || (err == nil) != (c.want != "") {
+		if got, err := s.burstText(c.quota); got != c.want || (err == nil) != (c.want != "") {
 			t.Errorf("%+v: %q, %v", c, got, err)
 		}
 	}
 }
 
 // Only version 1 checks a list or a quota against ancestors and descendants; it checks no other value.
-func TestBound(t *testing.T) {
+func TestIsBounded(t *testing.T) {
 	for name, want := range map[string]bool{
 		fileCPUs: true, fileMems: true, fileQuota: true, "cpu.shares": false, "memory.limit_in_bytes": false,
 	} {
 		for _, version := range []int{1, 2} {
-			if s := (&Setting{File: File{Name: name}, Version: version}); s.Bound() != (want && version == 1) {
-				t.Errorf("%s of version %d is bound: %v", name, version, s.Bound())
+			if s := (&Setting{File: File{Name: name}, Version: version}); s.IsBounded() != (want && version == 1) {
+				t.Errorf("%s of version %d is bound: %v", name, version, s.IsBounded())
 			}
 		}
 	}
 }
 
 // On version 2 kubelet's root is not changed while any container has exclusive CPUs; a tier, in which none may have them, is.
-func TestKubeletsRootIsLeftAlone(t *testing.T) {
+func TestKubeletRootIsRefused(t *testing.T) {
 	k := beside()
 	for cgroup, left := range map[string]bool{
 		"/node-0": true, "/kubepods": true, "/kubepods.slice": true, "/kubepods/pod" + uid: true,
 		"/kubepods/besteffort": false, "/kubepods/podx": false, "/serve": false,
 	} {
-		if err := k.refuse(cgroup, 2); (err != nil) != left {
+		if err := k.refusal(cgroup, 2); (err != nil) != left {
 			t.Errorf("%s: %v", cgroup, err)
 		}
 	}
 }
 
 // A restore restores the list of a cgroup above kubelet's root unchanged: its descendants may have CPUs that kubelet assigned.
-func TestFirstAboveKubelet(t *testing.T) {
+func TestRestoreTextAboveKubelet(t *testing.T) {
 	for cgroup, want := range map[string]string{"/node-0": "0-7", "/node-0/kubepods": "0-7", "/node-1": "0,2-4,6-7"} {
-		if got, err := beside().First(File{Controller: "cpuset", Cgroup: cgroup, Name: fileCPUs}, "0-7", "2-3"); got != want || err != nil {
+		if got, err := beside().RestoreText(File{Controller: "cpuset", Cgroup: cgroup, Name: fileCPUs}, "0-7", "2-3"); got != want || err != nil {
 			t.Errorf("%s: %q, %v; want %s", cgroup, got, err, want)
 		}
 	}
 }
 
 // A list that kubelet forbids is not restored because of partitions either.
-func TestFirstKeepsKubeletsRefusal(t *testing.T) {
+func TestRestoreTextKeepsRefusal(t *testing.T) {
 	for _, version := range []int{1, 2} {
-		m := Machine{Versions: map[string]int{"cpuset": version}, Kubelet: &Kubelet{Unknown: "torn"}}
-		if got, err := m.First(File{Controller: "cpuset", Cgroup: "/kubepods/podx/c", Name: fileCPUs}, "0-7", "1"); err == nil || !strings.Contains(err.Error(), "torn") {
+		m := Machine{Versions: map[string]int{"cpuset": version}, Kubelet: &Kubelet{UnknownReason: "torn"}}
+		if got, err := m.RestoreText(File{Controller: "cpuset", Cgroup: "/kubepods/podx/c", Name: fileCPUs}, "0-7", "1"); err == nil || !strings.Contains(err.Error(), "torn") {
 			t.Errorf("version %d: %q, %v", version, got, err)
 		}
 	}
@@ -103,27 +103,27 @@ func TestFirstKeepsKubeletsRefusal(t *testing.T) {
 
 // A list is restored if it prevents kubelet's next container from starting: on version 1, above the containers, under a policy that
 // writes lists.
-func TestPutBack(t *testing.T) {
+func TestMustRestore(t *testing.T) {
 	const tierName = "/kubepods/besteffort"
 	for cgroup, want := range map[string]bool{
 		"/node-0": true, "/kubepods": true, tierName: true, "/kubepods/pod" + uid: true,
 		"/kubepods/pod" + uid + "/c": false, "/kubepods/pod" + uid + "/c/inner": false, "/serve": false,
 	} {
 		for _, name := range []string{fileCPUs, fileMems} {
-			if got := beside().PutBack(File{Controller: "cpuset", Cgroup: cgroup, Name: name}, 1); got != want {
+			if got := beside().MustRestore(File{Controller: "cpuset", Cgroup: cgroup, Name: name}, 1); got != want {
 				t.Errorf("%s of %s is put back: %v", name, cgroup, got)
 			}
 		}
 	}
 	var none *Kubelet
 	unknown, gives := beside(), beside()
-	unknown.Unknown, gives.Sets = "torn", false
+	unknown.UnknownReason, gives.WritesLists = "torn", false
 	for _, c := range []struct {
 		k       *Kubelet
 		name    string
 		version int
 	}{{none, fileCPUs, 1}, {unknown, fileCPUs, 1}, {gives, fileCPUs, 1}, {beside(), fileCPUs, 2}, {beside(), fileQuota, 1}} {
-		if c.k.PutBack(File{Controller: "cpuset", Cgroup: tierName, Name: c.name}, c.version) {
+		if c.k.MustRestore(File{Controller: "cpuset", Cgroup: tierName, Name: c.name}, c.version) {
 			t.Errorf("%+v is put back", c)
 		}
 	}
@@ -135,8 +135,8 @@ func TestPutBack(t *testing.T) {
 }
 
 // A list that contains no CPU of another is restored as it was written.
-func TestFirstKeepsTheText(t *testing.T) {
-	if got, err := beside().First(File{Controller: "cpuset", Cgroup: "/serve", Name: fileCPUs}, "3,2", "6-7"); got != "3,2" || err != nil {
+func TestRestoreTextKeepsText(t *testing.T) {
+	if got, err := beside().RestoreText(File{Controller: "cpuset", Cgroup: "/serve", Name: fileCPUs}, "3,2", "6-7"); got != "3,2" || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
 }
@@ -151,12 +151,12 @@ func TestFilesBeside(t *testing.T) {
 		{fileCPUs, "", "", ""},
 	} {
 		s := Setting{File: File{Name: c.name}}
-		if s.PeriodFile() != c.period || s.QuotaFile() != c.quota || s.BurstFile() != c.burst || s.Instead() != "" {
-			t.Errorf("%s: %q, %q, %q, %q", c.name, s.PeriodFile(), s.QuotaFile(), s.BurstFile(), s.Instead())
+		if s.PeriodFile() != c.period || s.QuotaFile() != c.quota || s.BurstFile() != c.burst || s.ReplacedFile() != "" {
+			t.Errorf("%s: %q, %q, %q, %q", c.name, s.PeriodFile(), s.QuotaFile(), s.BurstFile(), s.ReplacedFile())
 		}
 	}
-	if s := (&Setting{instead: true}); s.Instead() != fileIdle {
-		t.Errorf("a weight for an idle cgroup stands for %q", s.Instead())
+	if s := (&Setting{replacesIdle: true}); s.ReplacedFile() != fileIdle {
+		t.Errorf("a weight for an idle cgroup stands for %q", s.ReplacedFile())
 	}
 	advised := []tick.Cgroup{{Cgroup: "/a", CPUIdle: new(true), MemoryMaxBytes: new(int64(8192))}}
 	settings, _ := Translate(machine(2, cpus.New(0)), advised)
@@ -164,8 +164,8 @@ func TestFilesBeside(t *testing.T) {
 	written := map[string]bool{}
 	for _, w := range writes {
 		written[w.Name] = true
-		if want := map[string]string{fileIdle: "cpu.weight"}[w.Name]; w.Disturbs != want {
-			t.Errorf("%s disturbs %q", w.Name, w.Disturbs)
+		if want := map[string]string{fileIdle: "cpu.weight"}[w.Name]; w.SideEffect != want {
+			t.Errorf("%s disturbs %q", w.Name, w.SideEffect)
 		}
 	}
 	if !written[fileIdle] || len(written) < 2 {
@@ -174,7 +174,7 @@ func TestFilesBeside(t *testing.T) {
 }
 
 // A journal may contain the keys' files, each with its own controller, and no others.
-func TestKnown(t *testing.T) {
+func TestIsKnown(t *testing.T) {
 	for _, c := range []struct {
 		controller, name string
 		want             bool
@@ -188,13 +188,13 @@ func TestKnown(t *testing.T) {
 		{"cpuset", "cgroup.procs", false},
 		{"cpu", "", false},
 	} {
-		if Known(File{Controller: c.controller, Name: c.name}) != c.want {
+		if IsKnown(File{Controller: c.controller, Name: c.name}) != c.want {
 			t.Errorf("%s of %s is known: %v", c.name, c.controller, !c.want)
 		}
 	}
-	one, two := Setting{File: File{Name: "a"}}, Setting{File: File{Name: "a"}, Other: "b"}
-	if !strings.HasSuffix(one.NoFile(), "has no a; left alone") || !strings.HasSuffix(two.NoFile(), "has no a or b; left alone") {
-		t.Errorf("%q, %q", one.NoFile(), two.NoFile())
+	one, two := Setting{File: File{Name: "a"}}, Setting{File: File{Name: "a"}, Alternative: "b"}
+	if !strings.HasSuffix(one.MissingFile(), "has no a; not written") || !strings.HasSuffix(two.MissingFile(), "has no a or b; not written") {
+		t.Errorf("%q, %q", one.MissingFile(), two.MissingFile())
 	}
 	count := map[string]int{}
 	for _, c := range Controllers() {
@@ -220,14 +220,14 @@ func TestRestoreSetting(t *testing.T) {
 		{fileMax, "max 100000", true},
 		{"io.weight", "many", true},
 	} {
-		s, err := Restore(File{Controller: "c", Cgroup: "/a", Name: c.name}, "key", c.text, 2)
+		s, err := RestoreSetting(File{Controller: "c", Cgroup: "/a", Name: c.name}, "key", c.text, 2)
 		if (err == nil) != c.good {
 			t.Errorf("%s of %q: %v", c.name, c.text, err)
 		}
 		if err != nil {
 			continue
 		}
-		if want, err := s.Want(); err != nil || c.name != "io.weight" && want != c.text || c.name == "io.weight" && want != "default many" {
+		if want, err := s.Desired(); err != nil || c.name != "io.weight" && want != c.text || c.name == "io.weight" && want != "default many" {
 			t.Errorf("%s of %q is written as %q, %v", c.name, c.text, want, err)
 		}
 	}
@@ -240,7 +240,7 @@ func TestQuotaSteps(t *testing.T) {
 		version  int
 		present  map[string]string // of the advised cgroups
 		advised  map[string]int64
-		around   []Around
+		around   []Neighbour
 		want     []string
 		problems int
 	}{
@@ -266,25 +266,25 @@ func TestQuotaSteps(t *testing.T) {
 		{
 			name: "what had no limit gets none back", version: 1,
 			present: map[string]string{"/a": "20000"}, advised: map[string]int64{"/a": -1},
-			around: []Around{{File: File{Controller: "cpu", Cgroup: "/a/b", Name: fileQuota}, Present: "20000", Period: "100000", Own: "-1"}},
+			around: []Neighbour{{File: File{Controller: "cpu", Cgroup: "/a/b", Name: fileQuota}, Observed: "20000", Period: "100000", Original: "-1"}},
 			want:   []string{"/a cpu.cfs_quota_us: 20000 -> -1", "/a/b cpu.cfs_quota_us: 20000 -> -1 (implied) needs [0]"},
 		},
 		{
 			name: "a limit that was lost comes back", version: 1,
 			present: map[string]string{"/a": "20000"}, advised: map[string]int64{"/a": 500},
-			around: []Around{{File: File{Controller: "cpu", Cgroup: "/a/b", Name: fileQuota}, Present: "-1", Period: "100000", Own: "30000"}},
+			around: []Neighbour{{File: File{Controller: "cpu", Cgroup: "/a/b", Name: fileQuota}, Observed: "-1", Period: "100000", Original: "30000"}},
 			want:   []string{"/a cpu.cfs_quota_us: 20000 -> 50000", "/a/b cpu.cfs_quota_us: -1 -> 30000 (implied) needs [0]"},
 		},
 		{
 			name: "nothing comes back beside a cgroup above that stays", version: 1,
 			present: map[string]string{"/a": "50000", "/c": "20000"}, advised: map[string]int64{"/a": 500, "/c": 500},
-			around: []Around{{File: File{Controller: "cpu", Cgroup: "/a/b", Name: fileQuota}, Present: "20000", Period: "100000", Own: "30000"}},
+			around: []Neighbour{{File: File{Controller: "cpu", Cgroup: "/a/b", Name: fileQuota}, Observed: "20000", Period: "100000", Original: "30000"}},
 			want:   []string{"/c cpu.cfs_quota_us: 20000 -> 50000"},
 		},
 		{
 			name: "a journal's line that is no quota is not believed", version: 1,
 			present: map[string]string{"/a": "20000"}, advised: map[string]int64{"/a": 500},
-			around: []Around{{File: File{Controller: "cpu", Cgroup: "/a/b", Name: fileQuota}, Present: "20000", Period: "100000", Own: "x"}},
+			around: []Neighbour{{File: File{Controller: "cpu", Cgroup: "/a/b", Name: fileQuota}, Observed: "20000", Period: "100000", Original: "x"}},
 			want:   []string{"/a cpu.cfs_quota_us: 20000 -> 50000"},
 		},
 	} {
@@ -295,7 +295,7 @@ func TestQuotaSteps(t *testing.T) {
 		}
 		settings, _ := Translate(m, advised)
 		for i := range settings {
-			settings[i].Present, settings[i].Period = c.present[settings[i].Cgroup], "100000"
+			settings[i].Observed, settings[i].Period = c.present[settings[i].Cgroup], "100000"
 		}
 		writes, problems := Make(m, settings, c.around)
 		if diff := cmp.Diff(c.want, steps(writes)); diff != "" || len(problems) != c.problems {
@@ -320,11 +320,11 @@ func TestListSteps(t *testing.T) {
 	}
 
 	settings, _ = Translate(machine(1, all), []tick.Cgroup{{Cgroup: "/b", CPUSetCPUs: "1-3"}})
-	settings[0].Present = "0-1"
-	writes, _ = Make(machine(1, all), settings, []Around{
-		{File: File{Controller: "cpuset", Cgroup: "/b/x", Name: fileCPUs}, Present: "0", Own: "0,2"},
-		{File: File{Controller: "cpuset", Cgroup: "/b", Name: fileMems}, Present: "0"},
-		{File: File{Controller: "cpuset", Cgroup: "/b/x", Name: fileMems}, Fill: true},
+	settings[0].Observed = "0-1"
+	writes, _ = Make(machine(1, all), settings, []Neighbour{
+		{File: File{Controller: "cpuset", Cgroup: "/b/x", Name: fileCPUs}, Observed: "0", Original: "0,2"},
+		{File: File{Controller: "cpuset", Cgroup: "/b", Name: fileMems}, Observed: "0"},
+		{File: File{Controller: "cpuset", Cgroup: "/b/x", Name: fileMems}, TakesParentList: true},
 	})
 	comes := func(w Write) bool { return w.Cgroup == "/b/x" && w.New == "2" }
 	if last := writes[len(writes)-1]; last.Cgroup != "/b" || !slices.ContainsFunc(writes, comes) {
@@ -338,15 +338,15 @@ func TestListSteps(t *testing.T) {
 }
 
 // These names are similar to those of other files.
-func TestNearlyTheSame(t *testing.T) {
+func TestTextsThatDiffer(t *testing.T) {
 	for _, c := range []struct {
 		name, a, b string
 		want       bool
 	}{
-		{"memory.max", "max", strconv.FormatInt(noLimitBytes, 10), true},
+		{"memory.max", "max", strconv.FormatInt(minUnlimitedBytes, 10), true},
 		{"memory.high", "max", "-1", true},
 		{"memory.limit_in_bytes", "-1", "9223372036854771712", true},
-		{"memory.max", "max", strconv.FormatInt(noLimitBytes-1, 10), false},
+		{"memory.max", "max", strconv.FormatInt(minUnlimitedBytes-1, 10), false},
 		{"memory.max", "x", "0", false},
 		{"memory.max", "0", "x", false},
 		{fileCPUs, "x", "", false},
@@ -376,7 +376,7 @@ func TestPeriods(t *testing.T) {
 			t.Errorf("%+v is a share of %d", c, got)
 		}
 	}
-	if got, err := share(1<<44 - 1).within("1048576"); got != strconv.Itoa(1<<44-1) || err != nil {
+	if got, err := share(1<<44 - 1).largestQuota("1048576"); got != strconv.Itoa(1<<44-1) || err != nil {
 		t.Errorf("the largest quota within a share is %s, %v", got, err)
 	}
 }
@@ -387,7 +387,7 @@ func TestProtectionsThatRise(t *testing.T) {
 		{Cgroup: "/a", MemoryLowBytes: new(int64(8192))}, {Cgroup: "/a/b", MemoryLowBytes: new(int64(4096))},
 	})
 	for i := range settings {
-		settings[i].Present = "0"
+		settings[i].Observed = "0"
 	}
 	writes, problems := Make(machine(2, cpus.New(0)), settings, nil)
 	want := []string{"/a memory.low: 0 -> 8192", "/a/b memory.low: 0 -> 4096 needs [0]"}

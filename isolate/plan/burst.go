@@ -13,7 +13,7 @@ import (
 // maxBurstMilliCPU is the largest burst that is accepted: Koordinator allows a hundred times the limit.
 const maxBurstMilliCPU = 100 * maxMilliCPU
 
-func fillBurst(_ *Machine, c *tick.Cgroup, s *Setting) (bool, error) {
+func setBurst(_ *Machine, c *tick.Cgroup, s *Setting) (bool, error) {
 	if c.CPUBurstMilliCPU == nil {
 		return false, nil
 	}
@@ -33,10 +33,10 @@ func (s *Setting) period() string {
 	return s.Period
 }
 
-// burst returns the text to write for a given quota: mainline kernels reject a burst above its quota (tg_set_cfs_bandwidth, later
+// burstText returns the text to write for a given quota: mainline kernels reject a burst above its quota (tg_set_cfs_bandwidth, later
 // tg_set_bandwidth, in kernel/sched/core.c). Without a quota they accept any burst, and it has no effect.
-func (s *Setting) burst(quota string) (string, error) {
-	if s.raw {
+func (s *Setting) burstText(quota string) (string, error) {
+	if s.isFileText {
 		return s.text, nil
 	}
 	micros, period := quota, s.Period
@@ -45,15 +45,15 @@ func (s *Setting) burst(quota string) (string, error) {
 	}
 	p, err := strconv.ParseInt(period, 10, 64)
 	if err != nil || p <= 0 || p > math.MaxInt64/maxBurstMilliCPU {
-		return "", fmt.Errorf("the period is %q, want microseconds", clip.Text(period, shownBytes))
+		return "", fmt.Errorf("the period is %q, want microseconds", clip.Text(period, maxShownBytes))
 	}
-	burst := s.milli * p / 1000
+	burstText := s.milli * p / 1000
 	if limit, err := microsOf(micros); err != nil {
 		return "", fmt.Errorf("the quota is %w", err)
 	} else if limit >= 0 {
-		burst = min(burst, limit)
+		burstText = min(burstText, limit)
 	}
-	return strconv.FormatInt(burst, 10), nil
+	return strconv.FormatInt(burstText, 10), nil
 }
 
 // microsOf returns a quota or burst in microseconds, -1 for none.
@@ -63,7 +63,7 @@ func microsOf(text string) (int64, error) {
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 {
-		return 0, fmt.Errorf("%q, want microseconds", clip.Text(text, shownBytes))
+		return 0, fmt.Errorf("%q, want microseconds", clip.Text(text, maxShownBytes))
 	}
 	return n, nil
 }
@@ -71,117 +71,117 @@ func microsOf(text string) (int64, error) {
 // bursts orders the writes of bursts together with those of their quotas, so that no burst exceeds its quota at any step: first a burst
 // falls to the smaller of its new value and the new quota, then the quota changes, then the burst rises. A burst that the advice does not
 // name yields to its quota, and what an earlier plan took from it is restored as far as the quota allows.
-func (p *planner) bursts(settings []Setting, around []Around, nodes []*quotaNode) phases {
+func (p *planner) bursts(settings []Setting, neighbours []Neighbour, nodes []*quotaNode) phases {
 	quotas := make(map[string]*quotaNode, len(nodes))
 	for _, n := range nodes {
 		quotas[n.Cgroup] = n
 	}
 	var out phases
-	named := map[string]bool{}
+	isAdvised := map[string]bool{}
 	for i := range settings {
 		if s := &settings[i]; isBurst(s.Name) {
-			named[s.Cgroup] = true
-			p.burst(&out, s, quotas[s.Cgroup])
+			isAdvised[s.Cgroup] = true
+			p.explicitBurst(&out, s, quotas[s.Cgroup])
 		}
 	}
-	implied := func(f File, version int, period, burst, own string) {
+	addImplied := func(f File, version int, period, burst, original string) {
 		n := quotas[f.Cgroup]
-		if n == nil || len(n.writes) == 0 || named[f.Cgroup] || burst == "" {
+		if n == nil || len(n.writes) == 0 || isAdvised[f.Cgroup] || burst == "" {
 			return
 		}
-		if own == "" {
-			own = burst
+		if original == "" {
+			original = burst
 		}
 		f.Name = f.BurstFile()
-		s := Setting{File: f, Key: keyOf(f.Name), Version: version, Period: period, Present: burst, text: own}
+		s := Setting{File: f, Key: keyOfFile(f.Name), Version: version, Period: period, Observed: burst, text: original}
 		p.impliedBurst(&out, &s, n)
 	}
 	for i := range settings {
 		if s := &settings[i]; isQuota(s.Name) {
-			implied(s.File, s.Version, s.Period, s.Burst, s.BurstOwn)
+			addImplied(s.File, s.Version, s.Period, s.Burst, s.OriginalBurst)
 		}
 	}
-	for i := range around {
-		if a := &around[i]; a.Name == fileQuota {
-			implied(a.File, 1, a.Period, a.Burst, a.BurstOwn)
+	for i := range neighbours {
+		if a := &neighbours[i]; a.Name == fileQuota {
+			addImplied(a.File, 1, a.Period, a.Burst, a.OriginalBurst)
 		}
 	}
 	return out
 }
 
-// burst plans a burst that the advice names, or a restore. The quota's node is nil if no quota changes.
-func (p *planner) burst(out *phases, s *Setting, n *quotaNode) {
+// explicitBurst plans a burst that the advice names, or a restore. The quota's node is nil if no quota changes.
+func (p *planner) explicitBurst(out *phases, s *Setting, n *quotaNode) {
 	quota := s.Quota
 	if n != nil {
-		quota = n.now
+		quota = n.currentText
 	}
-	want, err := s.burst(quota)
+	desired, err := s.burstText(quota)
 	if err != nil {
 		p.problem(s, err.Error())
 		return
 	}
-	p.moveBurst(out, s, want, n, false)
+	p.addBurstSteps(out, s, desired, n, false)
 }
 
 // impliedBurst plans a burst that the advice does not name.
 func (p *planner) impliedBurst(out *phases, s *Setting, n *quotaNode) {
-	own, err := microsOf(s.text)
+	desired, err := microsOf(s.text)
 	if err != nil {
 		return // Polder did not write a burst
 	}
-	if present, err := microsOf(s.Present); err == nil {
-		own = max(own, present)
+	if observed, err := microsOf(s.Observed); err == nil {
+		desired = max(desired, observed)
 	}
-	if limit, err := microsOf(quotaOf(n.now)); err == nil && limit >= 0 {
-		own = min(own, limit)
+	if limit, err := microsOf(quotaOf(n.currentText)); err == nil && limit >= 0 {
+		desired = min(desired, limit)
 	}
-	p.moveBurst(out, s, strconv.FormatInt(own, 10), n, true)
+	p.addBurstSteps(out, s, strconv.FormatInt(desired, 10), n, true)
 }
 
-// moveBurst adds the writes from the present to the desired value.
-func (p *planner) moveBurst(out *phases, s *Setting, want string, n *quotaNode, implied bool) {
-	old, err := microsOf(s.Present)
+// addBurstSteps adds the writes from the present to the desired value.
+func (p *planner) addBurstSteps(out *phases, s *Setting, desired string, n *quotaNode, isImplied bool) {
+	old, err := microsOf(s.Observed)
 	if err != nil {
-		if !implied {
+		if !isImplied {
 			p.problem(s, "the burst is "+err.Error())
 		}
 		return
 	}
-	to, err := microsOf(want)
+	new, err := microsOf(desired)
 	if err != nil { // from the journal
 		p.problem(s, err.Error())
 		return
 	}
-	least := min(old, to)
+	minimum := min(old, new)
 	var quotas []*draft
 	if n != nil {
 		quotas = n.writes
 	}
 	for _, q := range quotas {
 		if limit, err := microsOf(quotaOf(q.New)); err == nil && limit >= 0 {
-			least = min(least, limit)
+			minimum = min(minimum, limit)
 		}
 	}
-	now, last := s.Present, (*draft)(nil)
+	current, lastWrite := s.Observed, (*draft)(nil)
 	step := func(text string, needs ...*draft) *draft {
-		last = &draft{
-			Write: Write{File: s.File, Key: s.Key, Old: now, New: text, Period: s.period(), Implied: implied},
-			needs: append(needs, last),
+		lastWrite = &draft{
+			Write: Write{File: s.File, Key: s.Key, Old: current, New: text, Period: s.period(), IsImplied: isImplied},
+			needs: append(needs, lastWrite),
 		}
-		now = text
-		return last
+		current = text
+		return lastWrite
 	}
-	if least < old {
-		out.shrink = append(out.shrink, step(strconv.FormatInt(least, 10)))
+	if minimum < old {
+		out.shrink = append(out.shrink, step(strconv.FormatInt(minimum, 10)))
 		for _, q := range quotas {
-			q.needs = append(q.needs, last)
+			q.needs = append(q.needs, lastWrite)
 		}
 	}
-	if least < to {
+	if minimum < new {
 		var needs []*draft
 		if len(quotas) > 0 {
 			needs = append(needs, quotas[len(quotas)-1])
 		}
-		out.grow = append(out.grow, step(want, needs...))
+		out.grow = append(out.grow, step(desired, needs...))
 	}
 }

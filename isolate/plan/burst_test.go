@@ -77,18 +77,18 @@ func (k *bandwidth) present(settings []Setting) {
 			s.Period = "100000"
 		}
 		if isBurst(s.Name) {
-			s.Present, s.Quota = burst, k.quotaText(s.Cgroup)
+			s.Observed, s.Quota = burst, k.quotaText(s.Cgroup)
 		} else {
-			s.Present, s.Burst = k.quotaText(s.Cgroup), burst
+			s.Observed, s.Burst = k.quotaText(s.Cgroup), burst
 		}
 	}
 }
 
-func (k *bandwidth) around(settings []Setting) []Around {
-	var out []Around
+func (k *bandwidth) around(settings []Setting) []Neighbour {
+	var out []Neighbour
 	for _, name := range names {
 		if k.version == 1 && !slices.ContainsFunc(settings, func(s Setting) bool { return s.Cgroup == name && s.Name == fileQuota }) {
-			out = append(out, Around{File: File{Controller: "cpu", Cgroup: name, Name: fileQuota}, Present: k.quotaText(name), Period: "100000", Burst: strconv.FormatInt(k.burst[name], 10)})
+			out = append(out, Neighbour{File: File{Controller: "cpu", Cgroup: name, Name: fileQuota}, Observed: k.quotaText(name), Period: "100000", Burst: strconv.FormatInt(k.burst[name], 10)})
 		}
 	}
 	return out
@@ -157,8 +157,8 @@ func TestBurstsAreAcceptedStepByStep(t *testing.T) {
 			}
 			k.present(settings) // then nothing else is written
 			for i := range settings {
-				if s := &settings[i]; isBurst(s.Name) && !s.Done() {
-					t.Fatalf("%s of %s is %s and not done", s.Name, s.Cgroup, s.Present)
+				if s := &settings[i]; isBurst(s.Name) && !s.IsAsDesired() {
+					t.Fatalf("%s of %s is %s and not done", s.Name, s.Cgroup, s.Observed)
 				}
 			}
 		})
@@ -222,7 +222,7 @@ func TestMakeBursts(t *testing.T) {
 }
 
 // A burst that an earlier plan reduced for its quota grows with it again; older kernels have no burst.
-func TestImpliedBurstComesBack(t *testing.T) {
+func TestImpliedBurstIsRestored(t *testing.T) {
 	for burst, want := range map[string][]string{
 		"100000":  {"/a cpu.cfs_quota_us: 100000 -> 300000", "/a cpu.cfs_burst_us: 100000 -> 250000 (implied) needs [0]"},
 		"":        {"/a cpu.cfs_quota_us: 100000 -> 300000"},
@@ -230,9 +230,9 @@ func TestImpliedBurstComesBack(t *testing.T) {
 	} {
 		settings, _ := Translate(machine(1, cpus.New(0)), []tick.Cgroup{{Cgroup: "/a", CPUMaxMilliCPU: new(int64(3000))}})
 		s := &settings[0]
-		s.Present, s.Period, s.Burst = "100000", "100000", burst
+		s.Observed, s.Period, s.Burst = "100000", "100000", burst
 		if burst == "100000" {
-			s.BurstOwn = "250000"
+			s.OriginalBurst = "250000"
 		}
 		writes, problems := Make(machine(1, cpus.New(0)), settings, nil)
 		if diff := cmp.Diff(want, steps(writes)); diff != "" || len(problems) > 0 {
@@ -245,7 +245,7 @@ func TestImpliedBurstComesBack(t *testing.T) {
 func TestImpliedBurstStays(t *testing.T) {
 	settings, _ := Translate(machine(2, cpus.New(0)), []tick.Cgroup{{Cgroup: "/a", CPUMaxMilliCPU: new(int64(300))}})
 	s := &settings[0]
-	s.Present, s.Burst, s.BurstOwn = "50000 100000", "40000", "0"
+	s.Observed, s.Burst, s.OriginalBurst = "50000 100000", "40000", "0"
 	writes, problems := Make(machine(2, cpus.New(0)), settings, nil)
 	want := []string{"/a cpu.max.burst: 40000 -> 30000 (implied)", "/a cpu.max: 50000 100000 -> 30000 100000 needs [0]"}
 	if diff := cmp.Diff(want, steps(writes)); diff != "" || len(problems) > 0 {
@@ -272,7 +272,7 @@ func TestBurstIsRefused(t *testing.T) {
 	} {
 		settings, problems := Translate(machine(1, cpus.New(0)), []tick.Cgroup{{Cgroup: "/a", CPUBurstMilliCPU: &c.milli}})
 		for i := range settings {
-			settings[i].Present, settings[i].Period, settings[i].Quota = c.present, c.period, c.quota
+			settings[i].Observed, settings[i].Period, settings[i].Quota = c.present, c.period, c.quota
 		}
 		writes, more := Make(machine(1, cpus.New(0)), settings, nil)
 		problems = append(problems, more...)

@@ -23,9 +23,9 @@ const (
 func isCost(name string) bool { return name == fileCostQOS || name == fileCostModel }
 
 const (
-	// maxLatency is the longest target, in microseconds; maxPace is the largest percentage of a disk's pace that the kernel accepts.
-	maxLatency = 60_000_000
-	maxPace    = 10_000
+	// maxLatencyMicroseconds is the longest target; maxPacePercent is the largest percentage of a disk's pace that the kernel accepts.
+	maxLatencyMicroseconds = 60_000_000
+	maxPacePercent         = 10_000
 )
 
 // costs turns the desired costs of disks into settings: the model of each disk, if one is desired, and then its switch.
@@ -36,18 +36,18 @@ func (t *translator) costs(c *tick.Cgroup) {
 	version := t.machine.Versions["io"]
 	switch {
 	case c.Cgroup != "/":
-		t.once(c, keyIOCost, "refused: a disk's costs are of the whole machine, and in the root cgroup alone")
+		t.problemOnce(c, keyIOCost, "refused: disk costs apply to the whole machine: only the root cgroup has them")
 		return
 	case version != 2:
-		t.once(c, keyIOCost, unavailable+"io.cost is of cgroup version 2; left alone")
+		t.problemOnce(c, keyIOCost, unavailable+"io.cost exists only on cgroup version 2; not written")
 		return
 	case len(c.IOCost) > maxDiskLimits:
 		t.problem(c, keyIOCost, fmt.Sprintf("%d disks refused: want %d at most", len(c.IOCost), maxDiskLimits))
 		return
 	}
-	named, taken := map[string]bool{}, map[string]bool{}
+	isNamed, isSet := map[string]bool{}, map[string]bool{}
 	for i := range c.IOCost {
-		named[c.IOCost[i].Disk] = true
+		isNamed[c.IOCost[i].Disk] = true
 	}
 	for i := range c.IOCost {
 		d := &c.IOCost[i]
@@ -56,29 +56,29 @@ func (t *translator) costs(c *tick.Cgroup) {
 			t.problem(c, keyIOCost, err.Error())
 			continue
 		}
-		found := false
+		isFound := false
 		for j := range t.machine.Disks {
 			disk := &t.machine.Disks[j]
-			ofAll := d.Disk == tick.AllDisks && disk.All && !named[disk.Name] &&
-				!slices.ContainsFunc(disk.Mounts, func(m string) bool { return named[m] })
-			if !ofAll && d.Disk != disk.Name && !slices.Contains(disk.Mounts, d.Disk) {
+			isInAll := d.Disk == tick.AllDisks && disk.IsInAll && !isNamed[disk.Name] &&
+				!slices.ContainsFunc(disk.Mounts, func(m string) bool { return isNamed[m] })
+			if !isInAll && d.Disk != disk.Name && !slices.Contains(disk.Mounts, d.Disk) {
 				continue
 			}
-			found = true
-			if taken[disk.Device] {
-				t.once(c, keyIOCost, fmt.Sprintf("%q is a disk that is named already: left alone", clip.Text(d.Disk, shownBytes)))
+			isFound = true
+			if isSet[disk.Device] {
+				t.problemOnce(c, keyIOCost, fmt.Sprintf("%q is a disk that another entry already names: skipped", clip.Text(d.Disk, maxShownBytes)))
 				continue
 			}
-			taken[disk.Device] = true
+			isSet[disk.Device] = true
 			for k, name := range []string{fileCostModel, fileCostQOS} {
-				s := Setting{File: File{Controller: "io", Cgroup: "/", Name: name, Device: disk.Device}, Key: keyIOCost, Version: version, text: texts[k], asFirst: d.Enabled == nil}
-				if s.asFirst || s.text != "" {
+				s := Setting{File: File{Controller: "io", Cgroup: "/", Name: name, Device: disk.Device}, Key: keyIOCost, Version: version, text: texts[k], restoresOriginal: d.Enabled == nil}
+				if s.restoresOriginal || s.text != "" {
 					t.settings = append(t.settings, s)
 				}
 			}
 		}
-		if !found && d.Disk != tick.AllDisks {
-			t.once(c, keyIOCost, fmt.Sprintf("no disk of this machine is %q: want a name of /sys/block, a mount point, or %q", clip.Text(d.Disk, shownBytes), tick.AllDisks))
+		if !isFound && d.Disk != tick.AllDisks {
+			t.problemOnce(c, keyIOCost, fmt.Sprintf("no disk of this machine is %q: want a name of /sys/block, a mount point, or %q", clip.Text(d.Disk, maxShownBytes), tick.AllDisks))
 		}
 	}
 }
@@ -93,22 +93,22 @@ func costTexts(d *tick.DiskCost) (texts [2]string, err error) {
 		words[0] = "enable=1"
 	}
 	for _, p := range []struct {
-		word  string
-		value *float64
-		least float64
-		most  float64
+		word    string
+		value   *float64
+		minimum float64
+		maximum float64
 	}{
 		{"rpct", d.ReadPercentile, 0, 100},
-		{"rlat", d.ReadLatencyMicroseconds, 1, maxLatency},
+		{"rlat", d.ReadLatencyMicroseconds, 1, maxLatencyMicroseconds},
 		{"wpct", d.WritePercentile, 0, 100},
-		{"wlat", d.WriteLatencyMicroseconds, 1, maxLatency},
-		{"min", d.MinPercent, 1, maxPace},
-		{"max", d.MaxPercent, 1, maxPace},
+		{"wlat", d.WriteLatencyMicroseconds, 1, maxLatencyMicroseconds},
+		{"min", d.MinPercent, 1, maxPacePercent},
+		{"max", d.MaxPercent, 1, maxPacePercent},
 	} {
 		if p.value == nil {
 			continue
 		}
-		err = cmp.Or(err, outOf(d, p.word, *p.value, p.least, p.most))
+		err = cmp.Or(err, checkBounds(d, p.word, *p.value, p.minimum, p.maximum))
 		text := strconv.FormatFloat(*p.value, 'f', 2, 64)
 		if strings.HasSuffix(p.word, "lat") {
 			text = strconv.FormatFloat(*p.value, 'f', 0, 64)
@@ -116,7 +116,7 @@ func costTexts(d *tick.DiskCost) (texts [2]string, err error) {
 		words = append(words, p.word+"="+text)
 	}
 	if d.MinPercent != nil && d.MaxPercent != nil && *d.MinPercent > *d.MaxPercent {
-		err = fmt.Errorf("min %v over max %v of %q refused", *d.MinPercent, *d.MaxPercent, clip.Text(d.Disk, shownBytes))
+		err = fmt.Errorf("min %v over max %v of %q refused", *d.MinPercent, *d.MaxPercent, clip.Text(d.Disk, maxShownBytes))
 	}
 	control := "ctrl=auto"
 	if len(words) > 1 {
@@ -143,23 +143,23 @@ func modelText(d *tick.DiskCost, m *tick.DiskModel) (text string, err error) {
 		{"wseqiops", m.SequentialWritesPerSecond},
 		{"wrandiops", m.RandomWritesPerSecond},
 	} {
-		err = cmp.Or(err, outOf(d, p.word, float64(p.value), 1, maxDiskBytes))
+		err = cmp.Or(err, checkBounds(d, p.word, float64(p.value), 1, maxDiskBytes))
 		model = append(model, p.word+"="+strconv.FormatInt(p.value, 10))
 	}
 	return strings.Join(model, " "), err
 }
 
-// outOf refuses a value outside its bounds. NaN is outside any bounds.
-func outOf(d *tick.DiskCost, word string, v, least, most float64) error {
-	if v >= least && v <= most {
+// checkBounds refuses a value outside its bounds. NaN is outside any bounds.
+func checkBounds(d *tick.DiskCost, word string, v, minimum, maximum float64) error {
+	if v >= minimum && v <= maximum {
 		return nil
 	}
-	return fmt.Errorf("%s=%v of %q refused: want %v to %v", word, v, clip.Text(d.Disk, shownBytes), least, most)
+	return fmt.Errorf("%s=%v of %q refused: want %v to %v", word, v, clip.Text(d.Disk, maxShownBytes), minimum, maximum)
 }
 
-// costWords returns the values of a line by name, without those that the kernel itself sets (ctrl=auto). A disk without a line is
+// costValues returns the values of a line by name, without those that the kernel itself sets (ctrl=auto). A disk without a line is
 // disabled, and its model is the kernel's.
-func costWords(name, text string) map[string]string {
+func costValues(name, text string) map[string]string {
 	words := map[string]string{}
 	for field := range strings.FieldsSeq(text) {
 		word, value, _ := strings.Cut(field, "=")
@@ -186,7 +186,7 @@ func costWords(name, text string) map[string]string {
 
 // sameCost reports whether two lines mean the same, comparing the values that both contain: a write contains only desired values.
 func sameCost(name, a, b string) bool {
-	x, y := costWords(name, a), costWords(name, b)
+	x, y := costValues(name, a), costValues(name, b)
 	for word, value := range x {
 		if other, both := y[word]; both && other != value {
 			return false
@@ -195,15 +195,15 @@ func sameCost(name, a, b string) bool {
 	return true
 }
 
-// wantCost returns the text of a disk's costs: the desired or the original one.
-func (s *Setting) wantCost() string {
+// desiredCost returns the text of a disk's costs: the desired or the original one.
+func (s *Setting) desiredCost() string {
 	text := s.text
-	if s.asFirst {
-		text = s.First
-	} else if !s.raw {
+	if s.restoresOriginal {
+		text = s.Original
+	} else if !s.isFileText {
 		return text
 	}
-	words := costWords(s.Name, text)
+	words := costValues(s.Name, text)
 	order := []string{
 		"enable", "ctrl", "model", "rpct", "rlat", "wpct", "wlat", "min", "max", "rbps", "rseqiops", "rrandiops", "wbps",
 		"wseqiops", "wrandiops",

@@ -16,11 +16,11 @@ func costLines(t interface{ Errorf(string, ...any) }, version int, desired []tic
 	settings, problems := Translate(diskMachine(version), []tick.Cgroup{{Cgroup: "/", IOCost: desired}})
 	for i := range settings {
 		s := &settings[i]
-		if !s.NeedsFirst() || !Known(s.File) || s.Key != keyIOCost || s.Cgroup != "/" {
+		if !s.NeedsOriginal() || !IsKnown(s.File) || s.Key != keyIOCost || s.Cgroup != "/" {
 			t.Errorf("setting %+v", s)
 		}
 		now := present[s.Name+" "+s.Device]
-		s.Present, s.First = now[0], now[1]
+		s.Observed, s.Original = now[0], now[1]
 	}
 	writes, more := Make(diskMachine(version), settings, nil)
 	for _, w := range writes {
@@ -81,7 +81,7 @@ func TestCostsRefused(t *testing.T) {
 			t.Errorf("%+v: %q, %+v; want %q", desired, lines, problems, want)
 		}
 	}
-	if lines, problems := costLines(t, 1, []tick.DiskCost{{Disk: "sda", Enabled: on}}, nil); len(lines) > 0 || len(problems) != 1 || !Unavailable(problems[0]) {
+	if lines, problems := costLines(t, 1, []tick.DiskCost{{Disk: "sda", Enabled: on}}, nil); len(lines) > 0 || len(problems) != 1 || !IsUnavailable(problems[0]) {
 		t.Errorf("version 1: %q, %+v", lines, problems)
 	}
 	for _, c := range []tick.Cgroup{{Cgroup: "/a", IOCost: []tick.DiskCost{{Disk: "sda", Enabled: on}}}, {Cgroup: "/", IOCost: []tick.DiskCost{{Disk: "sda", Enabled: on}}, IOWeight: new(int64(5))}, {Cgroup: "/"}} {

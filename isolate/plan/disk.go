@@ -22,15 +22,15 @@ var throttleFiles = [numLimits]string{
 	"blkio.throttle.read_bps_device", "blkio.throttle.write_bps_device", "blkio.throttle.read_iops_device", "blkio.throttle.write_iops_device",
 }
 
-// limitWords are the kernel's names of the limits in io.max.
-var limitWords = [numLimits]string{"rbps", "wbps", "riops", "wiops"}
+// limitNames are the kernel's names of the limits in io.max.
+var limitNames = [numLimits]string{"rbps", "wbps", "riops", "wiops"}
 
 const numLimits = 4
 
 // limits are the limits of one disk: bytes read and written, reads and writes per second. [tick.Unlimited] means no limit.
 type limits [numLimits]int64
 
-var noLimits = limits{tick.Unlimited, tick.Unlimited, tick.Unlimited, tick.Unlimited}
+var unlimitedDisk = limits{tick.Unlimited, tick.Unlimited, tick.Unlimited, tick.Unlimited}
 
 const (
 	// minDiskBytes and minDiskOperations are the smallest limits per second: a process that waits for a disk cannot even be killed.
@@ -49,15 +49,15 @@ type Disk struct {
 	Device string // its numbers, as in "254:0"
 	// Mounts are the mount points of the disk or of its parts.
 	Mounts []string
-	// All reports whether [tick.AllDisks] includes the disk.
-	All bool
+	// IsInAll reports whether [tick.AllDisks] includes the disk.
+	IsInAll bool
 }
 
-// PerDevice reports whether a file has a line for each disk: then [File.Device] names the disk.
-func PerDevice(name string) bool { return limitFile(name) >= 0 || isCost(name) }
+// IsPerDevice reports whether a file has a line for each disk: then [File.Device] names the disk.
+func IsPerDevice(name string) bool { return limitIndex(name) >= 0 || isCost(name) }
 
-// limitFile returns a file's index among the limits, 0 for the file with all four limits; negative for other files.
-func limitFile(name string) int {
+// limitIndex returns a file's index among the limits, 0 for the file with all four limits; negative for other files.
+func limitIndex(name string) int {
 	if name == fileIOMax {
 		return 0
 	}
@@ -83,8 +83,8 @@ func (f *File) Line(text string) string {
 	return f.Device + " " + text
 }
 
-// Shown returns a text of the file for messages.
-func (f *File) Shown(text string) string {
+// MessageText returns a text of the file for messages.
+func (f *File) MessageText(text string) string {
 	if f.Device == "" {
 		return text
 	}
@@ -92,8 +92,8 @@ func (f *File) Shown(text string) string {
 	if err != nil {
 		return f.Line(text)
 	}
-	if at := limitFile(f.Name); f.Name != fileIOMax {
-		return f.Line(limitWords[at] + "=" + limitText(l[at], "max"))
+	if at := limitIndex(f.Name); f.Name != fileIOMax {
+		return f.Line(limitNames[at] + "=" + limitText(l[at], "max"))
 	}
 	return f.Line(l.text(f.Name))
 }
@@ -114,8 +114,8 @@ var errLimits = errors.New("not the limits of a disk")
 
 // limitsOf returns the limits in a device's part of a file. A file of version 1 contains one of them.
 func limitsOf(name, text string) (limits, error) {
-	out := noLimits
-	at := limitFile(name)
+	out := unlimitedDisk
+	at := limitIndex(name)
 	switch {
 	case at < 0:
 		return out, fmt.Errorf("%s: %w", name, errLimits)
@@ -124,7 +124,7 @@ func limitsOf(name, text string) (limits, error) {
 	case name != fileIOMax:
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || n < 0 {
-			return out, fmt.Errorf("%q: %w", clip.Text(text, shownBytes), errLimits)
+			return out, fmt.Errorf("%q: %w", clip.Text(text, maxShownBytes), errLimits)
 		}
 		if n > 0 {
 			out[at] = n
@@ -133,16 +133,16 @@ func limitsOf(name, text string) (limits, error) {
 	}
 	for field := range strings.FieldsSeq(text) {
 		word, value, _ := strings.Cut(field, "=")
-		i := slices.Index(limitWords[:], word)
+		i := slices.Index(limitNames[:], word)
 		if i < 0 {
-			return out, fmt.Errorf("%q: %w", clip.Text(text, shownBytes), errLimits)
+			return out, fmt.Errorf("%q: %w", clip.Text(text, maxShownBytes), errLimits)
 		}
 		if value == "max" {
 			continue
 		}
 		n, err := strconv.ParseUint(value, 10, 64)
 		if err != nil || n == 0 {
-			return out, fmt.Errorf("%q: %w", clip.Text(text, shownBytes), errLimits)
+			return out, fmt.Errorf("%q: %w", clip.Text(text, maxShownBytes), errLimits)
 		}
 		if n < math.MaxInt64 {
 			out[i] = int64(n)
@@ -154,10 +154,10 @@ func limitsOf(name, text string) (limits, error) {
 // text returns the limits in the file's format.
 func (l *limits) text(name string) string {
 	if name != fileIOMax {
-		return limitText(l[limitFile(name)], "0")
+		return limitText(l[limitIndex(name)], "0")
 	}
 	words := make([]string, numLimits)
-	for i, word := range limitWords {
+	for i, word := range limitNames {
 		words[i] = word + "=" + limitText(l[i], "max")
 	}
 	return strings.Join(words, " ")
@@ -170,31 +170,31 @@ func limitText(n int64, unlimited string) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// wantLimits returns the text of a device's limits: the desired ones as far as they are tighter than the original ones, and the present
+// desiredLimits returns the text of a device's limits: the desired ones as far as they are tighter than the original ones, and the present
 // values of the others.
-func (s *Setting) wantLimits() (string, error) {
-	if s.raw {
+func (s *Setting) desiredLimits() (string, error) {
+	if s.isFileText {
 		l, err := limitsOf(s.Name, s.text)
 		return l.text(s.Name), err
 	}
-	now, err := limitsOf(s.Name, s.Present)
+	limits, err := limitsOf(s.Name, s.Observed)
 	if err != nil {
 		return "", err
 	}
-	first, err := limitsOf(s.Name, s.First)
+	original, err := limitsOf(s.Name, s.Original)
 	if err != nil {
 		return "", err
 	}
 	for i, n := range s.limits {
 		switch {
 		case n == 0: // not desired
-		case n < 0 || first[i] >= 0 && first[i] < n:
-			now[i] = first[i]
+		case n < 0 || original[i] >= 0 && original[i] < n:
+			limits[i] = original[i]
 		default:
-			now[i] = n
+			limits[i] = n
 		}
 	}
-	return now.text(s.Name), nil
+	return limits.text(s.Name), nil
 }
 
 // disks turns the desired limits of a cgroup into settings: one per disk on version 2, up to four on version 1.
@@ -205,13 +205,13 @@ func (t *translator) disks(c *tick.Cgroup) {
 	version := t.machine.Versions["io"]
 	switch {
 	case version == 0:
-		t.once(c, keyIOMax, unavailable+"the controller io is not mounted in any cgroup hierarchy")
+		t.problemOnce(c, keyIOMax, unavailable+"the controller io is not mounted in any cgroup hierarchy")
 		return
 	case len(c.IOMax) > maxDiskLimits:
 		t.problem(c, keyIOMax, fmt.Sprintf("%d disks refused: want %d at most", len(c.IOMax), maxDiskLimits))
 		return
 	}
-	desired := t.desiredLimits(c)
+	desired := t.limitsByDevice(c)
 	for i := range t.machine.Disks {
 		l, ok := desired[t.machine.Disks[i].Device]
 		if !ok {
@@ -234,13 +234,13 @@ func (t *translator) disks(c *tick.Cgroup) {
 	}
 }
 
-// desiredLimits returns the limits of each device. Limits for a named disk replace those for all disks; if several names mean one disk,
+// limitsByDevice returns the limits of each device. Limits for a named disk replace those for all disks; if several names mean one disk,
 // the tightest limits apply.
-func (t *translator) desiredLimits(c *tick.Cgroup) map[string]limits {
-	all, named := map[string]limits{}, map[string]limits{}
+func (t *translator) limitsByDevice(c *tick.Cgroup) map[string]limits {
+	ofAll, named := map[string]limits{}, map[string]limits{}
 	for i := range c.IOMax {
 		d := &c.IOMax[i]
-		l, err := limitsWanted(d)
+		l, err := checkLimits(d)
 		if err != nil {
 			t.problem(c, keyIOMax, err.Error())
 			continue
@@ -249,8 +249,8 @@ func (t *translator) desiredLimits(c *tick.Cgroup) map[string]limits {
 		for j := range t.machine.Disks {
 			disk := &t.machine.Disks[j]
 			switch {
-			case d.Disk == tick.AllDisks && disk.All:
-				all[disk.Device] = l.tightest(all[disk.Device])
+			case d.Disk == tick.AllDisks && disk.IsInAll:
+				ofAll[disk.Device] = l.tightest(ofAll[disk.Device])
 			case d.Disk == disk.Name || slices.Contains(disk.Mounts, d.Disk):
 				named[disk.Device] = l.tightest(named[disk.Device])
 			default:
@@ -260,10 +260,10 @@ func (t *translator) desiredLimits(c *tick.Cgroup) map[string]limits {
 		}
 		if found == 0 {
 			const text = "no disk of this machine is %q: want a name of /sys/block, a mount point, or %q"
-			t.once(c, keyIOMax, fmt.Sprintf(text, clip.Text(d.Disk, shownBytes), tick.AllDisks))
+			t.problemOnce(c, keyIOMax, fmt.Sprintf(text, clip.Text(d.Disk, maxShownBytes), tick.AllDisks))
 		}
 	}
-	for device, l := range all {
+	for device, l := range ofAll {
 		if _, ok := named[device]; !ok {
 			named[device] = l
 		}
@@ -271,19 +271,19 @@ func (t *translator) desiredLimits(c *tick.Cgroup) map[string]limits {
 	return named
 }
 
-// limitsWanted checks the desired limits of one disk.
-func limitsWanted(d *tick.DiskLimit) (limits, error) {
+// checkLimits checks the desired limits of one disk.
+func checkLimits(d *tick.DiskLimit) (limits, error) {
 	var l limits
 	for i, n := range [numLimits]*int64{d.ReadBytesPerSecond, d.WriteBytesPerSecond, d.ReadsPerSecond, d.WritesPerSecond} {
-		least, most := int64(minDiskBytes), int64(maxDiskBytes)
+		minimum, maximum := int64(minDiskBytes), int64(maxDiskBytes)
 		if i >= 2 {
-			least, most = minDiskOperations, maxDiskOperations
+			minimum, maximum = minDiskOperations, maxDiskOperations
 		}
 		switch {
 		case n == nil:
-		case *n != tick.Unlimited && (*n < least || *n > most):
-			const text = "%d of %q refused: want %d to %d a second, or %d for what there was"
-			return l, fmt.Errorf(text, *n, clip.Text(d.Disk, shownBytes), least, most, tick.Unlimited)
+		case *n != tick.Unlimited && (*n < minimum || *n > maximum):
+			const text = "%d of %q refused: want %d to %d a second, or %d for the original value"
+			return l, fmt.Errorf(text, *n, clip.Text(d.Disk, maxShownBytes), minimum, maximum, tick.Unlimited)
 		default:
 			l[i] = *n
 		}

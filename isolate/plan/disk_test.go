@@ -16,8 +16,8 @@ func diskMachine(version int) Machine {
 	m := machine(version, cpus.New(0))
 	m.Disks = []Disk{
 		{Name: "loop0", Device: "7:0", Mounts: []string{"/snap"}},
-		{Name: "sda", Device: "8:0", Mounts: []string{"/", "/boot"}, All: true},
-		{Name: "sdb", Device: "8:16", Mounts: []string{"/var/lib"}, All: true},
+		{Name: "sda", Device: "8:0", Mounts: []string{"/", "/boot"}, IsInAll: true},
+		{Name: "sdb", Device: "8:16", Mounts: []string{"/var/lib"}, IsInAll: true},
 	}
 	return m
 }
@@ -39,10 +39,10 @@ func linesOf(t *testing.T, version int, desired []tick.DiskLimit, present func(f
 	settings, problems := Translate(m, []tick.Cgroup{{Cgroup: "/a", IOMax: desired}})
 	for i := range settings {
 		s := &settings[i]
-		if !s.NeedsFirst() || !Known(s.File) || s.Key != keyIOMax {
+		if !s.NeedsOriginal() || !IsKnown(s.File) || s.Key != keyIOMax {
 			t.Errorf("setting %+v: want one that is held against its first value", s)
 		}
-		s.Present, s.First = present(s.File)
+		s.Observed, s.Original = present(s.File)
 	}
 	writes, more := Make(m, settings, nil)
 	for _, w := range writes {
@@ -140,14 +140,14 @@ func TestDiskLimitsRefused(t *testing.T) {
 			}
 		}
 	}
-	if _, problems := Translate(machine(0, cpus.New(0)), []tick.Cgroup{{Cgroup: "/a", IOMax: many[:1]}}); len(problems) != 1 || !Unavailable(problems[0]) {
+	if _, problems := Translate(machine(0, cpus.New(0)), []tick.Cgroup{{Cgroup: "/a", IOMax: many[:1]}}); len(problems) != 1 || !IsUnavailable(problems[0]) {
 		t.Errorf("without the controller: %v; want it unavailable", problems)
 	}
 	// A text that cannot be parsed is not changed.
 	for _, text := range []string{"rbps=x", "rbps=0", "speed=1", "x"} {
 		lines, problems := linesOf(t, 2, []tick.DiskLimit{limit("sda", 1<<20, 0, 0, 0)}, func(File) (string, string) { return text, "" })
 		if len(lines) > 0 || len(problems) != 1 {
-			t.Errorf("%q present: %v, %v; want it left alone", text, lines, problems)
+			t.Errorf("%q present: %v, %v; want no write", text, lines, problems)
 		}
 	}
 }
@@ -164,13 +164,13 @@ func TestAnyDiskLimits(t *testing.T) {
 			desired = append(desired, limit(name.Draw(t, "disk"), number.Draw(t, "rbps"), number.Draw(t, "wbps"), number.Draw(t, "riops"), number.Draw(t, "wiops")))
 		}
 		draw := func(label, file string) string {
-			l := noLimits
+			l := unlimitedDisk
 			for i := range l {
-				if (file == fileIOMax || limitFile(file) == i) && rapid.Bool().Draw(t, label) {
+				if (file == fileIOMax || limitIndex(file) == i) && rapid.Bool().Draw(t, label) {
 					l[i] = rapid.Int64Range(1, 1<<40).Draw(t, label)
 				}
 			}
-			if l == noLimits {
+			if l == unlimitedDisk {
 				return ""
 			}
 			return l.text(file)
@@ -184,7 +184,7 @@ func TestAnyDiskLimits(t *testing.T) {
 				t.Fatalf("two settings of %+v", s.File)
 			}
 			seen[s.File] = true
-			s.Present, s.First = draw("present", s.Name), draw("first", s.Name)
+			s.Observed, s.Original = draw("present", s.Name), draw("first", s.Name)
 		}
 		writes, problems := Make(m, settings, nil)
 		if len(problems) > 0 {
@@ -207,12 +207,12 @@ func checkDiskWrite(t *rapid.T, m *Machine, settings []Setting, w Write) {
 	for _, d := range m.Disks {
 		machines = machines || d.Device == w.Device
 	}
-	if s == nil || !machines || !Known(w.File) || strings.ContainsAny(w.Line(w.New), "\n\x00") {
+	if s == nil || !machines || !IsKnown(w.File) || strings.ContainsAny(w.Line(w.New), "\n\x00") {
 		t.Fatalf("write %+v", w)
 	}
 	now, err := limitsOf(w.Name, w.New)
-	was, _ := limitsOf(w.Name, s.Present)
-	first, _ := limitsOf(w.Name, s.First)
+	was, _ := limitsOf(w.Name, s.Observed)
+	first, _ := limitsOf(w.Name, s.Original)
 	if err != nil {
 		t.Fatalf("write %+v: %v", w, err)
 	}
@@ -224,13 +224,13 @@ func checkDiskWrite(t *rapid.T, m *Machine, settings []Setting, w Write) {
 		switch {
 		case n == was[i] || n == first[i]:
 		case n < least || first[i] >= 0 && n > first[i]:
-			t.Fatalf("write %+v of %q, first %q", w, s.Present, s.First)
+			t.Fatalf("write %+v of %q, first %q", w, s.Observed, s.Original)
 		}
 	}
-	back, err := Restore(w.File, w.Key, s.First, s.Version)
-	back.Present = w.New
-	if want, wantErr := back.Want(); err != nil || wantErr != nil || !Same(w.Name, want, s.First) {
-		t.Fatalf("what puts %q back is %q, %v, %v", s.First, want, err, wantErr)
+	back, err := RestoreSetting(w.File, w.Key, s.Original, s.Version)
+	back.Observed = w.New
+	if want, wantErr := back.Desired(); err != nil || wantErr != nil || !Same(w.Name, want, s.Original) {
+		t.Fatalf("what puts %q back is %q, %v, %v", s.Original, want, err, wantErr)
 	}
 }
 
@@ -243,14 +243,14 @@ func TestDeviceText(t *testing.T) {
 	}
 	one, throttle := File{Name: fileIOMax, Device: "8:0"}, File{Name: throttleFiles[3], Device: "8:0"}
 	for _, got := range [][2]string{
-		{one.Shown(""), "8:0 rbps=max wbps=max riops=max wiops=max"}, {throttle.Shown(""), "8:0 wiops=max"}, {throttle.Shown("7"), "8:0 wiops=7"}, {one.Shown("x"), "8:0 x"},
+		{one.MessageText(""), "8:0 rbps=max wbps=max riops=max wiops=max"}, {throttle.MessageText(""), "8:0 wiops=max"}, {throttle.MessageText("7"), "8:0 wiops=7"}, {one.MessageText("x"), "8:0 x"},
 	} {
 		if got[0] != got[1] {
 			t.Errorf("shown as %q, want %q", got[0], got[1])
 		}
 	}
 	for _, f := range []File{{Controller: "io", Name: fileIOMax}, {Controller: "io", Name: fileIOMax, Device: "8:0 max"}, {Controller: "cpu", Name: fileMax, Device: "8:0"}, {Controller: "cpu", Name: fileIOMax, Device: "8:0"}} {
-		if Known(f) {
+		if IsKnown(f) {
 			t.Errorf("%+v is known", f)
 		}
 	}
@@ -270,15 +270,15 @@ func TestIOWeight(t *testing.T) {
 		{1, tick.Unlimited, []string{"500", "100"}, []string{"blkio.weight 500", "blkio.bfq.weight 100"}},
 	} {
 		settings, problems := Translate(machine(tt.version, cpus.New(0)), []tick.Cgroup{{Cgroup: "/a", IOWeight: &tt.weight}})
-		if len(settings) != 2 || len(problems) > 0 || settings[0].Optional() || !settings[1].Optional() {
+		if len(settings) != 2 || len(problems) > 0 || settings[0].IsOptional() || !settings[1].IsOptional() {
 			t.Fatalf("version %d: %+v, %v", tt.version, settings, problems)
 		}
 		for i := range settings {
 			s := &settings[i]
-			if s.First = tt.first[i]; s.NeedsFirst() != (tt.weight < 0) {
-				t.Errorf("%s needs the first value: %t", s.Name, s.NeedsFirst())
+			if s.Original = tt.first[i]; s.NeedsOriginal() != (tt.weight < 0) {
+				t.Errorf("%s needs the first value: %t", s.Name, s.NeedsOriginal())
 			}
-			if got, err := s.Want(); s.Name+" "+got != tt.want[i] || err != nil {
+			if got, err := s.Desired(); s.Name+" "+got != tt.want[i] || err != nil {
 				t.Errorf("version %d, weight %d: %s %s, %v; want %s", tt.version, tt.weight, s.Name, got, err, tt.want[i])
 			}
 		}

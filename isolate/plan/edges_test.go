@@ -14,13 +14,13 @@ import (
 )
 
 // A quota and a burst may be as large as the largest machine, 8192 CPUs, and no larger.
-func TestTheLargestMachineMayHaveAllOfItsCPU(t *testing.T) {
+func TestLargestMachineQuota(t *testing.T) {
 	for milliCPU, want := range map[int64]bool{8_192_000: true, 8_192_001: false} {
-		if _, err := fillQuota(nil, &tick.Cgroup{CPUMaxMilliCPU: &milliCPU}, &Setting{}); (err == nil) != want {
+		if _, err := setQuota(nil, &tick.Cgroup{CPUMaxMilliCPU: &milliCPU}, &Setting{}); (err == nil) != want {
 			t.Errorf("a quota of %d: %v", milliCPU, err)
 		}
 		burst := (milliCPU-8_192_000)*100 + 819_200_000
-		if _, err := fillBurst(nil, &tick.Cgroup{CPUBurstMilliCPU: &burst}, &Setting{}); (err == nil) != want {
+		if _, err := setBurst(nil, &tick.Cgroup{CPUBurstMilliCPU: &burst}, &Setting{}); (err == nil) != want {
 			t.Errorf("a burst of %d: %v", burst, err)
 		}
 	}
@@ -87,22 +87,22 @@ func TestNoQuotaWithinThatOfTheCgroupAbove(t *testing.T) {
 	m := machine(1, cpus.New(0))
 	quota := func(cgroup string, milliCPU int64, present, period string) Setting {
 		settings, _ := Translate(m, []tick.Cgroup{{Cgroup: cgroup, CPUMaxMilliCPU: &milliCPU}})
-		settings[0].Present, settings[0].Period = present, period
+		settings[0].Observed, settings[0].Period = present, period
 		return settings[0]
 	}
-	around := func(cgroup, present, period string) Around {
-		return Around{File: File{Controller: "cpu", Cgroup: cgroup, Name: fileQuota}, Present: present, Period: period}
+	around := func(cgroup, present, period string) Neighbour {
+		return Neighbour{File: File{Controller: "cpu", Cgroup: cgroup, Name: fileQuota}, Observed: present, Period: period}
 	}
-	writes, problems := Make(m, []Setting{quota("/a/b", 500, "-1", "10000")}, []Around{around("/a", "1000", "100000")})
+	writes, problems := Make(m, []Setting{quota("/a/b", 500, "-1", "10000")}, []Neighbour{around("/a", "1000", "100000")})
 	if len(writes) > 0 || len(problems) != 2 || !strings.Contains(problems[1].Error, "no quota of at least 1000 us in a period of 10000 us") {
 		t.Errorf("advised below: %q, %v", steps(writes), problems)
 	}
-	writes, problems = Make(m, []Setting{quota("/a", 10, "50000", "100000")}, []Around{around("/a/b", "1000", "10000")})
+	writes, problems = Make(m, []Setting{quota("/a", 10, "50000", "100000")}, []Neighbour{around("/a/b", "1000", "10000")})
 	if diff := cmp.Diff([]string{"/a cpu.cfs_quota_us: 50000 -> 1000"}, steps(writes)); diff != "" || len(problems) > 0 {
 		t.Errorf("advised above: %v, steps (-want +got):\n%s", problems, diff)
 	}
 	// The smallest quota that the kernel accepts is valid.
-	writes, problems = Make(m, []Setting{quota("/a/b", 500, "-1", "100000")}, []Around{around("/a", "1000", "100000")})
+	writes, problems = Make(m, []Setting{quota("/a/b", 500, "-1", "100000")}, []Neighbour{around("/a", "1000", "100000")})
 	if diff := cmp.Diff([]string{"/a/b cpu.cfs_quota_us: -1 -> 1000"}, steps(writes)); diff != "" || len(problems) != 1 {
 		t.Errorf("the least quota: %v, steps (-want +got):\n%s", problems, diff)
 	}
@@ -116,16 +116,16 @@ func TestNoQuotaWithinThatOfTheCgroupAbove(t *testing.T) {
 
 // The largest quotas do not overflow.
 func TestTheLargestShare(t *testing.T) {
-	if got, err := share(1 << 44).within("2097152"); got != "35184372088833" || err != nil {
+	if got, err := share(1 << 44).largestQuota("2097152"); got != "35184372088833" || err != nil {
 		t.Errorf("%s, %v", got, err)
 	}
 }
 
 // A quota that cannot be parsed is not changed, but reported.
-func TestAQuotaThatCannotBeMadeOutIsLeftAlone(t *testing.T) {
+func TestUnparsableQuotaIsKept(t *testing.T) {
 	for _, present := range []string{"", "max", "max 0", "max x", "x 100000", "1000 0", "1000"} {
 		settings, _ := Translate(machine(2, cpus.New(0)), []tick.Cgroup{{Cgroup: "/a", CPUMaxMilliCPU: new(int64(500))}})
-		settings[0].Present = present
+		settings[0].Observed = present
 		if writes, problems := Make(machine(2, cpus.New(0)), settings, nil); len(writes) > 0 || len(problems) != 1 {
 			t.Errorf("%q: %q, %v", present, steps(writes), problems)
 		}
@@ -133,19 +133,19 @@ func TestAQuotaThatCannotBeMadeOutIsLeftAlone(t *testing.T) {
 }
 
 // An original limit of 0 is a limit, and the tightest.
-func TestALimitOfZeroIsTheTightest(t *testing.T) {
+func TestZeroLimitIsTightest(t *testing.T) {
 	for _, desired := range []int64{4096, tick.Unlimited} {
 		advised := tick.Cgroup{Cgroup: "/a", MemoryMaxBytes: &desired, MemoryTighterOnly: true}
 		settings, _ := Translate(machine(2, cpus.New(0)), []tick.Cgroup{advised})
-		settings[0].First = "0"
-		if got, err := settings[0].Want(); got != "0" || err != nil {
+		settings[0].Original = "0"
+		if got, err := settings[0].Desired(); got != "0" || err != nil {
 			t.Errorf("%d is written as %q, %v", desired, got, err)
 		}
 	}
 }
 
 // A reclaim's time is valid within the bounds, and the reason for a rejection is reported in seconds.
-func TestWhyAReclaimIsSkipped(t *testing.T) {
+func TestSkipReason(t *testing.T) {
 	for _, c := range []struct {
 		seconds, last, at float64
 		why               string
@@ -153,28 +153,28 @@ func TestWhyAReclaimIsSkipped(t *testing.T) {
 		{100, 50, 99, ""},
 		{100, 50, 70, ""},
 		{100, 50, 69, "its sample is 31 s old, the limit is 30 s"},
-		{100, 70, 70, "a repeat, or from before isolate was started"},
+		{100, 70, 70, "a repeat, or older than the start of isolate"},
 		{100, 70, 70.5, ""},
 		{100, 50, 101, ""},
 		{100, 50, 102, "its sample is 2 s ahead of the kernel's clock"},
 		{1e12, 0, 1, "its sample is 1000000000 s old, the limit is 30 s"},
 		{100, 50, math.Inf(1), "its sample is 1000000000 s ahead of the kernel's clock"},
-		{100, 50, math.NaN(), "its time is not known"},
-		{math.NaN(), 50, 99, "its time is not known"},
+		{100, 50, math.NaN(), "its time is unknown"},
+		{math.NaN(), 50, 99, "its time is unknown"},
 	} {
 		clock := ReclaimClock{Boot: "b", Seconds: c.seconds, Last: c.last}
-		if got := clock.Skips(&tick.MemoryReclaim{Boot: "b", BootSeconds: c.at}); got != c.why {
+		if got := clock.SkipReason(&tick.MemoryReclaim{Boot: "b", BootSeconds: c.at}); got != c.why {
 			t.Errorf("%+v: %q", c, got)
 		}
-		const another = "it is for another run of the kernel, or another machine"
-		if got := clock.Skips(&tick.MemoryReclaim{Boot: "c", BootSeconds: c.at}); got != another {
+		const another = "it is of another boot, or of another machine"
+		if got := clock.SkipReason(&tick.MemoryReclaim{Boot: "c", BootSeconds: c.at}); got != another {
 			t.Errorf("%+v of another run: %q", c, got)
 		}
 	}
 }
 
 // Parts within the bounds of a reclaim are accepted, others are rejected, and the first ten of many rejections are reported.
-func TestReclaimsWithinTheBoundsAreDone(t *testing.T) {
+func TestReclaimsWithinBounds(t *testing.T) {
 	each := func(n int, bytes int64) []tick.MemoryToTake {
 		var out []tick.MemoryToTake
 		for i := range n {
@@ -191,17 +191,17 @@ func TestReclaimsWithinTheBoundsAreDone(t *testing.T) {
 		{"one byte", each(1, 1), 1, 0, ""},
 		{"nothing", each(1, 0), 0, 1, "refused: 0 bytes"},
 		{"all that a tick may take", each(1, 1<<30), 1, 0, ""},
-		{"one more", each(1, 1<<30+1), 0, 1, "refused: 1073741825 bytes: all of a tick together are 1073741824 at most"},
+		{"one more", each(1, 1<<30+1), 0, 1, "refused: 1073741825 bytes: one tick may reclaim 1073741824 in total"},
 		{"all of it in two halves", each(2, 1<<29), 2, 0, ""},
-		{"two halves and one more", append(each(2, 1<<29), tick.MemoryToTake{Cgroup: "/c", Bytes: 1}), 2, 1, "refused: 1 bytes: all"},
+		{"two halves and one more", append(each(2, 1<<29), tick.MemoryToTake{Cgroup: "/c", Bytes: 1}), 2, 1, "refused: 1 bytes: one tick"},
 		{"as many cgroups as a tick may name", each(64, 1), 64, 0, ""},
 		{"one more cgroup", each(65, 1), 64, 1, "refused: a tick may name 64 cgroups"},
 		{"many more", each(90, 1), 64, 10, "refused: a tick may name 64 cgroups"},
 		{"a cgroup twice", append(each(1, 1), each(2, 1)...), 1, 2, "refused: named 2 times"},
 		{"a pod", []tick.MemoryToTake{{Cgroup: "/kubepods/besteffort/podx", Bytes: 1}}, 1, 0, ""},
-		{"a tier", []tick.MemoryToTake{{Cgroup: "/kubepods/besteffort", Bytes: 1}}, 0, 1, "refused: memory is taken back of pods"},
+		{"a tier", []tick.MemoryToTake{{Cgroup: "/kubepods/besteffort", Bytes: 1}}, 0, 1, "refused: memory is reclaimed only from pods"},
 	} {
-		list, problems := Reclaims(c.want)
+		list, problems := ValidReclaims(c.want)
 		if len(list) != c.done || len(problems) != c.problems {
 			t.Errorf("%s: %d are done with %d problems, want %d and %d", c.name, len(list), len(problems), c.done, c.problems)
 		}
@@ -326,27 +326,27 @@ func TestNumbersOfADevice(t *testing.T) {
 		"8:": false, ":0": false, "8": false, "8:0 ": false, "a:0": false, "": false,
 	} {
 		for _, name := range []string{fileIOMax, fileCostQOS, "blkio.throttle.read_bps_device"} {
-			if got := Known(File{Controller: "io", Name: name, Device: device}); got != want {
+			if got := IsKnown(File{Controller: "io", Name: name, Device: device}); got != want {
 				t.Errorf("%s of %q is known: %t", name, device, got)
 			}
 		}
 	}
 	for _, f := range []File{{Name: fileIOMax}, {Name: fileCostQOS}} {
-		if f.Shown("x") != "x" || f.Line("x") != "x" {
-			t.Errorf("a text of no device is shown as %q, and written as %q", f.Shown("x"), f.Line("x"))
+		if f.MessageText("x") != "x" || f.Line("x") != "x" {
+			t.Errorf("a text of no device is shown as %q, and written as %q", f.MessageText("x"), f.Line("x"))
 		}
 	}
-	if f := (File{Name: fileCostQOS, Device: "8:0"}); f.Shown("enable=1") != "8:0 enable=1" {
-		t.Errorf("a disk's costs are shown as %q", f.Shown("enable=1"))
+	if f := (File{Name: fileCostQOS, Device: "8:0"}); f.MessageText("enable=1") != "8:0 enable=1" {
+		t.Errorf("a disk's costs are shown as %q", f.MessageText("enable=1"))
 	}
 }
 
 // A container's list is kubelet's own if it is the default one, or a recent one, under a policy that writes lists.
-func TestAnEarlierDefaultIsKubeletsOwnList(t *testing.T) {
+func TestEarlierDefaultIsKubeletList(t *testing.T) {
 	const c = "/kubepods/podx/c"
 	earlier := func(change func(*Kubelet)) *Kubelet {
 		k := beside()
-		k.Before = []cpus.Set{cpus.New(0, 1), cpus.New(0, 1, 2)}
+		k.EarlierDefaults = []cpus.Set{cpus.New(0, 1), cpus.New(0, 1, 2)}
 		change(k)
 		return k
 	}
@@ -366,10 +366,10 @@ func TestAnEarlierDefaultIsKubeletsOwnList(t *testing.T) {
 		{same, c, fileMems, "0-1", false},
 		{same, c + "/inner", fileCPUs, "0-1", false},
 		{same, "/kubepods/podx", fileCPUs, "0-1", false},
-		{earlier(func(k *Kubelet) { k.Sets = false }), c, fileCPUs, "0-1", false},
+		{earlier(func(k *Kubelet) { k.WritesLists = false }), c, fileCPUs, "0-1", false},
 		{earlier(func(k *Kubelet) { k.Default = cpus.Set{} }), c, fileCPUs, "0-1", false},
 	} {
-		if got := tt.k.ByKubelet(File{Controller: "cpuset", Cgroup: tt.cgroup, Name: tt.name}, tt.text); got != tt.want {
+		if got := tt.k.IsDefaultList(File{Controller: "cpuset", Cgroup: tt.cgroup, Name: tt.name}, tt.text); got != tt.want {
 			t.Errorf("%q in %s of %s: %t", tt.text, tt.name, tt.cgroup, got)
 		}
 	}
@@ -377,10 +377,10 @@ func TestAnEarlierDefaultIsKubeletsOwnList(t *testing.T) {
 
 // Memory nodes are restored unchanged, whatever CPUs kubelet assigned; so is a container's list if kubelet has no default list, without
 // the CPUs that it assigned.
-func TestFirstWithoutADefaultList(t *testing.T) {
+func TestRestoreTextWithoutDefault(t *testing.T) {
 	const c = "/kubepods/podx/c"
 	without, none := beside(), beside()
-	without.Sets, none.Default = false, cpus.Set{}
+	without.WritesLists, none.Default = false, cpus.Set{}
 	for _, tt := range []struct {
 		k                     *Kubelet
 		cgroup, name          string
@@ -392,9 +392,9 @@ func TestFirstWithoutADefaultList(t *testing.T) {
 		{none, c, fileCPUs, "0-2", "6-7", "0,2"},
 		{beside(), "/serve", fileQuota, "1", "0", "1"},
 		{beside(), "/serve", fileCPUs, "", "0", ""},
-		{&Kubelet{Unknown: "torn"}, "/serve", fileCPUs, "0-2", "6-7", "0-2"},
+		{&Kubelet{UnknownReason: "torn"}, "/serve", fileCPUs, "0-2", "6-7", "0-2"},
 	} {
-		got, err := tt.k.First(File{Controller: "cpuset", Cgroup: tt.cgroup, Name: tt.name}, tt.first, tt.present)
+		got, err := tt.k.RestoreText(File{Controller: "cpuset", Cgroup: tt.cgroup, Name: tt.name}, tt.first, tt.present)
 		if got != tt.wants || err != nil {
 			t.Errorf("%s of %s is put back as %q, %v; want %q", tt.name, tt.cgroup, got, err, tt.wants)
 		}
@@ -402,7 +402,7 @@ func TestFirstWithoutADefaultList(t *testing.T) {
 }
 
 // An empty container name in kubelet's state matches no container.
-func TestAContainerWithoutAnIDIsNoOther(t *testing.T) {
+func TestContainerWithoutID(t *testing.T) {
 	m := machine(1, cpus.New(0, 1, 2, 3, 4, 5, 6, 7))
 	m.Kubelet = beside()
 	m.Kubelet.Containers[""] = cpus.New(2)
@@ -410,8 +410,8 @@ func TestAContainerWithoutAnIDIsNoOther(t *testing.T) {
 	if len(settings) != 1 || len(problems) > 0 {
 		t.Fatalf("%+v, %v", settings, problems)
 	}
-	settings[0].Present = "2"
-	if why := settings[0].Taken(); why != "" {
+	settings[0].Observed = "2"
+	if why := settings[0].ExclusiveReason(); why != "" {
 		t.Error(why)
 	}
 }
@@ -419,19 +419,19 @@ func TestAContainerWithoutAnIDIsNoOther(t *testing.T) {
 // An originally empty list is restored as empty, and a list that a cgroup has is not replaced by its parent's.
 func TestEmptyLists(t *testing.T) {
 	all := cpus.New(0, 1, 2, 3)
-	s, err := Restore(File{Controller: "cpuset", Cgroup: "/b", Name: fileCPUs}, "cpusetCPUs", "", 1)
+	s, err := RestoreSetting(File{Controller: "cpuset", Cgroup: "/b", Name: fileCPUs}, "cpusetCPUs", "", 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Present = "0-1"
+	s.Observed = "0-1"
 	writes, problems := Make(machine(1, all), []Setting{s}, nil)
 	if diff := cmp.Diff([]string{"/b cpuset.cpus: 0-1 -> "}, steps(writes)); diff != "" || len(problems) > 0 {
 		t.Errorf("put back: %v, steps (-want +got):\n%s", problems, diff)
 	}
-	writes, problems = Make(machine(1, all), nil, []Around{
-		{File: File{Controller: "cpuset", Cgroup: "/b", Name: fileMems}, Present: "0-1"},
-		{File: File{Controller: "cpuset", Cgroup: "/b/c", Name: fileMems}, Present: "1", Fill: true},
-		{File: File{Controller: "cpuset", Cgroup: "/b/d", Name: fileMems}, Fill: true},
+	writes, problems = Make(machine(1, all), nil, []Neighbour{
+		{File: File{Controller: "cpuset", Cgroup: "/b", Name: fileMems}, Observed: "0-1"},
+		{File: File{Controller: "cpuset", Cgroup: "/b/c", Name: fileMems}, Observed: "1", TakesParentList: true},
+		{File: File{Controller: "cpuset", Cgroup: "/b/d", Name: fileMems}, TakesParentList: true},
 	})
 	if diff := cmp.Diff([]string{"/b/d cpuset.mems:  -> 0-1 (implied)"}, steps(writes)); diff != "" || len(problems) > 0 {
 		t.Errorf("filled: %v, steps (-want +got):\n%s", problems, diff)
@@ -467,8 +467,8 @@ func TestWritesHaveTheirPeriod(t *testing.T) {
 		for i := range settings {
 			s := &settings[i]
 			s.Period = present[1]
-			if s.Present = present[0]; isBurst(s.Name) {
-				s.Present, s.Quota = "0", present[2]
+			if s.Observed = present[0]; isBurst(s.Name) {
+				s.Observed, s.Quota = "0", present[2]
 			}
 		}
 		writes, problems := Make(m, settings, nil)
@@ -510,28 +510,28 @@ func TestGarbledLimitsOfADisk(t *testing.T) {
 }
 
 // Without memoryTighterOnly a limit may be wider, and a protection smaller, than the original one.
-func TestLimitsMayBeWiderWhereThatIsAdvised(t *testing.T) {
+func TestLimitsMayBeWider(t *testing.T) {
 	advised := tick.Cgroup{Cgroup: "/a", MemoryMaxBytes: new(int64(8192)), MemoryLowBytes: new(int64(8192))}
 	settings, _ := Translate(machine(2, cpus.New(0)), []tick.Cgroup{advised})
 	for i := range settings {
 		s := &settings[i]
-		if s.First = "4096"; isProtection(s.Name) {
-			s.First = "16384"
+		if s.Original = "4096"; isProtection(s.Name) {
+			s.Original = "16384"
 		}
-		if got, err := s.Want(); got != "8192" || err != nil || s.NeedsFirst() {
+		if got, err := s.Desired(); got != "8192" || err != nil || s.NeedsOriginal() {
 			t.Errorf("%s is written as %q, %v", s.Name, got, err)
 		}
 	}
 }
 
 // A restore restores the original burst, as far as the quota allows, and none that is not a number.
-func TestABurstIsPutBack(t *testing.T) {
+func TestBurstIsRestored(t *testing.T) {
 	for text, want := range map[string][]string{"30000": {"/a cpu.cfs_burst_us: 5000 -> 30000"}, "5000": nil, "x": nil} {
-		s, err := Restore(File{Controller: "cpu", Cgroup: "/a", Name: fileBurst}, "cpuBurstMilliCPU", text, 1)
+		s, err := RestoreSetting(File{Controller: "cpu", Cgroup: "/a", Name: fileBurst}, "cpuBurstMilliCPU", text, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.Present, s.Period, s.Quota = "5000", "100000", "50000"
+		s.Observed, s.Period, s.Quota = "5000", "100000", "50000"
 		writes, problems := Make(machine(1, cpus.New(0)), []Setting{s}, nil)
 		if diff := cmp.Diff(want, steps(writes)); diff != "" || (len(problems) == 1) != (text == "x") {
 			t.Errorf("%s: %v, steps (-want +got):\n%s", text, problems, diff)
@@ -548,7 +548,7 @@ func TestABurstFallsAndRises(t *testing.T) {
 	})
 	present := map[string]string{"/a cpu.max": "100000 100000", "/a/b cpu.max": "80000 100000", "/a/b cpu.max.burst": "70000"}
 	for i := range settings {
-		settings[i].Present = present[settings[i].Cgroup+" "+settings[i].Name]
+		settings[i].Observed = present[settings[i].Cgroup+" "+settings[i].Name]
 		settings[i].Quota = present[settings[i].Cgroup+" cpu.max"]
 	}
 	writes, problems := Make(m, settings, nil)
@@ -565,7 +565,7 @@ func TestABurstFallsAndRises(t *testing.T) {
 }
 
 // A disk with one rejected limit, or with original limits that cannot be parsed, is not changed.
-func TestADiskWithABadLimitIsLeftAlone(t *testing.T) {
+func TestDiskWithInvalidLimitIsKept(t *testing.T) {
 	lines, problems := linesOf(t, 2, []tick.DiskLimit{limit("sda", 1<<20, -2, 0, 0)}, func(File) (string, string) { return "", "" })
 	if len(lines) > 0 || len(problems) != 1 {
 		t.Errorf("one is refused: %q, %v", lines, problems)
@@ -574,13 +574,13 @@ func TestADiskWithABadLimitIsLeftAlone(t *testing.T) {
 	if len(lines) > 0 || len(problems) != 1 {
 		t.Errorf("the first ones cannot be made out: %q, %v", lines, problems)
 	}
-	if f := (File{Name: fileCostQOS, Device: "8:0"}); f.Shown("5") != "8:0 5" {
-		t.Errorf("a text that is none of limits is shown as %q", f.Shown("5"))
+	if f := (File{Name: fileCostQOS, Device: "8:0"}); f.MessageText("5") != "8:0 5" {
+		t.Errorf("a text that is none of limits is shown as %q", f.MessageText("5"))
 	}
 }
 
 // Each cgroup that occurs twice is reported.
-func TestEachCgroupThatIsNamedTwiceIsReported(t *testing.T) {
+func TestCgroupNamedTwiceIsReported(t *testing.T) {
 	twice := []tick.Cgroup{{Cgroup: "/a"}, {Cgroup: "/b"}, {Cgroup: "/a"}, {Cgroup: "/b"}}
 	settings, problems := Translate(machine(2, cpus.New(0)), twice)
 	if len(settings) > 0 || len(problems) != 2 || problems[0].Cgroup != "/a" || problems[1].Cgroup != "/b" {
@@ -589,14 +589,14 @@ func TestEachCgroupThatIsNamedTwiceIsReported(t *testing.T) {
 }
 
 // A list without any CPU of the machine is not written at all: an empty one would mean the parent's.
-func TestAListOfNothingIsNotWritten(t *testing.T) {
+func TestUnavailableListIsNotWritten(t *testing.T) {
 	for _, c := range []struct {
 		list    string
 		have    cpus.Set
 		problem string
 	}{
 		{"8-9", cpus.New(0, 1), "not written: of CPUs 8-9 the machine has none (it has 0-1)"},
-		{"0-1", cpus.Set{}, "not written: which CPUs the machine has could not be read"},
+		{"0-1", cpus.Set{}, "not written: the machine's CPUs could not be read"},
 		{"0-", cpus.New(0, 1), `"0-"`},
 	} {
 		for _, version := range []int{1, 2} {
@@ -608,7 +608,7 @@ func TestAListOfNothingIsNotWritten(t *testing.T) {
 	}
 	// Without a kubelet a container's list is treated like any other.
 	settings, problems := Translate(machine(2, cpus.New(0, 1)), []tick.Cgroup{{Cgroup: "/kubepods/podx/c", CPUSetCPUs: "1"}})
-	if len(settings) != 1 || len(problems) > 0 || settings[0].Taken() != "" {
+	if len(settings) != 1 || len(problems) > 0 || settings[0].ExclusiveReason() != "" {
 		t.Errorf("%+v, %v", settings, problems)
 	}
 }
@@ -621,16 +621,16 @@ func TestAWeightBesideTheIdleClass(t *testing.T) {
 			want = fileIdle
 		}
 		settings, _ := Translate(machine(2, cpus.New(0)), []tick.Cgroup{{Cgroup: "/a", CPUIdle: idle, CPUWeight: new(int64(5))}})
-		if s := settings[len(settings)-1]; s.Name != "cpu.weight" || s.Instead() != want {
-			t.Errorf("%s stands for %q, want %q", s.Name, s.Instead(), want)
+		if s := settings[len(settings)-1]; s.Name != "cpu.weight" || s.ReplacedFile() != want {
+			t.Errorf("%s stands for %q, want %q", s.Name, s.ReplacedFile(), want)
 		}
 	}
 }
 
 // A list that contains no CPU of a partition is restored as it was written.
-func TestFirstKeepsTheTextBesidePartitions(t *testing.T) {
+func TestRestoreTextBesidePartitions(t *testing.T) {
 	m := Machine{Versions: map[string]int{"cpuset": 2}, Partitions: []Partition{{"/own", cpus.New(5)}}}
-	if got, err := m.First(File{Controller: "cpuset", Cgroup: "/serve", Name: fileCPUs}, "3,2", "6-7"); got != "3,2" || err != nil {
+	if got, err := m.RestoreText(File{Controller: "cpuset", Cgroup: "/serve", Name: fileCPUs}, "3,2", "6-7"); got != "3,2" || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
 }
@@ -641,11 +641,11 @@ func TestQuotasAround(t *testing.T) {
 	m := machine(1, cpus.New(0))
 	quota := func(cgroup string, milliCPU int64, present string) []Setting {
 		settings, _ := Translate(m, []tick.Cgroup{{Cgroup: cgroup, CPUMaxMilliCPU: &milliCPU}})
-		settings[0].Present, settings[0].Period = present, "100000"
+		settings[0].Observed, settings[0].Period = present, "100000"
 		return settings
 	}
-	around := func(cgroup, present, own string) []Around {
-		return []Around{{File: File{Controller: "cpu", Cgroup: cgroup, Name: fileQuota}, Present: present, Period: "100000", Own: own}}
+	around := func(cgroup, present, own string) []Neighbour {
+		return []Neighbour{{File: File{Controller: "cpu", Cgroup: cgroup, Name: fileQuota}, Observed: present, Period: "100000", Original: own}}
 	}
 	writes, problems := Make(m, quota("/a/b", 500, "-1"), around("/a", "x", ""))
 	if diff := cmp.Diff([]string{"/a/b cpu.cfs_quota_us: -1 -> 50000"}, steps(writes)); diff != "" || len(problems) > 0 {
@@ -657,9 +657,9 @@ func TestQuotasAround(t *testing.T) {
 		t.Errorf("comes back: %v, steps (-want +got):\n%s", problems, diff)
 	}
 	for name, text := range map[string]string{fileQuota: "x", fileMax: "x 100000"} {
-		s, err := Restore(File{Controller: "cpu", Cgroup: "/a", Name: name}, "cpuMaxMilliCPU", text, 1)
-		if s.Present, s.Period = "50000", "100000"; name == fileMax {
-			s.Present, s.Version = "50000 100000", 2
+		s, err := RestoreSetting(File{Controller: "cpu", Cgroup: "/a", Name: name}, "cpuMaxMilliCPU", text, 1)
+		if s.Observed, s.Period = "50000", "100000"; name == fileMax {
+			s.Observed, s.Version = "50000 100000", 2
 		}
 		if writes, problems := Make(m, []Setting{s}, nil); err != nil || len(writes) > 0 || len(problems) != 1 {
 			t.Errorf("%s of %q is put back: %v, %q, %v", name, text, err, steps(writes), problems)
@@ -673,15 +673,15 @@ func TestQuotasAround(t *testing.T) {
 }
 
 // A file without a valid list is not changed, also beside written ones; if the parent has no list yet, that is reported.
-func TestListsThatAreNone(t *testing.T) {
+func TestInvalidListsAreKept(t *testing.T) {
 	all := cpus.New(0, 1, 2, 3)
 	list := func(cgroup, present string) []Setting {
 		settings, _ := Translate(machine(1, all), []tick.Cgroup{{Cgroup: cgroup, CPUSetCPUs: "1-2"}})
-		settings[0].Present = present
+		settings[0].Observed = present
 		return settings
 	}
-	around := func(cgroup, present string) []Around {
-		return []Around{{File: File{Controller: "cpuset", Cgroup: cgroup, Name: fileCPUs}, Present: present}}
+	around := func(cgroup, present string) []Neighbour {
+		return []Neighbour{{File: File{Controller: "cpuset", Cgroup: cgroup, Name: fileCPUs}, Observed: present}}
 	}
 	if writes, _ := Make(machine(1, all), list("/b", "x"), nil); len(writes) > 0 {
 		t.Errorf("what is no list is written: %q", steps(writes))
@@ -691,7 +691,7 @@ func TestListsThatAreNone(t *testing.T) {
 		t.Errorf("below what is no list: %v, steps (-want +got):\n%s", problems, diff)
 	}
 	writes, problems = Make(machine(1, all), list("/b/c", ""), around("/b", ""))
-	const problem = "1-2 left out: /b, the cgroup above, has nothing yet"
+	const problem = "1-2 left out: /b, the cgroup above, has none yet"
 	if len(writes) > 0 || len(problems) != 1 || problems[0].Error != problem {
 		t.Errorf("below a list that is empty: %q, %v; want %q", steps(writes), problems, problem)
 	}

@@ -63,14 +63,14 @@ func (k *kernel) writeQuota(w Write) error {
 		return nil
 	}
 	for name := range k.quota {
-		limit := noLimit
+		limit := unlimitedShare
 		for up := path.Dir(name); up != "/"; up = path.Dir(up) {
-			if s, _ := shareOf(k.quota[up], k.period); s != noLimit {
+			if s, _ := shareOf(k.quota[up], k.period); s != unlimitedShare {
 				limit = s
 				break
 			}
 		}
-		if s, _ := shareOf(k.quota[name], k.period); s != noLimit && s > limit {
+		if s, _ := shareOf(k.quota[name], k.period); s != unlimitedShare && s > limit {
 			k.quota[w.Cgroup] = before
 			return fmt.Errorf("EINVAL: %s over its parent's", name)
 		}
@@ -78,7 +78,7 @@ func (k *kernel) writeQuota(w Write) error {
 	return nil
 }
 
-// inForce returns a cgroup's effective set.
+// effective returns a cgroup's effective set.
 func (k *kernel) inForce(cgroup string) cpus.Set {
 	if k.version == 1 {
 		return k.sets[cgroup]
@@ -94,8 +94,8 @@ func (k *kernel) inForce(cgroup string) cpus.Set {
 }
 
 // around returns what the caller of Make reads beside the settings: all other files.
-func (k *kernel) around(settings []Setting) []Around {
-	var out []Around
+func (k *kernel) around(settings []Setting) []Neighbour {
+	var out []Neighbour
 	if k.version == 2 {
 		return nil
 	}
@@ -106,13 +106,13 @@ func (k *kernel) around(settings []Setting) []Around {
 	for name, set := range k.sets {
 		f := File{Controller: "cpuset", Cgroup: name, Name: fileCPUs}
 		if !named[f] {
-			out = append(out, Around{File: f, Present: set.String()})
+			out = append(out, Neighbour{File: f, Observed: set.String()})
 		}
 	}
 	for name, quota := range k.quota {
 		f := File{Controller: "cpu", Cgroup: name, Name: fileQuota}
 		if !named[f] {
-			out = append(out, Around{File: f, Present: quota, Period: k.period})
+			out = append(out, Neighbour{File: f, Observed: quota, Period: k.period})
 		}
 	}
 	return out
@@ -132,9 +132,9 @@ func (k *kernel) present(settings []Setting) {
 		s := &settings[i]
 		switch s.Name {
 		case fileCPUs:
-			s.Present = k.sets[s.Cgroup].String()
+			s.Observed = k.sets[s.Cgroup].String()
 		case fileQuota:
-			s.Present, s.Period = k.quota[s.Cgroup], k.period
+			s.Observed, s.Period = k.quota[s.Cgroup], k.period
 		}
 	}
 }

@@ -19,50 +19,50 @@ type key struct {
 	name       string
 	controller string
 	v1, v2     []string // the file's names, the preferred one first; a kernel may lack the file
-	// fill sets the setting's value; it returns false if the key is not desired.
-	fill func(m *Machine, c *tick.Cgroup, s *Setting) (desired bool, err error)
+	// set sets the setting's value; it returns false if the key is not desired.
+	set func(m *Machine, c *tick.Cgroup, s *Setting) (desired bool, err error)
 }
 
 // keys contains all keys, in the order in which one cgroup's values are written: cpu.idle before cpu.weight, because an
 // idle cgroup accepts no weight.
 var keys = []key{
-	{"cpusetMems", "cpuset", []string{fileMems}, []string{fileMems}, fillMems},
-	{"cpusetCPUs", "cpuset", []string{fileCPUs}, []string{fileCPUs}, fillCPUs},
-	{"cpuIdle", "cpu", []string{fileIdle}, []string{fileIdle}, fillIdle},
-	{"cpuWeight", "cpu", []string{"cpu.shares"}, []string{"cpu.weight"}, fillWeight},
-	{"cpuMaxMilliCPU", "cpu", []string{fileQuota}, []string{fileMax}, fillQuota},
-	{"cpuBurstMilliCPU", "cpu", []string{fileBurst}, []string{fileMaxBurst}, fillBurst},
-	{"memoryMinBytes", "memory", []string{fileMin}, []string{fileMin}, bytesOfKey(func(c *tick.Cgroup) *int64 { return c.MemoryMinBytes }, false)},
-	{"memoryLowBytes", "memory", []string{fileLow}, []string{fileLow}, bytesOfKey(func(c *tick.Cgroup) *int64 { return c.MemoryLowBytes }, false)},
-	{"memoryHighBytes", "memory", []string{"memory.high", fileSoft}, []string{"memory.high"}, bytesOfKey(func(c *tick.Cgroup) *int64 { return c.MemoryHighBytes }, true)},
-	{"memoryMaxBytes", "memory", []string{"memory.limit_in_bytes"}, []string{"memory.max"}, bytesOfKey(func(c *tick.Cgroup) *int64 { return c.MemoryMaxBytes }, true)},
-	{"memoryOOMGroup", "memory", []string{"memory.oom.group"}, []string{"memory.oom.group"}, switchOfKey(func(c *tick.Cgroup) *bool { return c.MemoryOOMGroup })},
-	{"memoryWmarkRatioPercent", "memory", []string{"memory.wmark_ratio"}, []string{"memory.wmark_ratio"}, numberOfKey(func(c *tick.Cgroup) *int64 { return c.MemoryWmarkRatioPercent }, 0, 100)},
-	{"memoryWmarkScalePermille", "memory", []string{"memory.wmark_scale_factor"}, []string{"memory.wmark_scale_factor"}, numberOfKey(func(c *tick.Cgroup) *int64 { return c.MemoryWmarkScalePermille }, 1, 1000)},
-	{"memoryWmarkMinAdjPercent", "memory", []string{"memory.wmark_min_adj"}, []string{"memory.wmark_min_adj"}, numberOfKey(func(c *tick.Cgroup) *int64 { return c.MemoryWmarkMinAdjPercent }, -25, 50)},
-	{"memoryUsePriorityOOM", "memory", []string{"memory.use_priority_oom"}, []string{"memory.use_priority_oom"}, switchOfKey(func(c *tick.Cgroup) *bool { return c.MemoryUsePriorityOOM })},
-	{"memoryPriority", "memory", []string{"memory.priority"}, []string{"memory.priority"}, numberOfKey(func(c *tick.Cgroup) *int64 { return c.MemoryPriority }, 0, 12)},
-	{"ioWeight", "io", []string{"blkio.weight", "blkio.bfq.weight"}, []string{"io.weight", "io.bfq.weight"}, fillIO},
+	{"cpusetMems", "cpuset", []string{fileMems}, []string{fileMems}, setMems},
+	{"cpusetCPUs", "cpuset", []string{fileCPUs}, []string{fileCPUs}, setCPUs},
+	{"cpuIdle", "cpu", []string{fileIdle}, []string{fileIdle}, setIdle},
+	{"cpuWeight", "cpu", []string{"cpu.shares"}, []string{"cpu.weight"}, setWeight},
+	{"cpuMaxMilliCPU", "cpu", []string{fileQuota}, []string{fileMax}, setQuota},
+	{"cpuBurstMilliCPU", "cpu", []string{fileBurst}, []string{fileMaxBurst}, setBurst},
+	{"memoryMinBytes", "memory", []string{fileMin}, []string{fileMin}, setBytes(func(c *tick.Cgroup) *int64 { return c.MemoryMinBytes }, false)},
+	{"memoryLowBytes", "memory", []string{fileLow}, []string{fileLow}, setBytes(func(c *tick.Cgroup) *int64 { return c.MemoryLowBytes }, false)},
+	{"memoryHighBytes", "memory", []string{"memory.high", fileSoft}, []string{"memory.high"}, setBytes(func(c *tick.Cgroup) *int64 { return c.MemoryHighBytes }, true)},
+	{"memoryMaxBytes", "memory", []string{"memory.limit_in_bytes"}, []string{"memory.max"}, setBytes(func(c *tick.Cgroup) *int64 { return c.MemoryMaxBytes }, true)},
+	{"memoryOOMGroup", "memory", []string{"memory.oom.group"}, []string{"memory.oom.group"}, setSwitch(func(c *tick.Cgroup) *bool { return c.MemoryOOMGroup })},
+	{"memoryWmarkRatioPercent", "memory", []string{"memory.wmark_ratio"}, []string{"memory.wmark_ratio"}, setNumber(func(c *tick.Cgroup) *int64 { return c.MemoryWmarkRatioPercent }, 0, 100)},
+	{"memoryWmarkScalePermille", "memory", []string{"memory.wmark_scale_factor"}, []string{"memory.wmark_scale_factor"}, setNumber(func(c *tick.Cgroup) *int64 { return c.MemoryWmarkScalePermille }, 1, 1000)},
+	{"memoryWmarkMinAdjPercent", "memory", []string{"memory.wmark_min_adj"}, []string{"memory.wmark_min_adj"}, setNumber(func(c *tick.Cgroup) *int64 { return c.MemoryWmarkMinAdjPercent }, -25, 50)},
+	{"memoryUsePriorityOOM", "memory", []string{"memory.use_priority_oom"}, []string{"memory.use_priority_oom"}, setSwitch(func(c *tick.Cgroup) *bool { return c.MemoryUsePriorityOOM })},
+	{"memoryPriority", "memory", []string{"memory.priority"}, []string{"memory.priority"}, setNumber(func(c *tick.Cgroup) *int64 { return c.MemoryPriority }, 0, 12)},
+	{"ioWeight", "io", []string{"blkio.weight", "blkio.bfq.weight"}, []string{"io.weight", "io.bfq.weight"}, setIOWeight},
 }
 
 // unavailable is the prefix of the problem of a value for which the machine has no file.
 const unavailable = "unavailable: "
 
-// Unavailable reports whether the machine lacks the file or the mount, so that a retry in the next round cannot succeed.
-func Unavailable(e tick.IsolationError) bool { return strings.HasPrefix(e.Error, unavailable) }
+// IsUnavailable reports whether the machine lacks the file or the mount, so that a retry in the next round cannot succeed.
+func IsUnavailable(e tick.IsolationError) bool { return strings.HasPrefix(e.Error, unavailable) }
 
-// NoFile is the problem of a setting whose file the kernel does not have.
-func (s *Setting) NoFile() string {
+// MissingFile is the problem of a setting whose file the kernel does not have.
+func (s *Setting) MissingFile() string {
 	name := s.Name
-	if s.Other != "" {
-		name += " or " + s.Other
+	if s.Alternative != "" {
+		name += " or " + s.Alternative
 	}
-	return unavailable + "this kernel has no " + name + "; left alone"
+	return unavailable + "this kernel has no " + name + "; not written"
 }
 
-// Known reports whether a file is one that a plan may write: a journal must not name others.
-func Known(f File) bool {
-	if PerDevice(f.Name) {
+// IsKnown reports whether a file is one that a plan may write: a journal must not name others.
+func IsKnown(f File) bool {
+	if IsPerDevice(f.Name) {
 		return f.Controller == "io" && isDevice(f.Device)
 	}
 	if f.Device != "" {
@@ -89,9 +89,9 @@ func Controllers() []string {
 // not be written. The caller must check the cgroups' paths.
 func Translate(m Machine, desired []tick.Cgroup) ([]Setting, []tick.IsolationError) {
 	t := translator{machine: &m, reported: map[string]bool{}}
-	times := make(map[string]int, len(desired))
+	count := make(map[string]int, len(desired))
 	for i := range desired {
-		times[desired[i].Cgroup]++
+		count[desired[i].Cgroup]++
 	}
 	for i := range desired {
 		c := &desired[i]
@@ -99,11 +99,11 @@ func Translate(m Machine, desired []tick.Cgroup) ([]Setting, []tick.IsolationErr
 		case c.Cgroup == "/" && len(c.IOCost) > 0 && Equal(c, &tick.Cgroup{Cgroup: "/", IOCost: c.IOCost}):
 			t.costs(c)
 		case c.Cgroup == "/":
-			t.once(c, "", "the root of the hierarchy is not to be changed")
-		case times[c.Cgroup] > 1:
-			t.once(c, "", "named "+strconv.Itoa(times[c.Cgroup])+" times: left alone, for it is not clear what is wanted")
+			t.problemOnce(c, "", "the root of the hierarchy must not be changed")
+		case count[c.Cgroup] > 1:
+			t.problemOnce(c, "", "named "+strconv.Itoa(count[c.Cgroup])+" times: not written, because the desired values are ambiguous")
 		default:
-			t.cgroup(c)
+			t.translate(c)
 		}
 	}
 	return t.settings, t.problems
@@ -120,8 +120,8 @@ func (t *translator) problem(c *tick.Cgroup, key, text string) {
 	t.problems = append(t.problems, tick.IsolationError{Cgroup: c.Cgroup, Key: key, Error: text})
 }
 
-// once removes a problem that was already reported for the same cgroup, or, with a key, for the same key of any cgroup.
-func (t *translator) once(c *tick.Cgroup, key, text string) {
+// problemOnce omits a problem that was already reported for the same cgroup, or, with a key, for the same key of any cgroup.
+func (t *translator) problemOnce(c *tick.Cgroup, key, text string) {
 	id := key + "\x00" + text
 	if key == "" {
 		id += c.Cgroup
@@ -132,7 +132,7 @@ func (t *translator) once(c *tick.Cgroup, key, text string) {
 	}
 }
 
-func (t *translator) cgroup(c *tick.Cgroup) {
+func (t *translator) translate(c *tick.Cgroup) {
 	for i := range keys {
 		k := &keys[i]
 		version := t.machine.Versions[k.controller]
@@ -143,9 +143,9 @@ func (t *translator) cgroup(c *tick.Cgroup) {
 		}
 		s.Name = names[0]
 		if len(names) > 1 {
-			s.Other = names[1]
+			s.Alternative = names[1]
 		}
-		desired, err := k.fill(t.machine, c, &s)
+		desired, err := k.set(t.machine, c, &s)
 		if !desired {
 			if err != nil {
 				t.problem(c, k.name, err.Error())
@@ -154,18 +154,18 @@ func (t *translator) cgroup(c *tick.Cgroup) {
 		}
 		switch {
 		case version == 0:
-			t.once(c, k.name, unavailable+"the controller "+k.controller+" is not mounted in any cgroup hierarchy")
+			t.problemOnce(c, k.name, unavailable+"the controller "+k.controller+" is not mounted in any cgroup hierarchy")
 			continue
 		case err != nil:
 			t.problem(c, k.name, err.Error())
 		}
-		if k.controller == "cpuset" && !t.beside(c, &s) {
+		if k.controller == "cpuset" && !t.restrict(c, &s) {
 			continue
 		}
 		t.settings = append(t.settings, s)
 		if k.name == "ioWeight" { // the disk's scheduler decides which of the two has effect
-			s.UseOther()
-			s.optional = true
+			s.UseAlternative()
+			s.isOptional = true
 			t.settings = append(t.settings, s)
 		}
 	}
@@ -173,36 +173,36 @@ func (t *translator) cgroup(c *tick.Cgroup) {
 	t.costs(c)
 }
 
-// beside restricts a list to CPUs that neither kubelet nor a partition reserves. It returns false if the list must not be written.
-func (t *translator) beside(c *tick.Cgroup, s *Setting) bool {
-	write, err := t.machine.withoutPartitions(s)
+// restrict restricts a list to CPUs that neither kubelet nor a partition reserves. It returns false if the list must not be written.
+func (t *translator) restrict(c *tick.Cgroup, s *Setting) bool {
+	isWritten, err := t.machine.withoutPartitions(s)
 	if err != nil {
-		t.once(c, s.Key, err.Error())
+		t.problemOnce(c, s.Key, err.Error())
 	}
-	return write && t.besideKubelet(c, s)
+	return isWritten && t.restrictByKubelet(c, s)
 }
 
-func (t *translator) besideKubelet(c *tick.Cgroup, s *Setting) bool {
+func (t *translator) restrictByKubelet(c *tick.Cgroup, s *Setting) bool {
 	k := t.machine.Kubelet
 	if k == nil {
 		return true
 	}
-	if err := k.refuse(c.Cgroup, s.Version); err != nil {
-		t.once(c, s.Key, err.Error())
+	if err := k.refusal(c.Cgroup, s.Version); err != nil {
+		t.problemOnce(c, s.Key, err.Error())
 		return false
 	}
-	if at, uid := k.place(c.Cgroup); at >= container {
-		s.given = k.given(c.Cgroup, uid)
+	if at, uid := k.levelOf(c.Cgroup); at >= container {
+		s.exclusive = k.exclusiveOf(c.Cgroup, uid)
 	}
-	write, err := k.restrict(s)
+	isWritten, err := k.restrict(s)
 	if err != nil {
-		t.once(c, s.Key, err.Error())
+		t.problemOnce(c, s.Key, err.Error())
 	}
-	return write
+	return isWritten
 }
 
-// list limits a desired list to the machine's CPUs or memory nodes. An error beside true names what was left out.
-func list(s *Setting, desired string, have cpus.Set, what string) (bool, error) {
+// setList limits a desired list to the machine's CPUs or memory nodes. An error beside true names what was left out.
+func setList(s *Setting, desired string, available cpus.Set, what string) (bool, error) {
 	if desired == "" {
 		return false, nil
 	}
@@ -210,30 +210,30 @@ func list(s *Setting, desired string, have cpus.Set, what string) (bool, error) 
 	if err != nil {
 		return false, err
 	}
-	if have.IsEmpty() {
-		return false, fmt.Errorf("not written: which %s the machine has could not be read", what)
+	if available.IsEmpty() {
+		return false, fmt.Errorf("not written: the machine's %s could not be read", what)
 	}
-	s.set = set.Intersection(have)
+	s.set = set.Intersection(available)
 	if s.set.IsEmpty() {
-		return false, fmt.Errorf("not written: of %s %s the machine has none (it has %s)", what, clip.Text(desired, shownBytes), clip.Text(have.String(), shownBytes))
+		return false, fmt.Errorf("not written: of %s %s the machine has none (it has %s)", what, clip.Text(desired, maxShownBytes), clip.Text(available.String(), maxShownBytes))
 	}
-	if gone := set.Difference(have); !gone.IsEmpty() {
-		return true, fmt.Errorf("%s %s are not online and were left out", what, clip.Text(gone.String(), shownBytes))
+	if offline := set.Difference(available); !offline.IsEmpty() {
+		return true, fmt.Errorf("%s %s are not online and were left out", what, clip.Text(offline.String(), maxShownBytes))
 	}
 	return true, nil
 }
 
-func fillCPUs(m *Machine, c *tick.Cgroup, s *Setting) (bool, error) {
-	return list(s, c.CPUSetCPUs, m.CPUs, "CPUs")
+func setCPUs(m *Machine, c *tick.Cgroup, s *Setting) (bool, error) {
+	return setList(s, c.CPUSetCPUs, m.CPUs, "CPUs")
 }
 
-func fillMems(m *Machine, c *tick.Cgroup, s *Setting) (bool, error) {
-	return list(s, c.CPUSetMems, m.Mems, "memory nodes")
+func setMems(m *Machine, c *tick.Cgroup, s *Setting) (bool, error) {
+	return setList(s, c.CPUSetMems, m.Mems, "memory nodes")
 }
 
-// fillIdle keeps kubelet's cgroups above pods at 0, whatever the advice says: kubelet writes their weights when it starts, the
+// setIdle keeps kubelet's cgroups above pods at 0, whatever the advice says: kubelet writes their weights when it starts, the
 // kernel accepts no weight for an idle cgroup, and so kubelet would not start.
-func fillIdle(_ *Machine, c *tick.Cgroup, s *Setting) (bool, error) {
+func setIdle(_ *Machine, c *tick.Cgroup, s *Setting) (bool, error) {
 	if c.CPUIdle == nil {
 		return false, nil
 	}
@@ -241,22 +241,22 @@ func fillIdle(_ *Machine, c *tick.Cgroup, s *Setting) (bool, error) {
 	if !*c.CPUIdle {
 		return true, nil
 	}
-	if at, _ := Place(c.Cgroup); at == root || at == tier {
-		return true, fmt.Errorf("refused, and held at 0: kubelet writes this cgroup's weight when it starts, " +
+	if at, _ := LevelOf(c.Cgroup); at == root || at == tier {
+		return true, fmt.Errorf("refused, and kept at 0: kubelet writes this cgroup's weight when it starts, " +
 			"which the kernel refuses while it is idle; advise the pods' cgroups")
 	}
 	s.text = "1"
 	return true, nil
 }
 
-func fillWeight(_ *Machine, c *tick.Cgroup, s *Setting) (bool, error) {
+func setWeight(_ *Machine, c *tick.Cgroup, s *Setting) (bool, error) {
 	switch {
 	case c.CPUWeight == nil:
 		return false, nil
 	case *c.CPUWeight < 1 || *c.CPUWeight > 10000:
 		return false, fmt.Errorf("%d refused: a weight is from 1 to 10000", *c.CPUWeight)
 	}
-	s.instead = c.CPUIdle != nil && *c.CPUIdle
+	s.replacesIdle = c.CPUIdle != nil && *c.CPUIdle
 	n := *c.CPUWeight
 	if s.Version == 1 {
 		n = sharesOf(n)
@@ -265,7 +265,7 @@ func fillWeight(_ *Machine, c *tick.Cgroup, s *Setting) (bool, error) {
 	return true, nil
 }
 
-func fillQuota(_ *Machine, c *tick.Cgroup, s *Setting) (bool, error) {
+func setQuota(_ *Machine, c *tick.Cgroup, s *Setting) (bool, error) {
 	if c.CPUMaxMilliCPU == nil {
 		return false, nil
 	}
@@ -276,16 +276,16 @@ func fillQuota(_ *Machine, c *tick.Cgroup, s *Setting) (bool, error) {
 	return true, nil
 }
 
-func fillIO(_ *Machine, c *tick.Cgroup, s *Setting) (bool, error) {
+func setIOWeight(_ *Machine, c *tick.Cgroup, s *Setting) (bool, error) {
 	if c.IOWeight == nil {
 		return false, nil
 	}
 	n := *c.IOWeight
-	if s.asFirst = n == tick.Unlimited; s.asFirst {
+	if s.restoresOriginal = n == tick.Unlimited; s.restoresOriginal {
 		return true, nil
 	}
 	if n < 1 || n > 10000 {
-		return false, fmt.Errorf("%d refused: a weight is from 1 to 10000, or %d for what was there", n, tick.Unlimited)
+		return false, fmt.Errorf("%d refused: a weight is from 1 to 10000, or %d for the original value", n, tick.Unlimited)
 	}
 	s.text = strconv.FormatInt(blkioOf(n), 10)
 	if s.Version != 1 {
@@ -294,10 +294,10 @@ func fillIO(_ *Machine, c *tick.Cgroup, s *Setting) (bool, error) {
 	return true, nil
 }
 
-// UseOther changes the setting to the file's alternative name.
-func (s *Setting) UseOther() {
-	s.Name, s.Other = s.Other, ""
-	if s.Name == "io.bfq.weight" && !s.raw { // BFQ uses version 1's range on any mount
+// UseAlternative changes the setting to the file's alternative name.
+func (s *Setting) UseAlternative() {
+	s.Name, s.Alternative = s.Alternative, ""
+	if s.Name == "io.bfq.weight" && !s.isFileText { // BFQ uses version 1's range on any mount
 		if n, err := strconv.ParseInt(defaultOf(s.text), 10, 64); err == nil {
 			s.text = "default " + strconv.FormatInt(blkioOf(n), 10)
 		}

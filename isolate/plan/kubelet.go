@@ -15,16 +15,16 @@ import (
 // Kubelet is what a plan must know about the node's kubelet, so that it writes neither a cpuset with CPUs that kubelet
 // assigned exclusively nor one that prevents kubelet's next container from starting.
 type Kubelet struct {
-	// Unknown says why the state is unknown though there is a kubelet; empty if it is known.
-	Unknown string
-	// Sets means that kubelet writes CPU lists for its containers: any CPU manager policy except "none".
-	Sets bool
+	// UnknownReason says why the state is unknown though there is a kubelet; empty if it is known.
+	UnknownReason string
+	// WritesLists means that kubelet writes CPU lists for its containers: any CPU manager policy except "none".
+	WritesLists bool
 	// Policy is the policy of the CPU manager.
 	Policy string
 	// Default is the list that kubelet writes for containers without exclusive CPUs.
 	Default cpus.Set
-	// Before contains the last few earlier lists: kubelet writes some time after it decides.
-	Before []cpus.Set
+	// EarlierDefaults contains the last few earlier lists: kubelet writes some time after it decides.
+	EarlierDefaults []cpus.Set
 	// Exclusive are all CPUs that kubelet assigned exclusively; Pods has them by pod UID, Containers by the runtime's
 	// container ID in the state files of old kubelets.
 	Exclusive        cpus.Set
@@ -37,42 +37,42 @@ type Kubelet struct {
 type level int
 
 const (
-	outside level = iota
-	above         // above         // an ancestor of kubelet's root
-	root          // "/kubepods"
-	tier          // "/kubepods/besteffort"
+	outside   level = iota
+	aboveRoot       // an ancestor of kubelet's root
+	root            // "/kubepods"
+	tier            // "/kubepods/besteffort"
 	pod
 	container
 	nested // created by a container
 )
 
-// place returns the level of a cgroup and the pod's UID, in the form of [UIDOf].
-func (k *Kubelet) place(cgroup string) (level, string) {
-	at, uid := Place(cgroup)
+// levelOf returns the level of a cgroup and the pod's UID, in the form of [NormalUID].
+func (k *Kubelet) levelOf(cgroup string) (level, string) {
+	at, uid := LevelOf(cgroup)
 	if at != outside || k == nil {
 		return at, uid
 	}
 	for _, r := range k.Roots {
 		if strings.HasPrefix(r, cgroup+"/") {
-			return above, ""
+			return aboveRoot, ""
 		}
 	}
 	return outside, ""
 }
 
-// Place determines the level of a cgroup of kubelet by its path, as kubelet's two drivers form it: "/kubepods/burstable/podUID/ID" and
+// LevelOf determines the level of a cgroup of kubelet by its path, as kubelet's two drivers form it: "/kubepods/burstable/podUID/ID" and
 // "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podUID.slice/cri-containerd-ID.scope", below any cgroup.
-func Place(cgroup string) (level, string) {
+func LevelOf(cgroup string) (level, string) {
 	at, uid := outside, ""
 	for name := range strings.SplitSeq(cgroup, "/") {
 		switch at {
 		case outside:
-			if IsRoot(name) {
+			if IsKubeletRoot(name) {
 				at = root
 			}
 		case root, tier:
-			if at = tier; podOf(name) != "" {
-				at, uid = pod, podOf(name)
+			if at = tier; podUID(name) != "" {
+				at, uid = pod, podUID(name)
 			}
 		case pod:
 			at = container
@@ -83,15 +83,15 @@ func Place(cgroup string) (level, string) {
 	return at, uid
 }
 
-// IsRoot reports whether a cgroup of this name is one under which kubelet creates its pods.
-func IsRoot(name string) bool {
+// IsKubeletRoot reports whether a cgroup of this name is one under which kubelet creates its pods.
+func IsKubeletRoot(name string) bool {
 	return name == "kubepods" || name == "kubepods.slice" || strings.HasSuffix(name, "-kubepods.slice")
 }
 
-// RootOf returns the root cgroup of the kubelet that manages a cgroup; "/" for a cgroup that no kubelet manages.
-func RootOf(cgroup string) string {
+// KubeletRoot returns the root cgroup of the kubelet that manages a cgroup; "/" for a cgroup that no kubelet manages.
+func KubeletRoot(cgroup string) string {
 	for at := cgroup; len(at) > 1; at = path.Dir(at) {
-		if IsRoot(path.Base(at)) {
+		if IsKubeletRoot(path.Base(at)) {
 			return at
 		}
 	}
@@ -100,59 +100,59 @@ func RootOf(cgroup string) string {
 
 // IsPod reports whether a cgroup is the one of a pod.
 func IsPod(cgroup string) bool {
-	at, _ := Place(cgroup)
+	at, _ := LevelOf(cgroup)
 	return at == pod
 }
 
-// podOf returns the UID in the name of a pod's cgroup; empty if there is none.
-func podOf(name string) string {
+// podUID returns the UID in the name of a pod's cgroup; empty if there is none.
+func podUID(name string) string {
 	if uid, ok := strings.CutPrefix(name, "pod"); ok {
-		return UIDOf(uid)
+		return NormalUID(uid)
 	}
 	if slice, ok := strings.CutSuffix(name, ".slice"); ok {
 		if i := strings.LastIndex(slice, "-pod"); i >= 0 {
-			return UIDOf(slice[i+len("-pod"):])
+			return NormalUID(slice[i+len("-pod"):])
 		}
 	}
 	return ""
 }
 
-// UIDOf returns a pod's UID in one form: a slice's name has "_" for "-".
-func UIDOf(uid string) string { return strings.ReplaceAll(uid, "_", "-") }
+// NormalUID returns a pod's UID in one form: a slice's name has "_" for "-".
+func NormalUID(uid string) string { return strings.ReplaceAll(uid, "_", "-") }
 
-// given returns the CPUs that containers of a cgroup's pod have exclusively.
-func (k *Kubelet) given(cgroup, uid string) cpus.Set {
+// exclusiveOf returns the CPUs that containers of a cgroup's pod have exclusively.
+func (k *Kubelet) exclusiveOf(cgroup, uid string) cpus.Set {
 	set := k.Pods[uid]
-	for id, own := range k.Containers {
+	for id, containerCPUs := range k.Containers {
 		if id != "" && strings.Contains(cgroup, id) {
-			set = set.Union(own)
+			set = set.Union(containerCPUs)
 		}
 	}
 	return set
 }
 
-// refuse returns why a cgroup's lists must not be written at all.
-func (k *Kubelet) refuse(cgroup string, version int) error {
+// refusal returns why a cgroup's lists must not be written at all.
+func (k *Kubelet) refusal(cgroup string, version int) error {
 	if k == nil {
 		return nil
 	}
-	at, uid := k.place(cgroup)
+	at, uid := k.levelOf(cgroup)
 	switch {
 	case at == outside:
 		return nil
-	case k.Unknown != "":
-		return fmt.Errorf("left alone, as all of kubelet's: which CPUs it gave away is not known (%s)", clip.Text(k.Unknown, 300))
-	case !k.Sets || at >= container:
+	case k.UnknownReason != "":
+		return fmt.Errorf("not written, like all of kubelet's cpusets: the CPUs that it assigned exclusively are unknown (%s)", clip.Text(k.UnknownReason, 300))
+	case !k.WritesLists || at >= container:
 		return nil
 	case version == 1:
-		return fmt.Errorf("left alone: kubelet's CPU manager policy is %q, and on cgroup v1 a narrowed cgroup above its containers keeps the next one from starting; advise the containers' cgroups", clip.Text(k.Policy, shownBytes))
+		return fmt.Errorf("not written: kubelet's CPU manager policy is %q, and on cgroup v1 the next container could not start below a narrowed cgroup; advise the containers' cgroups", clip.Text(k.Policy, maxShownBytes))
 	case !k.Exclusive.IsEmpty() && (at <= root || !k.Pods[uid].IsEmpty()):
-		return fmt.Errorf("left alone: containers below have CPUs that kubelet gave them exclusively (%s)", clip.Text(k.below(uid).String(), shownBytes))
+		return fmt.Errorf("not written: kubelet assigned CPUs exclusively to containers below (%s)", clip.Text(k.exclusiveBelow(uid).String(), maxShownBytes))
 	}
 	return nil
 }
 
-func (k *Kubelet) below(uid string) cpus.Set {
+func (k *Kubelet) exclusiveBelow(uid string) cpus.Set {
 	if uid == "" {
 		return k.Exclusive
 	}
@@ -164,60 +164,60 @@ func (k *Kubelet) restrict(s *Setting) (bool, error) {
 	if k == nil || k.Exclusive.IsEmpty() || s.Name != fileCPUs {
 		return true, nil
 	}
-	taken := s.set.Intersection(k.Exclusive)
-	if taken.IsEmpty() {
+	exclusive := s.set.Intersection(k.Exclusive)
+	if exclusive.IsEmpty() {
 		return true, nil
 	}
-	s.set = s.set.Difference(taken)
+	s.set = s.set.Difference(exclusive)
 	if s.set.IsEmpty() {
-		return false, fmt.Errorf("not written: kubelet gave all of CPUs %s to containers exclusively", clip.Text(taken.String(), shownBytes))
+		return false, fmt.Errorf("not written: kubelet assigned all of CPUs %s exclusively to containers", clip.Text(exclusive.String(), maxShownBytes))
 	}
-	return true, fmt.Errorf("CPUs %s left out: kubelet gave them to containers exclusively", clip.Text(taken.String(), shownBytes))
+	return true, fmt.Errorf("CPUs %s left out: kubelet assigned them exclusively to containers", clip.Text(exclusive.String(), maxShownBytes))
 }
 
-// Taken returns why a container's list must not be changed as it is now: its pod has exclusive CPUs from kubelet, and the
+// ExclusiveReason returns why a container's list must not be changed as it is now: its pod has exclusive CPUs from kubelet, and the
 // container runs on them. Kubelet's state has containers by name but a cgroup has only the ID, so the CPUs identify it:
 // other containers of the pod, which have none of its CPUs, may be moved.
-func (s *Setting) Taken() string {
-	if s.given.IsEmpty() {
+func (s *Setting) ExclusiveReason() string {
+	if s.exclusive.IsEmpty() {
 		return ""
 	}
 	if s.Name == fileMems {
-		return "left alone: kubelet gave CPUs " + clip.Text(s.given.String(), shownBytes) + " to containers of this pod exclusively"
+		return "not written: kubelet assigned CPUs " + clip.Text(s.exclusive.String(), maxShownBytes) + " exclusively to containers of this pod"
 	}
-	present, err := cpus.Parse(s.Present)
-	if err == nil && !present.IsEmpty() && present.Intersection(s.given).IsEmpty() {
+	observed, err := cpus.Parse(s.Observed)
+	if err == nil && !observed.IsEmpty() && observed.Intersection(s.exclusive).IsEmpty() {
 		return ""
 	}
-	return "left alone: kubelet gave " + clip.Text(s.given.String(), shownBytes) + " to this container exclusively, or to another of its pod (it has " + orNone(s.Present) + ")"
+	return "not written: kubelet assigned CPUs " + clip.Text(s.exclusive.String(), maxShownBytes) + " exclusively to this container or to another one of its pod (it has " + listText(s.Observed) + ")"
 }
 
-func orNone(list string) string {
+func listText(list string) string {
 	if list == "" {
 		return "no list"
 	}
-	return clip.Text(list, shownBytes)
+	return clip.Text(list, maxShownBytes)
 }
 
-// ByKubelet reports whether a container's list is the one that kubelet writes for all containers without exclusive CPUs.
+// IsDefaultList reports whether a container's list is the one that kubelet writes for all containers without exclusive CPUs.
 // Kubelet writes it again whenever the list changes, or has just written an earlier one.
-func (k *Kubelet) ByKubelet(f File, text string) bool {
-	if k == nil || !k.Sets || f.Name != fileCPUs || k.Default.IsEmpty() {
+func (k *Kubelet) IsDefaultList(f File, text string) bool {
+	if k == nil || !k.WritesLists || f.Name != fileCPUs || k.Default.IsEmpty() {
 		return false
 	}
-	if at, _ := Place(f.Cgroup); at != container {
+	if at, _ := LevelOf(f.Cgroup); at != container {
 		return false
 	}
 	set, err := cpus.Parse(text)
-	return err == nil && (set.Equals(k.Default) || slices.ContainsFunc(k.Before, set.Equals))
+	return err == nil && (set.Equals(k.Default) || slices.ContainsFunc(k.EarlierDefaults, set.Equals))
 }
 
-// ResetByKubelet reports whether a value is one that kubelet repeatedly writes to a cgroup above its containers: the weight of its tiers,
+// IsKubeletReset reports whether a value is one that kubelet repeatedly writes to a cgroup above its containers: the weight of its tiers,
 // and under the systemd driver everything that systemd manages of a tier's or a pod's CPU, memory and disk. Kubelet sets no quota, no
 // list and no memory limit there: when a new container makes a slice need another controller, systemd writes that controller's defaults.
 // In a container's own scope systemd writes once, during start, that its memory is unlimited.
-func ResetByKubelet(f File, text string) bool {
-	at, _ := Place(f.Cgroup)
+func IsKubeletReset(f File, text string) bool {
+	at, _ := LevelOf(f.Cgroup)
 	if at == container && strings.HasSuffix(f.Cgroup, ".scope") {
 		return isUnlimited(f.Name, text)
 	}
@@ -253,50 +253,50 @@ func isUnlimited(name, text string) bool {
 		return text == "max"
 	case "memory.limit_in_bytes":
 		bytes, err := strconv.ParseInt(text, 10, 64)
-		return err == nil && bytes >= noLimitBytes
+		return err == nil && bytes >= minUnlimitedBytes
 	}
 	return false
 }
 
-// PutBack reports whether a list that was written earlier must be restored: it narrows a cgroup above containers that
+// MustRestore reports whether a list that was written earlier must be restored: it narrows a cgroup above containers that
 // could no longer start.
-func (k *Kubelet) PutBack(f File, version int) bool {
-	if k == nil || k.Unknown != "" || !k.Sets || version != 1 || !isList(f.Name) {
+func (k *Kubelet) MustRestore(f File, version int) bool {
+	if k == nil || k.UnknownReason != "" || !k.WritesLists || version != 1 || !isList(f.Name) {
 		return false
 	}
-	at, _ := k.place(f.Cgroup)
+	at, _ := k.levelOf(f.Cgroup)
 	return at != outside && at < container
 }
 
-// First returns the text that a restore may write: for a container kubelet's present list, for other cgroups the list
+// RestoreText returns the text that a restore may write: for a container kubelet's present list, for other cgroups the list
 // without the CPUs that kubelet has assigned since. The error says why nothing may be restored.
-func (k *Kubelet) First(f File, first, present string) (string, error) {
-	if k == nil || !isList(f.Name) || Same(f.Name, first, present) {
-		return first, nil
+func (k *Kubelet) RestoreText(f File, original, observed string) (string, error) {
+	if k == nil || !isList(f.Name) || Same(f.Name, original, observed) {
+		return original, nil
 	}
-	at, uid := k.place(f.Cgroup)
-	if at != outside && k.Unknown != "" {
-		return "", fmt.Errorf("which CPUs kubelet gave away is not known (%s)", clip.Text(k.Unknown, 300))
+	at, uid := k.levelOf(f.Cgroup)
+	if at != outside && k.UnknownReason != "" {
+		return "", fmt.Errorf("the CPUs that kubelet assigned exclusively are unknown (%s)", clip.Text(k.UnknownReason, 300))
 	}
-	s := Setting{File: f, Present: present}
+	s := Setting{File: f, Observed: observed}
 	if at >= container {
-		s.given = k.given(f.Cgroup, uid)
+		s.exclusive = k.exclusiveOf(f.Cgroup, uid)
 	}
-	if why := s.Taken(); why != "" {
-		return "", errors.New(why)
+	if reason := s.ExclusiveReason(); reason != "" {
+		return "", errors.New(reason)
 	}
 	switch {
-	case f.Name != fileCPUs || at >= above && at < container: // the original width, for the cgroups below
-		return first, nil
-	case at == container && k.Sets && !k.Default.IsEmpty(): // the list that kubelet assumes it has
+	case f.Name != fileCPUs || at >= aboveRoot && at < container: // the original width, for the cgroups below
+		return original, nil
+	case at == container && k.WritesLists && !k.Default.IsEmpty(): // the list that kubelet assumes it has
 		return k.Default.String(), nil
 	}
-	set, err := cpus.Parse(first)
+	set, err := cpus.Parse(original)
 	if err != nil || set.Intersection(k.Exclusive).IsEmpty() {
-		return first, nil
+		return original, nil
 	}
 	if set = set.Difference(k.Exclusive); set.IsEmpty() {
-		return "", fmt.Errorf("kubelet gave all of CPUs %s to containers exclusively", clip.Text(first, shownBytes))
+		return "", fmt.Errorf("kubelet assigned all of CPUs %s exclusively to containers", clip.Text(original, maxShownBytes))
 	}
 	return set.String(), nil
 }

@@ -29,7 +29,7 @@ func TestKubeletsTiersAreNotIdle(t *testing.T) {
 			if len(settings) != 1 {
 				t.Fatalf("%s: %d settings, problems %v", cgroup, len(settings), problems)
 			}
-			got, err := settings[0].Want()
+			got, err := settings[0].Desired()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -69,7 +69,7 @@ func TestPlace(t *testing.T) {
 		{"/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod" + slice + ".slice/crio-01.scope/x", nested, uid},
 		{"/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-burstable.slice/kubelet-kubepods-burstable-pod" + slice + ".slice", pod, uid},
 	} {
-		if at, got := Place(c.cgroup); at != c.at || got != c.uid {
+		if at, got := LevelOf(c.cgroup); at != c.at || got != c.uid {
 			t.Errorf("%s: level %d of pod %q, want %d of %q", c.cgroup, at, got, c.at, c.uid)
 		}
 	}
@@ -78,7 +78,7 @@ func TestPlace(t *testing.T) {
 // beside is a kubelet with the static policy: CPU 1 belongs to a container of the pod, CPU 5 to another one's.
 func beside() *Kubelet {
 	return &Kubelet{
-		Sets: true, Policy: "static", Default: cpus.New(0, 2, 3, 4, 6, 7), Exclusive: cpus.New(1, 5),
+		WritesLists: true, Policy: "static", Default: cpus.New(0, 2, 3, 4, 6, 7), Exclusive: cpus.New(1, 5),
 		Pods:       map[string]cpus.Set{uid: cpus.New(1)},
 		Containers: map[string]cpus.Set{"feed": cpus.New(5)},
 		Roots:      []string{"/node-0/kubepods"},
@@ -97,20 +97,20 @@ func TestBesideKubelet(t *testing.T) {
 	}{
 		{
 			name: "a service's cgroup gets what is left", cgroup: "/serve", present: "0-7", want: tick.Cgroup{CPUSetCPUs: "0-5"},
-			writes: "0,2-4", problem: "CPUs 1,5 left out: kubelet gave them to containers exclusively",
+			writes: "0,2-4", problem: "CPUs 1,5 left out: kubelet assigned them exclusively to containers",
 		},
 		{
 			name: "nothing is left", cgroup: "/serve", present: "0-7", want: tick.Cgroup{CPUSetCPUs: "1,5"},
-			problem: "not written: kubelet gave all of CPUs 1,5 to containers exclusively",
+			problem: "not written: kubelet assigned all of CPUs 1,5 exclusively to containers",
 		},
 		{name: "a container", cgroup: "/kubepods/burstable/podx/c", present: "0,2-4,6-7", want: tick.Cgroup{CPUSetCPUs: "6-7"}, writes: "6-7"},
 		{
 			name: "a container with CPUs of its own", cgroup: "/kubepods/pod" + uid + "/c", present: "1", want: tick.Cgroup{CPUSetCPUs: "6-7"},
-			problem: "left alone: kubelet gave 1 to this container exclusively",
+			problem: "not written: kubelet assigned CPUs 1 exclusively to this container",
 		},
 		{
 			name: "one that was just made, with the list above", cgroup: "/kubepods/pod" + uid + "/c", present: "0-7", want: tick.Cgroup{CPUSetCPUs: "6-7"},
-			problem: "left alone: kubelet gave 1 to this container exclusively",
+			problem: "not written: kubelet assigned CPUs 1 exclusively to this container",
 		},
 		{
 			name: "one without a list of its own", version: 2, cgroup: "/kubepods/pod" + uid + "/c", present: "", want: tick.Cgroup{CPUSetCPUs: "6-7"},
@@ -119,19 +119,19 @@ func TestBesideKubelet(t *testing.T) {
 		{name: "one beside it that has none of them", cgroup: "/kubepods/pod" + uid + "/side", present: "0,2-4,6-7", want: tick.Cgroup{CPUSetCPUs: "6-7"}, writes: "6-7"},
 		{
 			name: "one that an old kubelet names by its id", cgroup: "/kubepods/pody/feed", present: "5", want: tick.Cgroup{CPUSetCPUs: "6-7"},
-			problem: "left alone: kubelet gave 5 to this container",
+			problem: "not written: kubelet assigned CPUs 5 exclusively to this container",
 		},
 		{
 			name: "its slice", cgroup: "/kubepods.slice/kubepods-pod" + strings.ReplaceAll(uid, "-", "_") + ".slice/cri-containerd-1.scope", present: "1", version: 2,
-			want: tick.Cgroup{CPUSetCPUs: "6-7"}, problem: "left alone: kubelet gave 1",
+			want: tick.Cgroup{CPUSetCPUs: "6-7"}, problem: "not written: kubelet assigned CPUs 1",
 		},
 		{
 			name: "memory nodes of its pod", cgroup: "/kubepods/pod" + uid + "/side", present: "0", want: tick.Cgroup{CPUSetMems: "1"},
-			problem: "left alone: kubelet gave CPUs 1",
+			problem: "not written: kubelet assigned CPUs 1",
 		},
 		{
 			name: "a tier on version 1", cgroup: "/kubepods/besteffort", present: "0-7", want: tick.Cgroup{CPUSetCPUs: "6-7"},
-			problem: `policy is "static", and on cgroup v1 a narrowed cgroup above its containers keeps the next one from starting`,
+			problem: `policy is "static", and on cgroup v1 the next container could not start below a narrowed cgroup`,
 		},
 		{name: "a pod on version 1", cgroup: "/kubepods/besteffort/podx", present: "0-7", want: tick.Cgroup{CPUSetCPUs: "6-7"}, problem: "on cgroup v1"},
 		{name: "above all pods on version 1", cgroup: "/node-0", present: "0-7", want: tick.Cgroup{CPUSetCPUs: "6-7"}, problem: "on cgroup v1"},
@@ -146,29 +146,29 @@ func TestBesideKubelet(t *testing.T) {
 		},
 		{
 			name: "the pod that has them on version 2", version: 2, cgroup: "/kubepods/pod" + uid, present: "", want: tick.Cgroup{CPUSetCPUs: "6-7"},
-			problem: "left alone: containers below have CPUs that kubelet gave them exclusively (1)",
+			problem: "not written: kubelet assigned CPUs exclusively to containers below (1)",
 		},
 		{name: "another pod on version 2", version: 2, cgroup: "/kubepods/podx", present: "", want: tick.Cgroup{CPUSetCPUs: "6-7"}, writes: "6-7"},
 		{
 			name: "above all pods on version 2", version: 2, cgroup: "/node-0", present: "", want: tick.Cgroup{CPUSetCPUs: "6-7"},
-			problem: "containers below have CPUs that kubelet gave them exclusively (1,5)",
+			problem: "kubelet assigned CPUs exclusively to containers below (1,5)",
 		},
 		{
 			name: "above all pods while nothing is given away", version: 2, cgroup: "/kubepods", present: "", want: tick.Cgroup{CPUSetCPUs: "6-7"}, writes: "6-7",
-			kubelet: func(k *Kubelet) { *k = Kubelet{Sets: true, Policy: "static"} },
+			kubelet: func(k *Kubelet) { *k = Kubelet{WritesLists: true, Policy: "static"} },
 		},
 		{
 			name: "nothing is known", cgroup: "/kubepods/burstable/podx/c", present: "0-7", want: tick.Cgroup{CPUSetCPUs: "6-7"},
-			problem: "left alone, as all of kubelet's: which CPUs it gave away is not known (torn)",
-			kubelet: func(k *Kubelet) { *k = Kubelet{Unknown: "torn"} },
+			problem: "not written, like all of kubelet's cpusets: the CPUs that it assigned exclusively are unknown (torn)",
+			kubelet: func(k *Kubelet) { *k = Kubelet{UnknownReason: "torn"} },
 		},
 		{
 			name: "nothing is known, and a service", cgroup: "/serve", present: "0-7", want: tick.Cgroup{CPUSetCPUs: "6-7"}, writes: "6-7",
-			kubelet: func(k *Kubelet) { *k = Kubelet{Unknown: "torn"} },
+			kubelet: func(k *Kubelet) { *k = Kubelet{UnknownReason: "torn"} },
 		},
 		{
 			name: "what is no cpuset", cgroup: "/kubepods/besteffort", present: "100", want: tick.Cgroup{CPUWeight: new(int64(5))}, writes: "5", version: 2,
-			kubelet: func(k *Kubelet) { *k = Kubelet{Unknown: "torn"} },
+			kubelet: func(k *Kubelet) { *k = Kubelet{UnknownReason: "torn"} },
 		},
 	} {
 		m := machine(max(1, c.version), cpus.New(0, 1, 2, 3, 4, 5, 6, 7))
@@ -182,8 +182,8 @@ func TestBesideKubelet(t *testing.T) {
 		reported := fmt.Sprint(problems)
 		var free []Setting
 		for _, s := range settings {
-			s.Present = c.present
-			if why := s.Taken(); why != "" {
+			s.Observed = c.present
+			if why := s.ExclusiveReason(); why != "" {
 				reported += why
 				continue
 			}
@@ -217,29 +217,29 @@ func TestBesideKubeletIsReportedOnce(t *testing.T) {
 	}
 }
 
-func TestFirstBesideKubelet(t *testing.T) {
+func TestRestoreTextBesideKubelet(t *testing.T) {
 	for _, c := range []struct{ cgroup, first, present, want, problem string }{
 		{"/serve", "0-7", "2-3", "0,2-4,6-7", ""},
 		{"/serve", "2-3", "6-7", "2-3", ""},
 		{"/serve", "0-7", "0-7", "0-7", ""}, // the original list
-		{"/serve", "1,5", "6-7", "", "kubelet gave all of CPUs 1,5"},
+		{"/serve", "1,5", "6-7", "", "kubelet assigned all of CPUs 1,5"},
 		{"/kubepods/besteffort", "0-7", "6-7", "0-7", ""},
 		{"/kubepods/podx/c", "0-7", "6-7", "0,2-4,6-7", ""},
 		{"/kubepods/podx/c", "0,2-3", "6-7", "0,2-4,6-7", ""}, // all released since
 		{"/kubepods/podx/c/inner", "0-2", "6-7", "0,2", ""},
-		{"/kubepods/pod" + uid + "/c", "0-7", "1", "", "left alone: kubelet gave 1"},
+		{"/kubepods/pod" + uid + "/c", "0-7", "1", "", "not written: kubelet assigned CPUs 1"},
 	} {
-		got, err := beside().First(File{Controller: "cpuset", Cgroup: c.cgroup, Name: "cpuset.cpus"}, c.first, c.present)
+		got, err := beside().RestoreText(File{Controller: "cpuset", Cgroup: c.cgroup, Name: "cpuset.cpus"}, c.first, c.present)
 		if got != c.want || (err == nil) != (c.problem == "") || err != nil && !strings.Contains(err.Error(), c.problem) {
 			t.Errorf("%s with %s from %s: %q, %v; want %q, %q", c.cgroup, c.first, c.present, got, err, c.want, c.problem)
 		}
 	}
 	var none *Kubelet
-	if got, err := none.First(File{Cgroup: "/kubepods/podx/c", Name: "cpuset.cpus"}, "0-7", "1"); got != "0-7" || err != nil {
+	if got, err := none.RestoreText(File{Cgroup: "/kubepods/podx/c", Name: "cpuset.cpus"}, "0-7", "1"); got != "0-7" || err != nil {
 		t.Errorf("without a kubelet: %q, %v", got, err)
 	}
-	unknown := &Kubelet{Unknown: "torn"}
-	if _, err := unknown.First(File{Cgroup: "/kubepods/podx/c", Name: "cpuset.cpus"}, "0-7", "1"); err == nil || !strings.Contains(err.Error(), "torn") {
+	unknown := &Kubelet{UnknownReason: "torn"}
+	if _, err := unknown.RestoreText(File{Cgroup: "/kubepods/podx/c", Name: "cpuset.cpus"}, "0-7", "1"); err == nil || !strings.Contains(err.Error(), "torn") {
 		t.Errorf("with nothing known: %v", err)
 	}
 }
@@ -262,13 +262,13 @@ func FuzzBesideKubelet(f *testing.F) {
 			settings, _ := Translate(m, []tick.Cgroup{{Cgroup: cgroup, CPUSetCPUs: list, CPUSetMems: "0"}, {Cgroup: cgroup + "/x", CPUSetCPUs: other}})
 			var free []Setting
 			for _, s := range settings {
-				if s.Present = present; s.Taken() == "" {
+				if s.Observed = present; s.ExclusiveReason() == "" {
 					free = append(free, s)
 				}
 			}
 			writes, _ := Make(m, free, nil)
 			for _, w := range writes {
-				at, id := Place(w.Cgroup)
+				at, id := LevelOf(w.Cgroup)
 				if w.Cgroup == "/node-0" {
 					t.Errorf("version %d: %s has all pods below and is written: %q", version, w.Cgroup, w.New)
 				}
@@ -293,14 +293,14 @@ func TestKubeletsOwnList(t *testing.T) {
 	got := map[string]bool{}
 	for _, c := range []string{"/kubepods/podx/c 0,2-4,6-7", "/kubepods/podx/c 0-1", "/kubepods/podx 0,2-4,6-7", "/serve 0,2-4,6-7"} {
 		cgroup, text, _ := strings.Cut(c, " ")
-		got[c] = beside().ByKubelet(File{Cgroup: cgroup, Name: fileCPUs}, text)
+		got[c] = beside().IsDefaultList(File{Cgroup: cgroup, Name: fileCPUs}, text)
 	}
 	want := map[string]bool{"/kubepods/podx/c 0,2-4,6-7": true, "/kubepods/podx/c 0-1": false, "/kubepods/podx 0,2-4,6-7": false, "/serve 0,2-4,6-7": false}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 	var none *Kubelet
-	if none.ByKubelet(File{Cgroup: "/kubepods/podx/c", Name: fileCPUs}, "0") || none.PutBack(File{Cgroup: "/kubepods", Name: fileCPUs}, 1) {
+	if none.IsDefaultList(File{Cgroup: "/kubepods/podx/c", Name: fileCPUs}, "0") || none.MustRestore(File{Cgroup: "/kubepods", Name: fileCPUs}, 1) {
 		t.Error("no kubelet has a list")
 	}
 }
@@ -353,7 +353,7 @@ func TestResetByKubelet(t *testing.T) {
 		{"/batch.slice", "cpu.max", "max 100000", false},
 		{"/batch.slice", "memory.max", "max", false},
 	} {
-		if got := ResetByKubelet(File{Controller: "cpu", Cgroup: c.cgroup, Name: c.file}, c.text); got != c.want {
+		if got := IsKubeletReset(File{Controller: "cpu", Cgroup: c.cgroup, Name: c.file}, c.text); got != c.want {
 			t.Errorf("%s of %s, %q: %t; want %t", c.file, c.cgroup, c.text, got, c.want)
 		}
 	}
@@ -361,7 +361,7 @@ func TestResetByKubelet(t *testing.T) {
 		systemd: "/kubepods.slice", "/kubepods.slice": "/kubepods.slice", "/a/kubepods/burstable/podu": "/a/kubepods",
 		"/a.slice/a-kubepods.slice/a-kubepods-burstable.slice": "/a.slice/a-kubepods.slice", "/batch": "/", "/": "/",
 	} {
-		if got := RootOf(cgroup); got != want {
+		if got := KubeletRoot(cgroup); got != want {
 			t.Errorf("kubelet's root above %s is %s; want %s", cgroup, got, want)
 		}
 	}

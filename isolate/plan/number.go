@@ -8,7 +8,7 @@ import (
 	"polder/lib/tick"
 )
 
-func switchOfKey(get func(*tick.Cgroup) *bool) func(*Machine, *tick.Cgroup, *Setting) (bool, error) {
+func setSwitch(get func(*tick.Cgroup) *bool) func(*Machine, *tick.Cgroup, *Setting) (bool, error) {
 	return func(_ *Machine, c *tick.Cgroup, s *Setting) (bool, error) {
 		on := get(c)
 		if on == nil {
@@ -22,24 +22,24 @@ func switchOfKey(get func(*tick.Cgroup) *bool) func(*Machine, *tick.Cgroup, *Set
 	}
 }
 
-func numberOfKey(get func(*tick.Cgroup) *int64, least, most int64) func(*Machine, *tick.Cgroup, *Setting) (bool, error) {
+func setNumber(get func(*tick.Cgroup) *int64, minimum, maximum int64) func(*Machine, *tick.Cgroup, *Setting) (bool, error) {
 	return func(_ *Machine, c *tick.Cgroup, s *Setting) (bool, error) {
 		n := get(c)
 		switch {
 		case n == nil:
 			return false, nil
-		case *n < least || *n > most:
-			return false, fmt.Errorf("%d refused: want %d to %d", *n, least, most)
+		case *n < minimum || *n > maximum:
+			return false, fmt.Errorf("%d refused: want %d to %d", *n, minimum, maximum)
 		}
 		s.text = strconv.FormatInt(*n, 10)
 		return true, nil
 	}
 }
 
-func bytesOfKey(get func(*tick.Cgroup) *int64, limit bool) func(*Machine, *tick.Cgroup, *Setting) (bool, error) {
+func setBytes(get func(*tick.Cgroup) *int64, limit bool) func(*Machine, *tick.Cgroup, *Setting) (bool, error) {
 	return func(m *Machine, c *tick.Cgroup, s *Setting) (bool, error) {
 		n := get(c)
-		s.tighterOnly = c.MemoryTighterOnly
+		s.isTighterOnly = c.MemoryTighterOnly
 		switch {
 		case n == nil:
 			return false, nil

@@ -14,20 +14,20 @@ type Partition struct {
 	CPUs   cpus.Set
 }
 
-// foreign returns the CPUs of a set that belong to partitions that the cgroup is not in, and the first such partition. Writing such
+// partitionCPUs returns the CPUs of a set that belong to partitions that the cgroup is not in, and the first such partition. Writing such
 // a CPU into the cgroup's list would invalidate the partition. A cgroup above a partition keeps its list: the kernel takes the
 // partition's CPUs from the effective list.
-func (m *Machine) foreign(cgroup string, set cpus.Set) (taken cpus.Set, first string) {
+func (m *Machine) partitionCPUs(cgroup string, set cpus.Set) (reserved cpus.Set, partition string) {
 	for _, p := range m.Partitions {
-		related := cgroup == p.Cgroup || strings.HasPrefix(cgroup, p.Cgroup+"/") || strings.HasPrefix(p.Cgroup, cgroup+"/")
-		if theirs := p.CPUs.Intersection(set); !related && !theirs.IsEmpty() {
-			if first == "" {
-				first = p.Cgroup
+		isRelated := cgroup == p.Cgroup || strings.HasPrefix(cgroup, p.Cgroup+"/") || strings.HasPrefix(p.Cgroup, cgroup+"/")
+		if common := p.CPUs.Intersection(set); !isRelated && !common.IsEmpty() {
+			if partition == "" {
+				partition = p.Cgroup
 			}
-			taken = taken.Union(theirs)
+			reserved = reserved.Union(common)
 		}
 	}
-	return taken, first
+	return reserved, partition
 }
 
 // withoutPartitions removes the CPUs of other cgroups' partitions from a desired set. An error beside true names the removed CPUs.
@@ -35,33 +35,33 @@ func (m *Machine) withoutPartitions(s *Setting) (bool, error) {
 	if s.Name != fileCPUs || s.Version != 2 {
 		return true, nil
 	}
-	taken, of := m.foreign(s.Cgroup, s.set)
-	if taken.IsEmpty() {
+	reserved, partition := m.partitionCPUs(s.Cgroup, s.set)
+	if reserved.IsEmpty() {
 		return true, nil
 	}
-	s.set = s.set.Difference(taken)
+	s.set = s.set.Difference(reserved)
 	if s.set.IsEmpty() {
-		return false, fmt.Errorf("not written: all of CPUs %s are of other cgroups' CPU partitions (as %s)", clip.Text(taken.String(), shownBytes), clip.Text(of, shownBytes))
+		return false, fmt.Errorf("not written: all of CPUs %s belong to CPU partitions of other cgroups (such as %s)", clip.Text(reserved.String(), maxShownBytes), clip.Text(partition, maxShownBytes))
 	}
-	return true, fmt.Errorf("CPUs %s left out: they are of other cgroups' CPU partitions (as %s)", clip.Text(taken.String(), shownBytes), clip.Text(of, shownBytes))
+	return true, fmt.Errorf("CPUs %s left out: they belong to CPU partitions of other cgroups (such as %s)", clip.Text(reserved.String(), maxShownBytes), clip.Text(partition, maxShownBytes))
 }
 
-// First returns the text that a restore may write: see [Kubelet.First], and without the CPUs of partitions created since.
-func (m *Machine) First(f File, first, present string) (string, error) {
-	first, err := m.Kubelet.First(f, first, present)
+// RestoreText returns the text that a restore may write: see [Kubelet.RestoreText], and without the CPUs of partitions created since.
+func (m *Machine) RestoreText(f File, original, observed string) (string, error) {
+	original, err := m.Kubelet.RestoreText(f, original, observed)
 	if err != nil || f.Name != fileCPUs || m.Versions["cpuset"] != 2 {
-		return first, err
+		return original, err
 	}
-	set, err := cpus.Parse(first)
+	set, err := cpus.Parse(original)
 	if err != nil || set.IsEmpty() { // an empty list means the parent's
-		return first, nil
+		return original, nil
 	}
-	taken, of := m.foreign(f.Cgroup, set)
+	reserved, partition := m.partitionCPUs(f.Cgroup, set)
 	switch {
-	case taken.IsEmpty():
-		return first, nil
-	case set.IsSubsetOf(taken):
-		return "", fmt.Errorf("all of CPUs %s are of other cgroups' CPU partitions by now (as %s)", clip.Text(first, shownBytes), clip.Text(of, shownBytes))
+	case reserved.IsEmpty():
+		return original, nil
+	case set.IsSubsetOf(reserved):
+		return "", fmt.Errorf("all of CPUs %s belong to CPU partitions of other cgroups now (such as %s)", clip.Text(original, maxShownBytes), clip.Text(partition, maxShownBytes))
 	}
-	return set.Difference(taken).String(), nil
+	return set.Difference(reserved).String(), nil
 }

@@ -21,14 +21,14 @@ func set(t *testing.T, list string) cpus.Set {
 }
 
 // Neither advice nor a restore assigns a CPU of another cgroup's partition.
-func TestCPUsOfPartitionsAreNobodysToGive(t *testing.T) {
+func TestPartitionCPUsAreRemoved(t *testing.T) {
 	m := Machine{
 		Versions: map[string]int{"cpuset": 2}, CPUs: set(t, "0-7"), Mems: set(t, "0"),
 		Partitions: []Partition{{"/own", set(t, "2-3")}, {"/tier/pod", set(t, "6")}},
 	}
 	const (
-		left = "CPUs %s left out: they are of other cgroups' CPU partitions (as %s)"
-		none = "not written: all of CPUs %s are of other cgroups' CPU partitions (as %s)"
+		left = "CPUs %s left out: they belong to CPU partitions of other cgroups (such as %s)"
+		none = "not written: all of CPUs %s belong to CPU partitions of other cgroups (such as %s)"
 	)
 	for _, c := range []struct{ cgroup, advised, want, problem string }{
 		{"/batch", "0-1", "0-1", ""},
@@ -45,7 +45,7 @@ func TestCPUsOfPartitionsAreNobodysToGive(t *testing.T) {
 		settings, problems := Translate(m, []tick.Cgroup{{Cgroup: c.cgroup, CPUSetCPUs: c.advised}})
 		got := ""
 		if len(settings) == 1 {
-			got, _ = settings[0].Want()
+			got, _ = settings[0].Desired()
 		}
 		var want []tick.IsolationError
 		if c.problem != "" {
@@ -57,15 +57,15 @@ func TestCPUsOfPartitionsAreNobodysToGive(t *testing.T) {
 		if slices.Contains([]string{"/own", "/tier"}, c.cgroup) {
 			continue
 		}
-		first, err := m.First(File{Controller: "cpuset", Cgroup: c.cgroup, Name: fileCPUs}, c.advised, "0")
+		first, err := m.RestoreText(File{Controller: "cpuset", Cgroup: c.cgroup, Name: fileCPUs}, c.advised, "0")
 		if first != c.want || (err != nil) != (c.want == "") {
 			t.Errorf("a restore of %s in %s puts back %q, %v; want %q", c.advised, c.cgroup, first, err, c.want)
 		}
 	}
-	if first, err := m.First(File{Controller: "cpuset", Cgroup: "/batch", Name: fileCPUs}, "", "0"); first != "" || err != nil {
+	if first, err := m.RestoreText(File{Controller: "cpuset", Cgroup: "/batch", Name: fileCPUs}, "", "0"); first != "" || err != nil {
 		t.Errorf("an empty list is put back as %q, %v", first, err)
 	}
-	if first, err := m.First(File{Controller: "memory", Cgroup: "/batch", Name: "memory.max"}, "max", "1"); first != "max" || err != nil {
+	if first, err := m.RestoreText(File{Controller: "memory", Cgroup: "/batch", Name: "memory.max"}, "max", "1"); first != "max" || err != nil {
 		t.Errorf("another file is put back as %q, %v", first, err)
 	}
 	m.Versions["cpuset"] = 1 // which has no partitions

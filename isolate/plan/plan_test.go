@@ -17,7 +17,7 @@ func steps(writes []Write) []string {
 	var out []string
 	for _, w := range writes {
 		s := fmt.Sprintf("%s %s: %s -> %s", w.Cgroup, w.Name, w.Old, w.New)
-		if w.Implied {
+		if w.IsImplied {
 			s += " (implied)"
 		}
 		if len(w.Needs) > 0 {
@@ -98,7 +98,7 @@ func TestMakeSets(t *testing.T) {
 			settings, problems := Translate(machine(c.version, all), c.want)
 			k.present(settings)
 			around := k.around(settings)
-			slices.SortFunc(around, func(a, b Around) int { return strings.Compare(a.Cgroup, b.Cgroup) })
+			slices.SortFunc(around, func(a, b Neighbour) int { return strings.Compare(a.Cgroup, b.Cgroup) })
 			writes, more := Make(machine(c.version, all), settings, around)
 			if p := slices.Concat(problems, more); len(p) > 0 {
 				t.Errorf("problems: %v", p)
@@ -110,20 +110,20 @@ func TestMakeSets(t *testing.T) {
 	}
 }
 
-func TestImpliedGetBackWhatAPlanTook(t *testing.T) {
+func TestImpliedSetsAreRestored(t *testing.T) {
 	all := cpus.New(0, 1, 2, 3)
 	settings, _ := Translate(machine(1, all), []tick.Cgroup{{Cgroup: "/b", CPUSetCPUs: "0-3", CPUMaxMilliCPU: new(int64(2000))}})
 	for i := range settings {
 		switch settings[i].Name {
 		case fileCPUs:
-			settings[i].Present = "0"
+			settings[i].Observed = "0"
 		case fileQuota:
-			settings[i].Present, settings[i].Period = "20000", "100000"
+			settings[i].Observed, settings[i].Period = "20000", "100000"
 		}
 	}
-	writes, _ := Make(machine(1, all), settings, []Around{
-		{File: File{Controller: "cpuset", Cgroup: "/b/x", Name: fileCPUs}, Present: "0", Own: "0-2"},
-		{File: File{Controller: "cpu", Cgroup: "/b/x", Name: fileQuota}, Present: "20000", Period: "100000", Own: "33333"},
+	writes, _ := Make(machine(1, all), settings, []Neighbour{
+		{File: File{Controller: "cpuset", Cgroup: "/b/x", Name: fileCPUs}, Observed: "0", Original: "0-2"},
+		{File: File{Controller: "cpu", Cgroup: "/b/x", Name: fileQuota}, Observed: "20000", Period: "100000", Original: "33333"},
 	})
 	want := []string{
 		"/b cpuset.cpus: 0 -> 0-3",
@@ -139,10 +139,10 @@ func TestImpliedGetBackWhatAPlanTook(t *testing.T) {
 func TestFillMems(t *testing.T) {
 	all := cpus.New(0, 1)
 	settings, _ := Translate(machine(1, all), []tick.Cgroup{{Cgroup: "/b/c", CPUSetCPUs: "1"}})
-	writes, problems := Make(machine(1, all), settings, []Around{
-		{File: File{Controller: "cpuset", Cgroup: "/b", Name: fileCPUs}, Present: "0-1"},
-		{File: File{Controller: "cpuset", Cgroup: "/b", Name: fileMems}, Present: "0"},
-		{File: File{Controller: "cpuset", Cgroup: "/b/c", Name: fileMems}, Fill: true},
+	writes, problems := Make(machine(1, all), settings, []Neighbour{
+		{File: File{Controller: "cpuset", Cgroup: "/b", Name: fileCPUs}, Observed: "0-1"},
+		{File: File{Controller: "cpuset", Cgroup: "/b", Name: fileMems}, Observed: "0"},
+		{File: File{Controller: "cpuset", Cgroup: "/b/c", Name: fileMems}, TakesParentList: true},
 	})
 	want := []string{"/b/c cpuset.mems:  -> 0 (implied)", "/b/c cpuset.cpus:  -> 1"}
 	if diff := cmp.Diff(want, steps(writes)); diff != "" || len(problems) > 0 {
@@ -222,12 +222,12 @@ func TestTranslate(t *testing.T) {
 			}
 			text := ""
 			for i := range settings {
-				settings[i].Present, settings[i].Period = c.present, c.period
-				if settings[i].Optional() {
+				settings[i].Observed, settings[i].Period = c.present, c.period
+				if settings[i].IsOptional() {
 					continue
 				}
 				var err error
-				if text, err = settings[i].Want(); err != nil {
+				if text, err = settings[i].Desired(); err != nil {
 					t.Error(err)
 				}
 			}
@@ -309,7 +309,7 @@ func TestEqualSeesEveryField(t *testing.T) {
 }
 
 // Version 1 rejects a list with a CPU that the parent lacks: the list is limited to the parent's new one, and the limit is reported.
-func TestAListIsCutToThatOfTheCgroupAbove(t *testing.T) {
+func TestListIsLimitedToParent(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		advised map[string]string

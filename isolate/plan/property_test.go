@@ -40,7 +40,7 @@ func machine(version int, all cpus.Set) Machine {
 	return Machine{Versions: map[string]int{"cpuset": version, "cpu": version, "memory": version, "io": version}, CPUs: all, Mems: cpus.New(0), PageBytes: 4096}
 }
 
-func wantedSets(sets map[string]cpus.Set) []tick.Cgroup {
+func desiredSets(sets map[string]cpus.Set) []tick.Cgroup {
 	var out []tick.Cgroup
 	for _, name := range slices.Sorted(maps.Keys(sets)) {
 		out = append(out, tick.Cgroup{Cgroup: name, CPUSetCPUs: sets[name].String()})
@@ -64,7 +64,7 @@ func TestSetsAreAcceptedStepByStep(t *testing.T) {
 				}
 			}
 			k := &kernel{version: version, all: all, sets: maps.Clone(old)}
-			settings, problems := Translate(machine(version, all), wantedSets(desired))
+			settings, problems := Translate(machine(version, all), desiredSets(desired))
 			if len(problems) > 0 {
 				t.Fatalf("problems: %v", problems)
 			}
@@ -167,9 +167,9 @@ func TestQuotasAreAcceptedStepByStep(t *testing.T) {
 			}
 			k.present(settings)
 			for i := range settings {
-				if s := &settings[i]; !s.Done() && len(problems) == 0 {
-					want, _ := s.Want()
-					t.Fatalf("%s is %s, want %s\nwrites %+v", s.Cgroup, s.Present, want, writes)
+				if s := &settings[i]; !s.IsAsDesired() && len(problems) == 0 {
+					want, _ := s.Desired()
+					t.Fatalf("%s is %s, want %s\nwrites %+v", s.Cgroup, s.Observed, want, writes)
 				}
 			}
 		})

@@ -9,46 +9,46 @@ import (
 // parents before children. So a cgroup whose protection covers the sum of its children before and after the change covers
 // it at every step, because in between each has the smaller of its two values. No cgroup ever has less than that.
 func (p *planner) protections(name string, settings []Setting) phases {
-	var changing []*Setting
+	var changed []*Setting
 	var cgroups []string
 	for i := range settings {
-		if s := &settings[i]; s.Name == name && !s.Done() {
-			changing, cgroups = append(changing, s), append(cgroups, s.Cgroup)
+		if s := &settings[i]; s.Name == name && !s.IsAsDesired() {
+			changed, cgroups = append(changed, s), append(cgroups, s.Cgroup)
 		}
 	}
 	var out phases
-	places := tree(cgroups)
-	drafts := make([]*draft, len(places))
-	falls := make([]bool, len(places))
-	for i, at := range places {
-		s := changing[at.index]
-		want, err := s.Want()
+	positions := sortTree(cgroups)
+	drafts := make([]*draft, len(positions))
+	isDecrease := make([]bool, len(positions))
+	for i, position := range positions {
+		s := changed[position.index]
+		desired, err := s.Desired()
 		if err != nil {
 			p.problem(s, err.Error())
 			continue
 		}
-		drafts[i] = &draft{Write: Write{File: s.File, Key: s.Key, Old: s.Present, New: want}}
-		old, err := protected(s.Present)
+		drafts[i] = &draft{Write: Write{File: s.File, Key: s.Key, Old: s.Observed, New: desired}}
+		old, err := protectionOf(s.Observed)
 		if err != nil {
 			p.problem(s, err.Error())
 			drafts[i] = nil
 			continue
 		}
-		now, _ := protected(want)
-		falls[i] = now < old
+		new, _ := protectionOf(desired)
+		isDecrease[i] = new < old
 	}
-	for i, at := range slices.Backward(places) {
-		if d := drafts[i]; d != nil && falls[i] {
+	for i, position := range slices.Backward(positions) {
+		if d := drafts[i]; d != nil && isDecrease[i] {
 			out.shrink = append(out.shrink, d)
-			if up := at.parent; up >= 0 && drafts[up] != nil && falls[up] {
+			if up := position.parent; up >= 0 && drafts[up] != nil && isDecrease[up] {
 				drafts[up].needs = append(drafts[up].needs, d)
 			}
 		}
 	}
-	for i, at := range places {
-		if d := drafts[i]; d != nil && !falls[i] {
+	for i, position := range positions {
+		if d := drafts[i]; d != nil && !isDecrease[i] {
 			out.grow = append(out.grow, d)
-			if up := at.parent; up >= 0 && !falls[up] {
+			if up := position.parent; up >= 0 && !isDecrease[up] {
 				d.needs = append(d.needs, drafts[up])
 			}
 		}
@@ -56,8 +56,8 @@ func (p *planner) protections(name string, settings []Setting) phases {
 	return out
 }
 
-// protected returns a protection in bytes; "max" is the largest number.
-func protected(text string) (int64, error) {
+// protectionOf returns a protection in bytes; "max" is the largest number.
+func protectionOf(text string) (int64, error) {
 	n, err := bytesOf(text)
 	if n < 0 {
 		n = math.MaxInt64

@@ -53,7 +53,7 @@ func TestProtectionsHoldStepByStep(t *testing.T) {
 		}
 		settings, _ := Translate(machine(2, cpus.New(0)), desired)
 		for i := range settings {
-			settings[i].Present = strconv.FormatInt(old[settings[i].Cgroup], 10)
+			settings[i].Observed = strconv.FormatInt(old[settings[i].Cgroup], 10)
 		}
 		writes, problems := Make(machine(2, cpus.New(0)), settings, nil)
 		if len(problems) > 0 {
@@ -87,7 +87,7 @@ func TestMakeProtections(t *testing.T) {
 	})
 	present := map[string]string{"/k memory.min": "12288", "/k/grows memory.min": "4096", "/k/grows memory.high": "max", "/k/shrinks memory.min": "8192", "/other memory.min": "garbage", "/other memory.low": "max"}
 	for i := range settings {
-		settings[i].Present = present[settings[i].Cgroup+" "+settings[i].Name]
+		settings[i].Observed = present[settings[i].Cgroup+" "+settings[i].Name]
 	}
 	writes, problems := Make(machine(2, cpus.New(0)), settings, nil)
 	want := []string{

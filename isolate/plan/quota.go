@@ -11,21 +11,21 @@ import (
 // quotaNode is one cgroup's CPU quota during its change.
 type quotaNode struct {
 	File
-	key      string
-	setting  *Setting
-	parent   *quotaNode
-	kids     []*quotaNode
-	present  string
-	period   string
-	own      share // before any plan changed it, and its text
-	ownText  string
-	old, new share
-	text     string // the text that means new
-	now      string // the file's text after the steps planned so far
-	last     *draft
-	writes   []*draft
+	key          string
+	setting      *Setting
+	parent       *quotaNode
+	children     []*quotaNode
+	observed     string
+	period       string
+	original     share // before any plan changed it, and its text
+	originalText string
+	old, new     share
+	newText      string // the text that means new
+	currentText  string // the file's text after the steps planned so far
+	lastWrite    *draft
+	writes       []*draft
 
-	oldInForce, newInForce share
+	oldEffective, newEffective share
 }
 
 // quotas orders the writes of quotas: children before parents for decreases, parents before children for increases.
@@ -36,44 +36,44 @@ type quotaNode struct {
 // parent's falls first gets the parent's new one: at no moment may it use the parent's old one.
 //
 // The second result contains the writes of bursts, which must not exceed their quotas.
-func (p *planner) quotas(settings []Setting, around []Around) (out, bursts phases) {
-	nodes := p.quotaNodes(settings, around)
+func (p *planner) quotas(settings []Setting, neighbours []Neighbour) (out, bursts phases) {
+	nodes := p.quotaNodes(settings, neighbours)
 	for _, n := range nodes {
-		p.settleQuota(n)
-		n.oldInForce, n.newInForce = n.old, n.new
+		p.computeQuota(n)
+		n.oldEffective, n.newEffective = n.old, n.new
 		if n.parent != nil {
-			n.oldInForce, n.newInForce = min(n.old, n.parent.oldInForce), min(n.new, n.parent.newInForce)
+			n.oldEffective, n.newEffective = min(n.old, n.parent.oldEffective), min(n.new, n.parent.newEffective)
 		}
 	}
 	for _, n := range slices.Backward(nodes) {
-		if n.text == n.present || n.newInForce >= n.oldInForce {
+		if n.newText == n.observed || n.newEffective >= n.oldEffective {
 			continue
 		}
-		text := n.text
-		if n.new == noLimit {
+		text := n.newText
+		if n.new == unlimitedShare {
 			var err error
-			if text, err = n.newInForce.within(n.period); err != nil {
+			if text, err = n.newEffective.largestQuota(n.period); err != nil {
 				continue
 			}
-			text += strings.TrimPrefix(n.present, quotaOf(n.present)) // the period, which cpu.max contains after the quota
+			text += strings.TrimPrefix(n.observed, quotaOf(n.observed)) // the period, which cpu.max contains after the quota
 		}
-		needs := make([]*draft, 0, len(n.kids)+1)
-		for _, kid := range n.kids {
-			needs = append(needs, kid.last)
+		needs := make([]*draft, 0, len(n.children)+1)
+		for _, child := range n.children {
+			needs = append(needs, child.lastWrite)
 		}
 		out.shrink = n.write(out.shrink, text, needs)
 	}
 	for _, n := range nodes {
-		if n.now == n.text || n.setting != nil && n.setting.Done() {
+		if n.currentText == n.newText || n.setting != nil && n.setting.IsAsDesired() {
 			continue
 		}
-		needs := []*draft{n.last}
+		needs := []*draft{n.lastWrite}
 		if n.parent != nil {
-			needs = append(needs, n.parent.last)
+			needs = append(needs, n.parent.lastWrite)
 		}
-		out.grow = n.write(out.grow, n.text, needs)
+		out.grow = n.write(out.grow, n.newText, needs)
 	}
-	return out, p.bursts(settings, around, nodes)
+	return out, p.bursts(settings, neighbours, nodes)
 }
 
 func quotaOf(text string) string {
@@ -82,74 +82,74 @@ func quotaOf(text string) string {
 }
 
 func (n *quotaNode) write(steps []*draft, text string, needs []*draft) []*draft {
-	n.last = &draft{
-		Write: Write{File: n.File, Key: n.key, Old: n.now, New: text, Period: n.period, Implied: n.setting == nil},
+	n.lastWrite = &draft{
+		Write: Write{File: n.File, Key: n.key, Old: n.currentText, New: text, Period: n.period, IsImplied: n.setting == nil},
 		needs: needs,
 	}
-	n.now, n.writes = text, append(n.writes, n.last)
-	return append(steps, n.last)
+	n.currentText, n.writes = text, append(n.writes, n.lastWrite)
+	return append(steps, n.lastWrite)
 }
 
-func (p *planner) quotaNodes(settings []Setting, around []Around) []*quotaNode {
+func (p *planner) quotaNodes(settings []Setting, neighbours []Neighbour) []*quotaNode {
 	var nodes []*quotaNode
 	var cgroups []string
-	changed := false
+	isAnyChanged := false
 	for i := range settings {
 		s := &settings[i]
 		if !isQuota(s.Name) {
 			continue
 		}
-		n := &quotaNode{File: s.File, key: s.Key, setting: s, present: s.Present, period: s.Period}
-		quota := s.Present
+		n := &quotaNode{File: s.File, key: s.Key, setting: s, observed: s.Observed, period: s.Period}
+		quota := s.Observed
 		if s.Name == fileMax {
-			quota, n.period, _ = strings.Cut(s.Present, " ")
+			quota, n.period, _ = strings.Cut(s.Observed, " ")
 		}
 		var err error
 		if n.old, err = shareOf(quota, n.period); err != nil {
 			p.problem(s, err.Error())
 			continue
 		}
-		n.own = n.old
-		changed = changed || !s.Done()
+		n.original = n.old
+		isAnyChanged = isAnyChanged || !s.IsAsDesired()
 		nodes, cgroups = append(nodes, n), append(cgroups, s.Cgroup)
 	}
-	if !changed {
+	if !isAnyChanged {
 		return nil
 	}
-	for i := range around {
-		a := &around[i]
+	for i := range neighbours {
+		a := &neighbours[i]
 		if a.Name != fileQuota {
 			continue
 		}
-		n := &quotaNode{File: a.File, key: keyOf(a.Name), present: a.Present, period: a.Period}
+		n := &quotaNode{File: a.File, key: keyOfFile(a.Name), observed: a.Observed, period: a.Period}
 		var err error
-		if n.old, err = shareOf(a.Present, a.Period); err != nil {
+		if n.old, err = shareOf(a.Observed, a.Period); err != nil {
 			continue
 		}
-		n.own, n.ownText = n.old, a.Present
-		if own, err := shareOf(a.Own, a.Period); err == nil && a.Own != "" {
-			n.own, n.ownText = own, a.Own
+		n.original, n.originalText = n.old, a.Observed
+		if original, err := shareOf(a.Original, a.Period); err == nil && a.Original != "" {
+			n.original, n.originalText = original, a.Original
 		}
 		nodes, cgroups = append(nodes, n), append(cgroups, a.Cgroup)
 	}
 	sorted := make([]*quotaNode, 0, len(nodes))
-	for _, at := range tree(cgroups) {
-		n := nodes[at.index]
-		if at.parent >= 0 {
-			n.parent = sorted[at.parent]
-			n.parent.kids = append(n.parent.kids, n)
+	for _, position := range sortTree(cgroups) {
+		n := nodes[position.index]
+		if position.parent >= 0 {
+			n.parent = sorted[position.parent]
+			n.parent.children = append(n.parent.children, n)
 		}
 		sorted = append(sorted, n)
 	}
 	return sorted
 }
 
-// settleQuota determines a cgroup's new quota; its parent's is known.
-func (p *planner) settleQuota(n *quotaNode) {
-	n.new, n.text, n.now = n.old, n.present, n.present
+// computeQuota determines a cgroup's new quota; its parent's is known.
+func (p *planner) computeQuota(n *quotaNode) {
+	n.new, n.newText, n.currentText = n.old, n.observed, n.observed
 	s := n.setting
 	if s != nil {
-		text, err := s.Want()
+		text, err := s.Desired()
 		if err != nil {
 			p.problem(s, err.Error())
 			return
@@ -158,55 +158,57 @@ func (p *planner) settleQuota(n *quotaNode) {
 		if s.Name == fileMax {
 			quota, period, _ = strings.Cut(text, " ")
 		}
-		asked, err := shareOf(quota, period)
+		desired, err := shareOf(quota, period)
 		if err != nil {
 			p.problem(s, err.Error())
 			return
 		}
-		if !s.Done() {
-			n.new, n.text = asked, text
+		if !s.IsAsDesired() {
+			n.new, n.newText = desired, text
 		}
 		if s.Version != 1 {
 			return
 		}
 	}
-	limit, above := noLimit, ""
+	limit, ancestor := unlimitedShare, ""
 	for up := n.parent; up != nil; up = up.parent { // an unlimited parent is bounded by its own parent
-		if up.new != noLimit {
-			limit, above = up.new, up.Cgroup
+		if up.new != unlimitedShare {
+			limit, ancestor = up.new, up.Cgroup
 			break
 		}
 	}
 	switch {
-	case s == nil && (n.parent == nil || n.own == noLimit && n.old == noLimit):
+	case s == nil && (n.parent == nil || n.original == unlimitedShare && n.old == unlimitedShare):
 		return
-	case s == nil && n.own != n.old && n.parent.changes(): // restore what an earlier plan took, as far as the parent allows
-		if n.own <= limit {
-			n.new, n.text = n.own, n.ownText
+	case s == nil && n.original != n.old && n.parent.isChanged(): // restore what an earlier plan took, as far as the parent allows
+		if n.original <= limit {
+			n.new, n.newText = n.original, n.originalText
 			return
 		}
-		n.cut(p, limit)
-	case n.new == noLimit || n.new <= limit:
+		n.reduceTo(p, limit)
+	case n.new == unlimitedShare || n.new <= limit:
 	default:
 		if s != nil {
-			p.problem(s, fmt.Sprintf("cut to the limit of the cgroup above, %s: cgroup v1 allows no more", clip.Text(above, shownBytes)))
+			p.problem(s, fmt.Sprintf("reduced to the limit of the cgroup above, %s: cgroup v1 allows no more", clip.Text(ancestor, maxShownBytes)))
 		}
-		n.cut(p, limit)
+		n.reduceTo(p, limit)
 	}
 }
 
-func (n *quotaNode) changes() bool { return n != nil && (n.text != n.present || n.parent.changes()) }
+func (n *quotaNode) isChanged() bool {
+	return n != nil && (n.newText != n.observed || n.parent.isChanged())
+}
 
-// cut reduces the new quota to a share.
-func (n *quotaNode) cut(p *planner, to share) {
-	text, err := to.within(n.period)
+// reduceTo reduces the new quota to a share.
+func (n *quotaNode) reduceTo(p *planner, to share) {
+	text, err := to.largestQuota(n.period)
 	if err != nil {
 		if n.setting != nil {
 			p.problem(n.setting, err.Error())
 		}
-		n.new, n.text = n.old, n.present
+		n.new, n.newText = n.old, n.observed
 		return
 	}
-	n.text = text
+	n.newText = text
 	n.new, _ = shareOf(text, n.period)
 }

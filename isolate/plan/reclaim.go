@@ -15,8 +15,8 @@ const (
 	MaxReclaimBytes   = 1 << 30
 	// MaxReclaimAge is the maximum age, in seconds, of the sample on which the decision is based, whatever --max-age is.
 	MaxReclaimAge = 30
-	// aheadSeconds is how far in the future that sample's time may be: /proc/uptime has steps of 10 ms.
-	aheadSeconds = 1
+	// maxAheadSeconds is how far in the future that sample's time may be: /proc/uptime has steps of 10 ms.
+	maxAheadSeconds = 1
 )
 
 // ReclaimClock is the kernel's own clock, and the time of the last reclaim by it.
@@ -28,55 +28,55 @@ type ReclaimClock struct {
 	Last float64
 }
 
-// Skips returns why a reclaim must not begin, neither now nor later; empty if it may. It makes a repeated tick have no effect: each time
-// since boot allows one reclaim, and only if it is later than the last one. So a replay, a duplicate or a late tick changes nothing, and
-// neither does a tick from before the start of isolate, which another isolate may have applied.
-func (c ReclaimClock) Skips(want *tick.MemoryReclaim) string {
-	at := want.BootSeconds
+// SkipReason returns why a reclaim must not begin, neither now nor later; empty if it may. It makes a repeated tick have no effect: each
+// time since boot allows one reclaim, and only if it is later than the last one. So a replay, a duplicate or a late tick changes nothing,
+// and neither does a tick from before the start of isolate, which another isolate may have applied.
+func (c ReclaimClock) SkipReason(request *tick.MemoryReclaim) string {
+	at := request.BootSeconds
 	switch {
-	case c.Boot == "" || want.Boot != c.Boot:
-		return "it is for another run of the kernel, or another machine"
+	case c.Boot == "" || request.Boot != c.Boot:
+		return "it is of another boot, or of another machine"
 	case math.IsNaN(at) || math.IsNaN(c.Seconds):
-		return "its time is not known"
+		return "its time is unknown"
 	case at <= c.Last:
-		return "a repeat, or from before isolate was started"
+		return "a repeat, or older than the start of isolate"
 	case c.Seconds-at > MaxReclaimAge:
 		return fmt.Sprintf("its sample is %.0f s old, the limit is %d s", min(c.Seconds-at, 1e9), MaxReclaimAge)
-	case at-c.Seconds > aheadSeconds:
+	case at-c.Seconds > maxAheadSeconds:
 		return fmt.Sprintf("its sample is %.0f s ahead of the kernel's clock", min(at-c.Seconds, 1e9))
 	}
 	return ""
 }
 
-// Reclaims returns the valid parts of a reclaim. The caller must check the cgroups' paths.
-func Reclaims(want []tick.MemoryToTake) (list []tick.MemoryToTake, problems []tick.IsolationError) {
+// ValidReclaims returns the valid parts of a reclaim. The caller must check the cgroups' paths.
+func ValidReclaims(requested []tick.MemoryToTake) (list []tick.MemoryToTake, problems []tick.IsolationError) {
 	const key = KeyReclaim
 	refuse := func(cgroup, format string, args ...any) {
 		const listed = 10
 		if len(problems) < listed {
-			problems = append(problems, tick.IsolationError{Cgroup: clip.Text(cgroup, shownBytes), Key: key, Error: "refused: " + fmt.Sprintf(format, args...)})
+			problems = append(problems, tick.IsolationError{Cgroup: clip.Text(cgroup, maxShownBytes), Key: key, Error: "refused: " + fmt.Sprintf(format, args...)})
 		}
 	}
-	times := map[string]int{}
-	for _, w := range want {
-		times[w.Cgroup]++
+	count := map[string]int{}
+	for _, w := range requested {
+		count[w.Cgroup]++
 	}
-	left := int64(MaxReclaimBytes)
-	for _, w := range want {
-		at, _ := Place(w.Cgroup)
+	remaining := int64(MaxReclaimBytes)
+	for _, w := range requested {
+		at, _ := LevelOf(w.Cgroup)
 		switch {
 		case w.Cgroup == "/" || at == root || at == tier:
-			refuse(w.Cgroup, "memory is taken back of pods, not of the root or of kubelet's cgroups above pods")
-		case times[w.Cgroup] > 1:
-			refuse(w.Cgroup, "named %d times", times[w.Cgroup])
+			refuse(w.Cgroup, "memory is reclaimed only from pods, not from the root or kubelet's cgroups above pods")
+		case count[w.Cgroup] > 1:
+			refuse(w.Cgroup, "named %d times", count[w.Cgroup])
 		case w.Bytes < 1:
 			refuse(w.Cgroup, "%d bytes", w.Bytes)
-		case w.Bytes > left:
-			refuse(w.Cgroup, "%d bytes: all of a tick together are %d at most", w.Bytes, int64(MaxReclaimBytes))
+		case w.Bytes > remaining:
+			refuse(w.Cgroup, "%d bytes: one tick may reclaim %d in total", w.Bytes, int64(MaxReclaimBytes))
 		case len(list) == MaxReclaimCgroups:
 			refuse(w.Cgroup, "a tick may name %d cgroups", MaxReclaimCgroups)
 		default:
-			left -= w.Bytes
+			remaining -= w.Bytes
 			list = append(list, w)
 		}
 	}
@@ -87,4 +87,4 @@ func Reclaims(want []tick.MemoryToTake) (list []tick.MemoryToTake, problems []ti
 const KeyReclaim = "memoryReclaim"
 
 // NoReclaim is the problem of a kernel without memory.reclaim.
-const NoReclaim = unavailable + "this kernel has no memory.reclaim (it is of cgroup version 2 and Linux 5.19); nothing is taken back"
+const NoReclaim = unavailable + "this kernel has no memory.reclaim (cgroup version 2, Linux 5.19); nothing is reclaimed"

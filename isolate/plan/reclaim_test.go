@@ -33,11 +33,11 @@ func TestNoReclaimTwice(t *testing.T) {
 				}
 			}
 			asked = append(asked, w)
-			if c.Skips(&w) != "" {
+			if c.SkipReason(&w) != "" {
 				continue
 			}
 			if w.Boot != "b" || begun[w.BootSeconds] || w.BootSeconds <= c.Last || w.BootSeconds <= start ||
-				c.Seconds-w.BootSeconds > MaxReclaimAge || w.BootSeconds > c.Seconds+aheadSeconds {
+				c.Seconds-w.BootSeconds > MaxReclaimAge || w.BootSeconds > c.Seconds+maxAheadSeconds {
 				t.Fatalf("%+v is begun at %+v", w, c)
 			}
 			begun[w.BootSeconds] = true
@@ -48,10 +48,10 @@ func TestNoReclaimTwice(t *testing.T) {
 
 // An unknown boot ID equals no other tick's.
 func TestUnknownBootReclaimsNothing(t *testing.T) {
-	if (ReclaimClock{Seconds: 10}).Skips(&tick.MemoryReclaim{BootSeconds: 9}) == "" {
+	if (ReclaimClock{Seconds: 10}).SkipReason(&tick.MemoryReclaim{BootSeconds: 9}) == "" {
 		t.Error("it is begun")
 	}
-	if why := (ReclaimClock{Boot: "b", Seconds: 10, Last: 5}).Skips(&tick.MemoryReclaim{Boot: "b", BootSeconds: 9}); why != "" {
+	if why := (ReclaimClock{Boot: "b", Seconds: 10, Last: 5}).SkipReason(&tick.MemoryReclaim{Boot: "b", BootSeconds: 9}); why != "" {
 		t.Errorf("a good one is skipped: %s", why)
 	}
 }
@@ -74,10 +74,10 @@ func TestReclaimsAreBounded(t *testing.T) {
 			}
 			want = append(want, w)
 		}
-		list, problems := Reclaims(want)
+		list, problems := ValidReclaims(want)
 		sum, seen := int64(0), map[string]bool{}
 		for _, w := range list {
-			at, _ := Place(w.Cgroup)
+			at, _ := LevelOf(w.Cgroup)
 			if w.Bytes < 1 || w.Cgroup == "/" || at == root || at == tier || seen[w.Cgroup] {
 				t.Fatalf("%+v is done", w)
 			}

@@ -11,20 +11,20 @@ import (
 // setNode is one cgroup's list of CPUs or memory nodes during its change from old to new.
 type setNode struct {
 	File
-	key         string
-	setting     *Setting // nil if the advice does not name the cgroup
-	around      *Around
-	parent      *setNode
-	kids        []*setNode
-	old, own    cpus.Set
-	new         cpus.Set
-	text        string // the file's text after the steps planned so far
-	final       string // the text that means new
-	changes     bool
-	kept, wide  cpus.Set // after the shrinking, and while the children move
-	now         cpus.Set
-	last        *draft
-	movesDeeply bool
+	key               string
+	setting           *Setting // nil if the advice does not name the cgroup
+	neighbour         *Neighbour
+	parent            *setNode
+	children          []*setNode
+	old, original     cpus.Set
+	new               cpus.Set
+	currentText       string // the file's text after the steps planned so far
+	newText           string // the text that means new
+	isChanged         bool
+	retained, widened cpus.Set // after the shrinking, and while the children move
+	current           cpus.Set
+	lastWrite         *draft
+	mustMove          bool
 }
 
 // sets orders the writes of one list file. O is a cgroup's old set and N its new one:
@@ -37,37 +37,37 @@ type setNode struct {
 //
 // So on version 1 a child's set is a subset of its parent's at every step, and no set is ever empty. Except during the
 // moves of step 2, no set contains a CPU that is in neither O nor N while another cgroup's N contains it.
-func (p *planner) sets(name string, all cpus.Set, settings []Setting, around []Around) phases {
-	nodes := p.setNodes(name, settings, around)
+func (p *planner) sets(name string, all cpus.Set, settings []Setting, neighbours []Neighbour) phases {
+	nodes := p.setNodes(name, settings, neighbours)
 	if !slices.ContainsFunc(nodes, func(n *setNode) bool {
-		return n.setting != nil && !n.setting.Done() || n.around != nil && n.around.Fill
+		return n.setting != nil && !n.setting.IsAsDesired() || n.neighbour != nil && n.neighbour.TakesParentList
 	}) {
 		return phases{}
 	}
 	for _, n := range nodes { // parents first
 		if n.setting != nil && n.setting.Version == 2 || n.setting == nil && p.machine.Versions["cpuset"] == 2 {
-			n.settleV2(all)
+			n.computeV2(all)
 		} else {
-			p.settleV1(n, all)
+			p.computeV1(n, all)
 		}
 	}
 	for _, n := range slices.Backward(nodes) {
-		n.kept = n.old.Intersection(n.new)
-		for _, kid := range n.kids {
-			n.kept = n.kept.Union(kid.kept)
+		n.retained = n.old.Intersection(n.new)
+		for _, child := range n.children {
+			n.retained = n.retained.Union(child.retained)
 		}
-		if n.kept.IsEmpty() {
-			n.kept = n.old
+		if n.retained.IsEmpty() {
+			n.retained = n.old
 		}
 	}
 	for _, n := range nodes {
-		n.wide = n.new
-		for _, kid := range n.kids {
-			n.wide = n.wide.Union(kid.kept)
+		n.widened = n.new
+		for _, child := range n.children {
+			n.widened = n.widened.Union(child.retained)
 		}
-		if !n.kept.IsSubsetOf(n.new) {
-			for up := n; up != nil && !up.movesDeeply; up = up.parent {
-				up.movesDeeply = true
+		if !n.retained.IsSubsetOf(n.new) {
+			for up := n; up != nil && !up.mustMove; up = up.parent {
+				up.mustMove = true
 			}
 		}
 	}
@@ -77,79 +77,79 @@ func (p *planner) sets(name string, all cpus.Set, settings []Setting, around []A
 func stepsOf(nodes []*setNode) phases {
 	var out phases
 	for _, n := range slices.Backward(nodes) {
-		out.shrink = n.to(out.shrink, n.kept, n.kidsLast()...)
+		out.shrink = n.addStep(out.shrink, n.retained, n.childWrites()...)
 	}
 	for _, n := range nodes {
-		if n.movesDeeply {
-			out.grow = n.to(out.grow, n.wide, n.parentLast())
+		if n.mustMove {
+			out.grow = n.addStep(out.grow, n.widened, n.parentWrite())
 		}
 	}
 	for _, n := range slices.Backward(nodes) {
-		if n.movesDeeply {
-			out.grow = n.to(out.grow, n.new, n.kidsLast()...)
+		if n.mustMove {
+			out.grow = n.addStep(out.grow, n.new, n.childWrites()...)
 		}
 	}
 	for _, n := range nodes {
-		out.grow = n.to(out.grow, n.new, n.parentLast())
+		out.grow = n.addStep(out.grow, n.new, n.parentWrite())
 	}
 	for _, n := range nodes { // version 2: the same effective CPUs, with another text
-		if n.changes && n.text != n.final && !Same(n.Name, n.text, n.final) {
-			out.grow = n.write(out.grow, n.final)
+		if n.isChanged && n.currentText != n.newText && !Same(n.Name, n.currentText, n.newText) {
+			out.grow = n.write(out.grow, n.newText)
 		}
 	}
 	return out
 }
 
-// to adds the write of a set, unless the cgroup already has it.
-func (n *setNode) to(steps []*draft, set cpus.Set, needs ...*draft) []*draft {
-	if !n.changes || n.now.Equals(set) {
+// addStep adds the write of a set, unless the cgroup already has it.
+func (n *setNode) addStep(steps []*draft, set cpus.Set, needs ...*draft) []*draft {
+	if !n.isChanged || n.current.Equals(set) {
 		return steps
 	}
-	n.now = set
+	n.current = set
 	text := set.String()
 	if set.Equals(n.new) {
-		text = n.final
+		text = n.newText
 	}
 	return n.write(steps, text, needs...)
 }
 
 func (n *setNode) write(steps []*draft, text string, needs ...*draft) []*draft {
 	d := &draft{
-		Write: Write{File: n.File, Key: n.key, Old: n.text, New: text, Implied: n.setting == nil},
-		needs: append(needs, n.last),
+		Write: Write{File: n.File, Key: n.key, Old: n.currentText, New: text, IsImplied: n.setting == nil},
+		needs: append(needs, n.lastWrite),
 	}
-	n.text, n.last = text, d
+	n.currentText, n.lastWrite = text, d
 	return append(steps, d)
 }
 
-func (n *setNode) kidsLast() []*draft {
+func (n *setNode) childWrites() []*draft {
 	var out []*draft
-	for _, kid := range n.kids {
-		out = append(out, kid.last)
+	for _, child := range n.children {
+		out = append(out, child.lastWrite)
 	}
 	return out
 }
 
-func (n *setNode) parentLast() *draft {
+func (n *setNode) parentWrite() *draft {
 	if n.parent == nil {
 		return nil
 	}
-	return n.parent.last
+	return n.parent.lastWrite
 }
 
 // setNodes lists the cgroups that take part in the order, parents first.
-func (p *planner) setNodes(name string, settings []Setting, around []Around) []*setNode {
+func (p *planner) setNodes(name string, settings []Setting, neighbours []Neighbour) []*setNode {
 	var nodes []*setNode
 	var cgroups []string
-	add := func(n *setNode, f File, key, present, own string) {
-		old, err := cpus.Parse(present)
+	add := func(n *setNode, f File, key, observed, original string) {
+		old, err := cpus.Parse(observed)
 		if err != nil {
 			return // not a list: the file is not changed
 		}
-		n.File, n.key, n.text, n.old, n.now, n.own = f, key, present, old, old, old
-		if own != "" {
-			if set, err := cpus.Parse(own); err == nil {
-				n.own = set
+		n.File, n.key, n.currentText, n.old, n.current, n.original = f, key, observed, old, old, old
+		if original != "" {
+			if set, err := cpus.Parse(original); err == nil {
+				n.original = set
 			}
 		}
 		nodes, cgroups = append(nodes, n), append(cgroups, f.Cgroup)
@@ -158,30 +158,30 @@ func (p *planner) setNodes(name string, settings []Setting, around []Around) []*
 	for i := range settings {
 		if s := &settings[i]; s.Name == name {
 			key = s.Key
-			add(&setNode{setting: s}, s.File, s.Key, s.Present, "")
+			add(&setNode{setting: s}, s.File, s.Key, s.Observed, "")
 		}
 	}
-	for i := range around {
-		if a := &around[i]; a.Name == name {
+	for i := range neighbours {
+		if a := &neighbours[i]; a.Name == name {
 			if key == "" {
-				key = keyOf(name)
+				key = keyOfFile(name)
 			}
-			add(&setNode{around: a}, a.File, key, a.Present, a.Own)
+			add(&setNode{neighbour: a}, a.File, key, a.Observed, a.Original)
 		}
 	}
 	sorted := make([]*setNode, 0, len(nodes))
-	for _, at := range tree(cgroups) {
-		n := nodes[at.index]
-		if at.parent >= 0 {
-			n.parent = sorted[at.parent]
-			n.parent.kids = append(n.parent.kids, n)
+	for _, position := range sortTree(cgroups) {
+		n := nodes[position.index]
+		if position.parent >= 0 {
+			n.parent = sorted[position.parent]
+			n.parent.children = append(n.parent.children, n)
 		}
 		sorted = append(sorted, n)
 	}
 	return sorted
 }
 
-func keyOf(name string) string {
+func keyOfFile(name string) string {
 	for _, k := range keys {
 		if slices.Contains(k.v1, name) || slices.Contains(k.v2, name) {
 			return k.name
@@ -190,70 +190,70 @@ func keyOf(name string) string {
 	return ""
 }
 
-// settleV1 determines the new set; a child's must be a subset of its parent's.
-func (p *planner) settleV1(n *setNode, all cpus.Set) {
-	limit, above := all, "the root"
+// computeV1 determines the new set; a child's must be a subset of its parent's.
+func (p *planner) computeV1(n *setNode, all cpus.Set) {
+	limit, parentName := all, "the root"
 	if n.parent != nil {
-		limit, above = n.parent.new, n.parent.Cgroup
+		limit, parentName = n.parent.new, n.parent.Cgroup
 	}
-	n.new = n.followed()
+	n.new = n.inheritedSet()
 	switch {
 	case n.setting != nil:
-		want := n.setting.set
-		set := want.Intersection(limit)
-		if outside := want.Difference(limit); !outside.IsEmpty() {
-			has := limit.String()
+		desired := n.setting.set
+		set := desired.Intersection(limit)
+		if outside := desired.Difference(limit); !outside.IsEmpty() {
+			parentList := limit.String()
 			if limit.IsEmpty() {
-				has = "nothing yet"
+				parentList = "none yet"
 			}
-			p.problem(n.setting, fmt.Sprintf("%s left out: %s, the cgroup above, has %s", clip.Text(outside.String(), shownBytes), clip.Text(above, shownBytes), clip.Text(has, shownBytes)))
+			p.problem(n.setting, fmt.Sprintf("%s left out: %s, the cgroup above, has %s", clip.Text(outside.String(), maxShownBytes), clip.Text(parentName, maxShownBytes), clip.Text(parentList, maxShownBytes)))
 		}
-		if !set.IsEmpty() || want.IsEmpty() {
+		if !set.IsEmpty() || desired.IsEmpty() {
 			n.new = set
 		}
-	case n.around.Fill && n.old.IsEmpty():
+	case n.neighbour.TakesParentList && n.old.IsEmpty():
 		n.new = limit
 	}
-	n.changes = !n.new.Equals(n.old)
-	n.final = n.new.String()
+	n.isChanged = !n.new.Equals(n.old)
+	n.newText = n.new.String()
 }
 
-// followed returns the set of a cgroup that the advice does not name: its own, as far as its parent's allows.
-func (n *setNode) followed() cpus.Set {
+// inheritedSet returns the set of a cgroup that the advice does not name: its own, as far as its parent's allows.
+func (n *setNode) inheritedSet() cpus.Set {
 	up := n.parent
-	if up == nil || !up.changes || n.old.IsEmpty() {
+	if up == nil || !up.isChanged || n.old.IsEmpty() {
 		return n.old
 	}
-	if n.old.Equals(up.old) || n.own.Equals(up.own) {
+	if n.old.Equals(up.old) || n.original.Equals(up.original) {
 		return up.new
 	}
-	if set := n.own.Intersection(up.new); !set.IsEmpty() {
+	if set := n.original.Intersection(up.new); !set.IsEmpty() {
 		return set
 	}
 	return up.new
 }
 
-// settleV2 determines the effective sets: version 2 accepts any list; an empty list, or one that is disjoint from the
+// computeV2 determines the effective sets: version 2 accepts any list; an empty list, or one that is disjoint from the
 // parent's, means the parent's.
-func (n *setNode) settleV2(all cpus.Set) {
+func (n *setNode) computeV2(all cpus.Set) {
 	oldLimit, newLimit := all, all
 	if n.parent != nil {
 		oldLimit, newLimit = n.parent.old, n.parent.new
 	}
-	inForce := func(asked, limit cpus.Set) cpus.Set {
-		if set := asked.Intersection(limit); !set.IsEmpty() {
+	effective := func(desired, limit cpus.Set) cpus.Set {
+		if set := desired.Intersection(limit); !set.IsEmpty() {
 			return set
 		}
 		return limit
 	}
-	n.final = n.text
-	asked := n.old
+	n.newText = n.currentText
+	desired := n.old
 	if n.setting != nil {
-		asked = n.setting.set
-		n.changes = !n.setting.Done()
-		n.final = asked.String()
+		desired = n.setting.set
+		n.isChanged = !n.setting.IsAsDesired()
+		n.newText = desired.String()
 	}
-	n.old = inForce(n.old, oldLimit)
-	n.new = inForce(asked, newLimit)
-	n.now = n.old
+	n.old = effective(n.old, oldLimit)
+	n.new = effective(desired, newLimit)
+	n.current = n.old
 }

@@ -27,11 +27,11 @@ func TestTighterOnly(t *testing.T) {
 			{Cgroup: "/a", MemoryHighBytes: &tt.desired, MemoryTighterOnly: true},
 		} {
 			settings, problems := Translate(Machine{Versions: map[string]int{"memory": 2}, PageBytes: 4096}, []tick.Cgroup{c})
-			if len(settings) != 1 || len(problems) > 0 || !settings[0].NeedsFirst() {
+			if len(settings) != 1 || len(problems) > 0 || !settings[0].NeedsOriginal() {
 				t.Fatalf("%s: %+v, %v", tt.name, settings, problems)
 			}
-			settings[0].First = tt.first
-			if got, err := settings[0].Want(); got != tt.want || err != nil {
+			settings[0].Original = tt.first
+			if got, err := settings[0].Desired(); got != tt.want || err != nil {
 				t.Errorf("%s: %s of %s is %q, %v; want %q", tt.name, settings[0].Name, tt.first, got, err, tt.want)
 			}
 		}
@@ -42,15 +42,15 @@ func TestTighterOnly(t *testing.T) {
 		want    string
 	}{{"0", 8192, "8192"}, {"4096", 8192, "8192"}, {"8192", 4096, "8192"}, {"8192", 0, "8192"}, {"max", 4096, "max"}, {"x", 4096, "4096"}, {"", 4096, "4096"}} {
 		settings, _ := Translate(Machine{Versions: map[string]int{"memory": 2}, PageBytes: 4096}, []tick.Cgroup{{Cgroup: "/a", MemoryLowBytes: &tt.desired, MemoryTighterOnly: true}})
-		if len(settings) != 1 || !settings[0].NeedsFirst() {
+		if len(settings) != 1 || !settings[0].NeedsOriginal() {
 			t.Fatalf("%+v", settings)
 		}
-		settings[0].First = tt.first
-		settings[0].Present = "12288"
+		settings[0].Original = tt.first
+		settings[0].Observed = "12288"
 		if writes, problems := Make(Machine{}, settings, nil); len(writes) != 1 || writes[0].New != tt.want || len(problems) > 0 {
 			t.Errorf("memory.low of %q for %d: %+v, %v; want %q", tt.first, tt.desired, writes, problems, tt.want)
 		}
-		if got, err := settings[0].Want(); got != tt.want || err != nil {
+		if got, err := settings[0].Desired(); got != tt.want || err != nil {
 			t.Errorf("memory.low of %q for %d is %q, %v; want %q", tt.first, tt.desired, got, err, tt.want)
 		}
 	}

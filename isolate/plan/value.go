@@ -13,8 +13,8 @@ import (
 	"polder/lib/tick"
 )
 
-// shownBytes is the maximum length of foreign text in a message.
-const shownBytes = 60
+// maxShownBytes is the maximum length of foreign text in a message.
+const maxShownBytes = 60
 
 // These files contain more than a single number.
 const (
@@ -35,8 +35,8 @@ const (
 // minQuotaMicroseconds is the smallest quota that the kernel accepts (min_cfs_quota_period).
 const minQuotaMicroseconds = 1000
 
-// noLimitBytes is the smallest value that version 1 may show for "no limit": LONG_MAX rounded down to pages, of 64 KiB at most.
-const noLimitBytes = math.MaxInt64 &^ 0xffff
+// minUnlimitedBytes is the smallest value that version 1 may show for "no limit": LONG_MAX rounded down to pages, of 64 KiB at most.
+const minUnlimitedBytes = math.MaxInt64 &^ 0xffff
 
 func isList(name string) bool  { return name == fileCPUs || name == fileMems }
 func isBurst(name string) bool { return name == fileBurst || name == fileMaxBurst }
@@ -57,67 +57,69 @@ func WeightFile(version int) string {
 	return "cpu.weight"
 }
 
-// Want returns the text to write, given Present and Period.
-func (s *Setting) Want() (string, error) {
+// Desired returns the text to write, given Observed and Period.
+func (s *Setting) Desired() (string, error) {
 	switch {
 	case isCost(s.Name):
-		return s.wantCost(), nil
-	case PerDevice(s.Name):
-		return s.wantLimits()
-	case s.asFirst && isDefault(s.Name):
-		return "default " + defaultOf(s.First), nil
-	case s.asFirst:
-		return s.First, nil
-	case s.raw && isDefault(s.Name):
+		return s.desiredCost(), nil
+	case IsPerDevice(s.Name):
+		return s.desiredLimits()
+	case s.restoresOriginal && isDefault(s.Name):
+		return "default " + defaultOf(s.Original), nil
+	case s.restoresOriginal:
+		return s.Original, nil
+	case s.isFileText && isDefault(s.Name):
 		return "default " + defaultOf(s.text), nil
-	case s.raw:
+	case s.isFileText:
 		return s.text, nil
 	case isList(s.Name):
 		return s.set.String(), nil
 	case s.Name == fileQuota:
 		return quotaText(s.milli, s.Period, "-1")
 	case s.Name == fileMax:
-		_, period, ok := strings.Cut(s.Present, " ")
+		_, period, ok := strings.Cut(s.Observed, " ")
 		if !ok {
-			return "", fmt.Errorf("cpu.max is %q, want a quota and a period", clip.Text(s.Present, shownBytes))
+			return "", fmt.Errorf("cpu.max is %q, want a quota and a period", clip.Text(s.Observed, maxShownBytes))
 		}
 		text, err := quotaText(s.milli, period, "max")
 		return text + " " + period, err
 	case isBurst(s.Name):
-		return s.burst(s.Quota)
-	case s.tighterOnly && isBytes(s.Name):
-		return s.tighter(), nil
+		return s.burstText(s.Quota)
+	case s.isTighterOnly && isBytes(s.Name):
+		return s.tighterText(), nil
 	}
 	return s.text, nil
 }
 
-// tighter returns the smaller of the limit and the cgroup's original one; for a protection the larger. An original value that cannot be
+// tighterText returns the smaller of the limit and the cgroup's original one; for a protection the larger. An original value that cannot be
 // parsed bounds nothing.
-func (s *Setting) tighter() string {
+func (s *Setting) tighterText() string {
 	if isProtection(s.Name) {
-		first, bad := protected(s.First)
-		if now, err := protected(s.text); bad != nil || err != nil || now >= first {
+		original, originalErr := protectionOf(s.Original)
+		if desired, err := protectionOf(s.text); originalErr != nil || err != nil || desired >= original {
 			return s.text
 		}
-		return s.First
+		return s.Original
 	}
-	first, err := bytesOf(s.First)
-	if err != nil || first < 0 {
+	original, err := bytesOf(s.Original)
+	if err != nil || original < 0 {
 		return s.text
 	}
-	if limit, err := bytesOf(s.text); err != nil || limit >= 0 && limit <= first {
+	if limit, err := bytesOf(s.text); err != nil || limit >= 0 && limit <= original {
 		return s.text
 	}
-	return s.First
+	return s.Original
 }
 
-// NeedsFirst reports whether the desired value depends on the file's original value.
-func (s *Setting) NeedsFirst() bool { return s.tighterOnly || s.asFirst || PerDevice(s.Name) }
+// NeedsOriginal reports whether the desired value depends on the file's original value.
+func (s *Setting) NeedsOriginal() bool {
+	return s.isTighterOnly || s.restoresOriginal || IsPerDevice(s.Name)
+}
 
-// Done reports whether Present is the desired value. A value that cannot be parsed is not done.
-func (s *Setting) Done() bool {
-	want, err := s.Want()
-	return err == nil && Same(s.Name, s.Present, want)
+// IsAsDesired reports whether Observed is the desired value. A value that cannot be parsed is not.
+func (s *Setting) IsAsDesired() bool {
+	desired, err := s.Desired()
+	return err == nil && Same(s.Name, s.Observed, desired)
 }
 
 // Same reports whether two texts of a file mean the same: the kernel prints lists in its own format, and has several
@@ -139,7 +141,7 @@ func Same(name, a, b string) bool {
 		return defaultOf(a) == defaultOf(b)
 	case isCost(name):
 		return sameCost(name, a, b)
-	case PerDevice(name):
+	case IsPerDevice(name):
 		x, errX := limitsOf(name, a)
 		y, errY := limitsOf(name, b)
 		return errX == nil && errY == nil && x == y
@@ -165,9 +167,9 @@ func bytesOf(text string) (int64, error) {
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 {
-		return 0, fmt.Errorf("%q is no number of bytes", clip.Text(text, shownBytes))
+		return 0, fmt.Errorf("%q is not a number of bytes", clip.Text(text, maxShownBytes))
 	}
-	if n >= noLimitBytes {
+	if n >= minUnlimitedBytes {
 		return -1, nil
 	}
 	return n, nil
@@ -179,7 +181,7 @@ func quotaText(milli int64, period, unlimited string) (string, error) {
 	}
 	p, err := strconv.ParseInt(period, 10, 64)
 	if err != nil || p <= 0 || p > math.MaxInt64/(maxMilliCPU+1) {
-		return "", fmt.Errorf("the period is %q, want microseconds", clip.Text(period, shownBytes))
+		return "", fmt.Errorf("the period is %q, want microseconds", clip.Text(period, maxShownBytes))
 	}
 	return strconv.FormatInt(max(milli*p/1000, minQuotaMicroseconds), 10), nil
 }
@@ -188,7 +190,7 @@ func quotaText(milli int64, period, unlimited string) (string, error) {
 // kernel/sched/core.c).
 type share uint64
 
-const noLimit share = math.MaxUint64
+const unlimitedShare share = math.MaxUint64
 
 // MilliCPU converts a quota's or burst's text, microseconds per period, to thousandths of a CPU; the text of cpu.max includes its period.
 // It returns [tick.Unlimited] for no limit, and nil for a text or a period that is not a number.
@@ -211,24 +213,24 @@ var errPeriod = errors.New("not a quota and a period in microseconds")
 
 func shareOf(quota, period string) (share, error) {
 	if quota == "-1" || quota == "max" {
-		return noLimit, nil
+		return unlimitedShare, nil
 	}
 	q, errQ := strconv.ParseUint(quota, 10, 44)
 	p, errP := strconv.ParseUint(period, 10, 44)
 	if errQ != nil || errP != nil || p == 0 {
-		return 0, fmt.Errorf("%q %q: %w", clip.Text(quota, shownBytes), clip.Text(period, shownBytes), errPeriod)
+		return 0, fmt.Errorf("%q %q: %w", clip.Text(quota, maxShownBytes), clip.Text(period, maxShownBytes), errPeriod)
 	}
 	return share(q << 20 / p), nil
 }
 
-// within returns the largest quota for a period that does not exceed the share.
-func (s share) within(period string) (string, error) {
-	if s == noLimit {
+// largestQuota returns the largest quota for a period that does not exceed the share.
+func (s share) largestQuota(period string) (string, error) {
+	if s == unlimitedShare {
 		return "-1", nil
 	}
 	p, err := strconv.ParseUint(period, 10, 44)
 	if err != nil || p == 0 {
-		return "", fmt.Errorf("%q: %w", clip.Text(period, shownBytes), errPeriod)
+		return "", fmt.Errorf("%q: %w", clip.Text(period, maxShownBytes), errPeriod)
 	}
 	hi, lo := bits.Mul64(uint64(s)+1, p) // the smallest quota that exceeds it: shares are rounded down
 	lo, borrow := bits.Sub64(lo, 1, 0)

@@ -45,20 +45,20 @@ func TestWeightsOfIO(t *testing.T) {
 	} {
 		for version, want := range map[int]string{1: tt.v1, 2: tt.v2} {
 			s := Setting{Version: version}
-			s.Name, s.Other = "io.weight", "io.bfq.weight"
-			desired, err := fillIO(nil, &tick.Cgroup{IOWeight: &tt.weight}, &s)
+			s.Name, s.Alternative = "io.weight", "io.bfq.weight"
+			desired, err := setIOWeight(nil, &tick.Cgroup{IOWeight: &tt.weight}, &s)
 			if (err != nil) != tt.refusedEither || desired == tt.refusedEither || s.text != want {
 				t.Errorf("version %d: weight %d is %q (%t, %v); want %q", version, tt.weight, s.text, desired, err, want)
 			}
 			if version == 2 && err == nil {
-				if s.UseOther(); s.Name != "io.bfq.weight" || s.text != tt.bfq {
+				if s.UseAlternative(); s.Name != "io.bfq.weight" || s.text != tt.bfq {
 					t.Errorf("weight %d of %s is %q, want %q", tt.weight, s.Name, s.text, tt.bfq)
 				}
 			}
 		}
 	}
-	raw := Setting{raw: true, text: "default 100", Other: "io.bfq.weight"} // the original text: it is restored unchanged
-	raw.UseOther()
+	raw := Setting{isFileText: true, text: "default 100", Alternative: "io.bfq.weight"} // the original text: it is restored unchanged
+	raw.UseAlternative()
 	if raw.text != "default 100" {
 		t.Errorf("what was there is put back as %q", raw.text)
 	}
@@ -70,7 +70,7 @@ func TestWeightsOfIO(t *testing.T) {
 // A quota ranges from none, which is -1, to that of the largest machine.
 func TestBoundsOfAQuota(t *testing.T) {
 	for milliCPU, want := range map[int64]bool{tick.Unlimited - 1: false, tick.Unlimited: true, 0: true, maxMilliCPU: true, maxMilliCPU + 1: false} {
-		if _, err := fillQuota(nil, &tick.Cgroup{CPUMaxMilliCPU: &milliCPU}, &Setting{}); (err == nil) != want {
+		if _, err := setQuota(nil, &tick.Cgroup{CPUMaxMilliCPU: &milliCPU}, &Setting{}); (err == nil) != want {
 			t.Errorf("%d milli-CPU: %v", milliCPU, err)
 		}
 	}
@@ -93,11 +93,11 @@ func TestTheLargestQuotaWithinAShare(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := s.within(tt.own)
+		got, err := s.largestQuota(tt.own)
 		if tt.want != "" && got != tt.want || (err == nil) != (tt.want != "" || tt.quota == "819200000") {
 			t.Errorf("%+v: %s, %v", tt, got, err)
 		}
-		if err != nil || s == noLimit {
+		if err != nil || s == unlimitedShare {
 			continue
 		}
 		var quota int64
@@ -114,7 +114,7 @@ func TestTheLargestQuotaWithinAShare(t *testing.T) {
 }
 
 // Values that kubelet repeatedly writes above its pods are no contest: the weight, and no quota if it requests none.
-func TestWhatKubeletResets(t *testing.T) {
+func TestKubeletResets(t *testing.T) {
 	for _, tt := range []struct {
 		cgroup, name, text string
 		want               bool
@@ -132,7 +132,7 @@ func TestWhatKubeletResets(t *testing.T) {
 		{"/kubepods/besteffort/pod0f7dd0a2-7c6d-4a8e-9a3a-111111111111", "cpu.weight", "1", false},
 	} {
 		f := File{Cgroup: tt.cgroup}
-		if f.Name = tt.name; ResetByKubelet(f, tt.text) != tt.want {
+		if f.Name = tt.name; IsKubeletReset(f, tt.text) != tt.want {
 			t.Errorf("%s of %s is %q: want %t", tt.name, tt.cgroup, tt.text, tt.want)
 		}
 	}

@@ -30,13 +30,13 @@ import (
 const (
 	// partBytes is the size of one write: the time is checked between two writes.
 	partBytes = 4 << 20
-	// mostTime is the maximum duration of one reclaim, all its cgroups together. The kernel counts it as memory pressure of isolate's
+	// maxTime is the maximum duration of one reclaim, all its cgroups together. The kernel counts it as memory pressure of isolate's
 	// cgroup and of the machine.
-	mostTime = time.Second
-	// shownBytes is the maximum length of foreign text in a message.
-	shownBytes = 300
-	// mostReported bounds what one tick reports.
-	mostReported = 2 * plan.MaxReclaimCgroups
+	maxTime = time.Second
+	// maxShownBytes is the maximum length of foreign text in a message.
+	maxShownBytes = 300
+	// maxReported bounds what one tick reports.
+	maxReported = 2 * plan.MaxReclaimCgroups
 )
 
 // Options set how a [Runner] acts.
@@ -51,69 +51,69 @@ type Options struct {
 // Runner executes one reclaim after the other. Only one goroutine may call its methods.
 type Runner struct {
 	Options
-	boot     string
-	last     float64
-	reported bool // the missing file was reported
+	boot            string
+	lastRequest     float64
+	missingReported bool // the missing file was reported
 
-	running sync.WaitGroup
-	mu      sync.Mutex
-	busy    bool
-	ended   []tick.Reclaim // not reported yet
+	running      sync.WaitGroup
+	mu           sync.Mutex
+	isInProgress bool
+	finished     []tick.Reclaim // not reported yet
 }
 
 // New returns a Runner that ignores all samples from before its start.
 func New(o Options) *Runner {
 	r := &Runner{Options: o, boot: kernfile.BootID(o.Root)}
 	if o.Root == "" || o.Root == "/" { // the clock of a copy stands still, so nothing is from before
-		r.last, _ = r.seconds()
+		r.lastRequest, _ = r.secondsSinceBoot()
 	}
 	return r
 }
 
-// seconds returns the time since boot.
-func (r *Runner) seconds() (float64, bool) {
+// secondsSinceBoot returns the time since boot.
+func (r *Runner) secondsSinceBoot() (float64, bool) {
 	data, err := kernfile.Read(filepath.Join("/", r.Root, "proc/uptime"), nil)
 	if err != nil {
 		return 0, false
 	}
 	first, _ := kernfile.Field(kernfile.Text(data))
-	seconds, err := strconv.ParseFloat(string(first), 64)
-	return seconds, err == nil && seconds >= 0
+	secondsSinceBoot, err := strconv.ParseFloat(string(first), 64)
+	return secondsSinceBoot, err == nil && secondsSinceBoot >= 0
 }
 
 // Apply begins what an advice requests, unless it was begun already or another reclaim is in progress.
-func (r *Runner) Apply(out *tick.Isolation, want *tick.MemoryReclaim) {
-	if want == nil {
+func (r *Runner) Apply(out *tick.Isolation, request *tick.MemoryReclaim) {
+	if request == nil {
 		return
 	}
 	if !r.Hierarchy.HasReclaim() {
 		out.Unavailable = append(out.Unavailable, plan.KeyReclaim)
-		if !r.reported && len(want.Cgroups) > 0 {
-			r.reported = true
+		if !r.missingReported && len(request.Cgroups) > 0 {
+			r.missingReported = true
 			out.Errors = append(out.Errors, tick.IsolationError{
-				Cgroup: clip.Text(want.Cgroups[0].Cgroup, shownBytes), Key: plan.KeyReclaim,
+				Cgroup: clip.Text(request.Cgroups[0].Cgroup, maxShownBytes), Key: plan.KeyReclaim,
 				Error: plan.NoReclaim,
 			})
 		}
 		return
 	}
-	why := r.skips(want)
-	if why == "" {
-		r.last = want.BootSeconds // also if it does not begin: a dropped request is not executed later
-		if r.isBusy() {
-			why = "an earlier one is under way"
+	reason := r.skipReason(request)
+	if reason == "" {
+		r.lastRequest = request.BootSeconds // also if it does not begin: a dropped request is not executed later
+		if r.inProgress() {
+			reason = "an earlier one is in progress"
 		}
 	}
-	if why != "" {
-		out.Reclaims = append(out.Reclaims, tick.Reclaim{BootSeconds: finite(want.BootSeconds), State: tick.ReclaimSkipped, Why: why})
+	if reason != "" {
+		out.Reclaims = append(out.Reclaims, tick.Reclaim{BootSeconds: finite(request.BootSeconds), State: tick.ReclaimSkipped, Why: reason})
 		return
 	}
-	list, problems := plan.Reclaims(r.checked(out, want.Cgroups))
+	list, problems := plan.ValidReclaims(r.validPaths(out, request.Cgroups))
 	out.Errors = append(out.Errors, problems...)
 	if r.DryRun {
 		for _, w := range list {
 			out.Reclaims = append(out.Reclaims, tick.Reclaim{
-				BootSeconds: finite(want.BootSeconds), Cgroup: w.Cgroup, Bytes: w.Bytes,
+				BootSeconds: finite(request.BootSeconds), Cgroup: w.Cgroup, Bytes: w.Bytes,
 				State: tick.ReclaimWould,
 			})
 		}
@@ -125,19 +125,19 @@ func (r *Runner) Apply(out *tick.Isolation, want *tick.MemoryReclaim) {
 	for i := range list { // the tick's memory is reused
 		list[i].Cgroup = strings.Clone(list[i].Cgroup)
 	}
-	r.begin(want.BootSeconds, list)
+	r.start(request.BootSeconds, list)
 }
 
-// skips returns why a reclaim does not begin. A dry run shows every reclaim, because it does nothing.
-func (r *Runner) skips(want *tick.MemoryReclaim) string {
+// skipReason returns why a reclaim does not begin. A dry run shows every reclaim, because it does nothing.
+func (r *Runner) skipReason(request *tick.MemoryReclaim) string {
 	if r.DryRun {
 		return ""
 	}
-	now, known := r.seconds()
-	if !known {
-		return "the time since the kernel's start cannot be read"
+	now, isKnown := r.secondsSinceBoot()
+	if !isKnown {
+		return "the time since boot cannot be read"
 	}
-	return plan.ReclaimClock{Boot: r.boot, Seconds: now, Last: r.last}.Skips(want)
+	return plan.ReclaimClock{Boot: r.boot, Seconds: now, Last: r.lastRequest}.SkipReason(request)
 }
 
 // finite returns a number that JSON can represent.
@@ -148,48 +148,48 @@ func finite(f float64) float64 {
 	return f
 }
 
-// checked returns the parts whose cgroups are valid paths.
-func (r *Runner) checked(out *tick.Isolation, want []tick.MemoryToTake) []tick.MemoryToTake {
-	good := make([]tick.MemoryToTake, 0, min(len(want), mostReported))
-	for _, w := range want[:min(len(want), mostReported)] {
+// validPaths returns the parts whose cgroups are valid paths.
+func (r *Runner) validPaths(out *tick.Isolation, requested []tick.MemoryToTake) []tick.MemoryToTake {
+	valid := make([]tick.MemoryToTake, 0, min(len(requested), maxReported))
+	for _, w := range requested[:min(len(requested), maxReported)] {
 		if err := cgroup.CheckPath(w.Cgroup); err != nil {
-			out.Errors = append(out.Errors, tick.IsolationError{Cgroup: clip.Text(w.Cgroup, shownBytes), Key: plan.KeyReclaim, Error: "refused: " + clip.Text(err.Error(), shownBytes)})
+			out.Errors = append(out.Errors, tick.IsolationError{Cgroup: clip.Text(w.Cgroup, maxShownBytes), Key: plan.KeyReclaim, Error: "refused: " + clip.Text(err.Error(), maxShownBytes)})
 			continue
 		}
-		good = append(good, w)
+		valid = append(valid, w)
 	}
-	return good
+	return valid
 }
 
-func (r *Runner) isBusy() bool {
+func (r *Runner) inProgress() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.busy
+	return r.isInProgress
 }
 
-func (r *Runner) begin(at float64, list []tick.MemoryToTake) {
+func (r *Runner) start(at float64, list []tick.MemoryToTake) {
 	r.mu.Lock()
-	r.busy = true
+	r.isInProgress = true
 	r.mu.Unlock()
 	r.running.Go(func() {
-		until := r.Now().Add(mostTime)
-		var done []tick.Reclaim
+		until := r.Now().Add(maxTime)
+		var results []tick.Reclaim
 		for _, w := range list {
-			one := r.take(w, until)
-			one.BootSeconds = at
-			done = append(done, one)
+			result := r.reclaim(w, until)
+			result.BootSeconds = at
+			results = append(results, result)
 		}
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.busy, r.ended = false, append(r.ended, done...)
+		r.isInProgress, r.finished = false, append(r.finished, results...)
 	})
 }
 
-// take reclaims memory of one cgroup, until the amount is reached, the kernel finds no more, or the time is over.
-func (r *Runner) take(w tick.MemoryToTake, until time.Time) (out tick.Reclaim) {
+// reclaim reclaims memory of one cgroup, until the amount is reached, the kernel finds no more, or the time is over.
+func (r *Runner) reclaim(w tick.MemoryToTake, until time.Time) (out tick.Reclaim) {
 	out = tick.Reclaim{Cgroup: w.Cgroup, Bytes: w.Bytes, State: tick.ReclaimDone}
-	begun := r.Now()
-	defer func() { out.Seconds = r.Now().Sub(begun).Seconds() }()
+	started := r.Now()
+	defer func() { out.Seconds = r.Now().Sub(started).Seconds() }()
 	for out.ReclaimedBytes < w.Bytes {
 		if !r.Now().Before(until) {
 			out.State = tick.ReclaimTimeout
@@ -206,7 +206,7 @@ func (r *Runner) take(w tick.MemoryToTake, until time.Time) (out tick.Reclaim) {
 			out.State, out.Why = tick.ReclaimSkipped, "the cgroup is gone, or has no memory controller"
 			return out
 		default:
-			out.State, out.Why = tick.ReclaimFailed, clip.Text(err.Error(), shownBytes)
+			out.State, out.Why = tick.ReclaimFailed, clip.Text(err.Error(), maxShownBytes)
 			return out
 		}
 	}
@@ -217,15 +217,15 @@ func (r *Runner) take(w tick.MemoryToTake, until time.Time) (out tick.Reclaim) {
 func (r *Runner) Report(out *tick.Isolation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, e := range r.ended {
-		if len(out.Reclaims) < mostReported {
+	for _, e := range r.finished {
+		if len(out.Reclaims) < maxReported {
 			out.Reclaims = append(out.Reclaims, e)
 		}
 		if e.State == tick.ReclaimFailed {
 			out.Errors = append(out.Errors, tick.IsolationError{Cgroup: e.Cgroup, Key: plan.KeyReclaim, Error: e.Why})
 		}
 	}
-	r.ended = nil
+	r.finished = nil
 }
 
 // Close waits for a reclaim in progress, for a bounded time: the kernel may be in the middle of a write.
@@ -237,7 +237,7 @@ func (r *Runner) Close() {
 	}()
 	select {
 	case <-ended:
-	case <-time.After(2 * mostTime):
-		r.Log.Warn("the kernel still takes memory back")
+	case <-time.After(2 * maxTime):
+		r.Log.Warn("the kernel is still reclaiming memory")
 	}
 }

@@ -49,7 +49,7 @@ func ask(at float64, cgroups ...string) *tick.MemoryReclaim {
 }
 
 // A request is executed in parts, once, and a later tick reports it; a cgroup that was removed is no failure.
-func TestItIsDoneOnce(t *testing.T) {
+func TestReclaimOnce(t *testing.T) {
 	r, root := machine(t, 100, "sys/fs/cgroup/memory.reclaim", "sys/fs/cgroup/b/memory.reclaim", "sys/fs/cgroup/b/cgroup.procs")
 	var out tick.Isolation
 	r.Apply(&out, ask(99, "/b", "/gone"))
@@ -84,7 +84,7 @@ func TestOneAtATime(t *testing.T) {
 	var out tick.Isolation
 	r.Apply(&out, ask(95, "/b"))
 	r.Apply(&out, ask(96, "/b"))
-	if len(out.Reclaims) != 1 || out.Reclaims[0].Why != "an earlier one is under way" {
+	if len(out.Reclaims) != 1 || out.Reclaims[0].Why != "an earlier one is in progress" {
 		t.Errorf("the second: %+v", out.Reclaims)
 	}
 	reader, err := os.OpenFile(file, os.O_RDONLY, 0)
@@ -119,7 +119,7 @@ func TestAFailureIsReported(t *testing.T) {
 }
 
 // A kernel without the file is reported once; from then on only the key is named.
-func TestAKernelWithoutIt(t *testing.T) {
+func TestKernelWithoutReclaim(t *testing.T) {
 	r, _ := machine(t, 100)
 	for i := range 3 {
 		var out tick.Isolation
@@ -131,18 +131,18 @@ func TestAKernelWithoutIt(t *testing.T) {
 }
 
 // On the machine itself samples from before the start are ignored.
-func TestTheStartIsAMark(t *testing.T) {
+func TestRequestBeforeStartIsSkipped(t *testing.T) {
 	h, err := cgroup.Detect("/")
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := New(Options{Hierarchy: h, Root: "/", Now: time.Now, Log: slog.New(slog.DiscardHandler)})
 	defer r.Close()
-	now, known := r.seconds()
-	if !known || r.last <= 0 || r.last > now || r.boot == "" {
-		t.Fatalf("the start is %v, now %v, the run %q", r.last, now, r.boot)
+	now, known := r.secondsSinceBoot()
+	if !known || r.lastRequest <= 0 || r.lastRequest > now || r.boot == "" {
+		t.Fatalf("the start is %v, now %v, the run %q", r.lastRequest, now, r.boot)
 	}
-	if why := r.skips(&tick.MemoryReclaim{Boot: r.boot, BootSeconds: r.last}); !strings.Contains(why, "from before isolate was started") {
+	if why := r.skipReason(&tick.MemoryReclaim{Boot: r.boot, BootSeconds: r.lastRequest}); !strings.Contains(why, "older than the start of isolate") {
 		t.Errorf("what was sampled before is begun: %q", why)
 	}
 }

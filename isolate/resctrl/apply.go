@@ -21,8 +21,8 @@ import (
 	"polder/lib/tick"
 )
 
-// shownBytes is the maximum length of foreign text in a message.
-const shownBytes = 400
+// maxShownBytes is the maximum length of foreign text in a message.
+const maxShownBytes = 400
 
 // These keys name what is written in the tick.
 const (
@@ -37,7 +37,7 @@ type Options struct {
 	Root      string // of the machine
 	Hierarchy *cgroup.Hierarchy
 	Journal   *Journal // nil if there is none
-	// Contest is how often a line that another program changes is written again before it is left alone.
+	// Contest is how often a line that another program changes is written again before it is left to that program.
 	Contest int
 	DryRun  bool
 	Now     func() time.Time
@@ -49,25 +49,25 @@ type Applier struct {
 	Options
 	dir    string // resctrl's mount point
 	kernel kernel
-	// unmounted means that the last round found resctrl not mounted.
-	unmounted bool
+	// isUnmounted means that the last round found resctrl not mounted.
+	isUnmounted bool
 
-	lines  map[line]*contest
-	walked map[string]string // the cgroups whose tasks were read, with their group
-	allAt  time.Time         // when all of them were read
-	buf    []byte
-	have   []uint64
-	fresh  []uint64
+	contests   map[lineKey]*contest
+	groupsRead map[string]string // the cgroups whose tasks were read, with their group
+	readAt     time.Time         // when all of them were read
+	buf        []byte
+	groupTasks []uint64
+	newTasks   []uint64
 }
 
-// line is one resource of one group.
-type line struct{ group, resource string }
+// lineKey is one resource of one group.
+type lineKey struct{ group, resource string }
 
 // New returns an Applier.
 func New(o Options) *Applier {
 	return &Applier{
 		Options: o, dir: filepath.Join(o.Root, resctrl.Dir), kernel: kernel{mkdir: (*os.Root).Mkdir, rmdir: (*os.Root).Remove, move: moveTask},
-		lines: map[line]*contest{}, walked: map[string]string{}, buf: make([]byte, 4096),
+		contests: map[lineKey]*contest{}, groupsRead: map[string]string{}, buf: make([]byte, 4096),
 	}
 }
 
@@ -78,13 +78,13 @@ func (a *Applier) Apply(out *tick.Isolation, desired []tick.ResctrlGroup) {
 	}
 	r := &round{Applier: a, out: out}
 	_, mounted := resctrl.Mounted(a.Root)
-	reported := a.unmounted
-	if a.unmounted = !mounted; !mounted {
+	reported := a.isUnmounted
+	if a.isUnmounted = !mounted; !mounted {
 		out.Unavailable = append(out.Unavailable, keyAll)
 		if reported {
 			return
 		}
-		r.fail("", keyAll, fmt.Errorf("unavailable: resctrl is not mounted at %s (mount -t resctrl resctrl /sys/fs/resctrl, where the processor has it): left alone", a.dir))
+		r.fail("", keyAll, fmt.Errorf("unavailable: resctrl is not mounted at %s (mount -t resctrl resctrl /sys/fs/resctrl, if the processor supports it)", a.dir))
 		return
 	}
 	at, err := os.OpenRoot(a.dir) // not kept open: it would prevent unmounting
@@ -95,7 +95,7 @@ func (a *Applier) Apply(out *tick.Isolation, desired []tick.ResctrlGroup) {
 	defer at.Close()
 	r.at = at
 	r.owners = r.ownersOf(desired)
-	r.pace()
+	r.expireRead()
 	seen := map[string]bool{}
 	for i := range desired {
 		g := &desired[i]
@@ -107,12 +107,12 @@ func (a *Applier) Apply(out *tick.Isolation, desired []tick.ResctrlGroup) {
 			r.fail(g.Group, "", errors.New("refused: the group is named twice"))
 		default:
 			seen[g.Group] = true
-			r.group(g)
+			r.reconcileGroup(g)
 		}
 	}
-	for l := range a.lines {
+	for l := range a.contests {
 		if !seen[l.group] {
-			delete(a.lines, l)
+			delete(a.contests, l)
 		}
 	}
 }
@@ -128,15 +128,15 @@ func CheckName(name string) error {
 	case name[0] == '.' || strings.ContainsFunc(name, func(c rune) bool {
 		return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("_-.", c))
 	}):
-		return fmt.Errorf("%q: a group's name has letters, digits, _, - and dots, and begins with no dot", name)
-	case slices.Contains(kernels, name):
-		return fmt.Errorf("%q is the kernel's own", name)
+		return fmt.Errorf("%q: a group's name has letters, digits, _, - and dots, and does not begin with a dot", name)
+	case slices.Contains(kernelDirs, name):
+		return fmt.Errorf("%q is a directory of the kernel", name)
 	}
 	return nil
 }
 
-// kernels are the kernel's directories that are not groups.
-var kernels = []string{"info", "mon_groups", "mon_data"}
+// kernelDirs are the kernel's directories that are not groups.
+var kernelDirs = []string{"info", "mon_groups", "mon_data"}
 
 // round collects what is done for one tick.
 type round struct {
@@ -151,82 +151,82 @@ type round struct {
 const maxListed = 200
 
 func (r *round) fail(group, key string, err error) {
-	e := tick.IsolationError{Cgroup: place(group), Key: key, Error: clip.Text(err.Error(), shownBytes)}
+	e := tick.IsolationError{Cgroup: groupName(group), Key: key, Error: clip.Text(err.Error(), maxShownBytes)}
 	if len(r.out.Errors) < maxListed {
 		r.out.Errors = append(r.out.Errors, e)
 	}
 }
 
-// place names a group in the tick, in the place of a cgroup.
-func place(group string) string {
+// groupName names a group in the tick, in the place of a cgroup.
+func groupName(group string) string {
 	if group == "" {
 		return "resctrl"
 	}
 	return "resctrl/" + group
 }
 
-func (r *round) wrote(group, key, old, now string) {
+func (r *round) addWrite(group, key, old, newText string) {
 	if !r.DryRun {
 		r.out.Applied++
 	}
 	if len(r.out.Writes) < maxListed {
 		r.out.Writes = append(r.out.Writes, tick.Write{
-			Cgroup: place(group), Key: key, Old: clip.Text(old, shownBytes),
-			New: clip.Text(now, shownBytes),
+			Cgroup: groupName(group), Key: key, Old: clip.Text(old, maxShownBytes),
+			New: clip.Text(newText, maxShownBytes),
 		})
 	}
 }
 
-// group reconciles one group.
-func (r *round) group(g *tick.ResctrlGroup) {
+// reconcileGroup reconciles one group.
+func (r *round) reconcileGroup(g *tick.ResctrlGroup) {
 	if g.IfExists && len(g.Schemata) == 0 {
 		return // advised while resctrl was not mounted: its desired lines are unknown
 	}
-	var want []schemata.Line
+	var desired []schemata.Line
 	for _, text := range g.Schemata {
 		l, err := schemata.Parse(text)
 		switch {
 		case err != nil:
 			r.fail(g.Group, keySchemata, fmt.Errorf("refused: %w", err))
-		case slices.ContainsFunc(want, func(o schemata.Line) bool { return o.Resource == l.Resource }):
+		case slices.ContainsFunc(desired, func(o schemata.Line) bool { return o.Resource == l.Resource }):
 			r.fail(g.Group, keySchemata, fmt.Errorf("refused: %s is named twice", l.Resource))
 		default:
-			want = append(want, l)
+			desired = append(desired, l)
 		}
 	}
 	info, err := r.at.Lstat(g.Group)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		if g.IfExists || !r.create(g, want) {
+		if g.IfExists || !r.create(g, desired) {
 			return
 		}
 	case err != nil:
 		r.fail(g.Group, keyGroup, err)
 		return
 	case !info.IsDir():
-		r.fail(g.Group, keyGroup, fmt.Errorf("refused: %s is no directory", filepath.Join(r.dir, g.Group)))
+		r.fail(g.Group, keyGroup, fmt.Errorf("refused: %s is not a directory", filepath.Join(r.dir, g.Group)))
 		return
 	}
-	r.schemata(g.Group, want)
-	r.tasks(g)
+	r.writeSchemata(g.Group, desired)
+	r.reconcileTasks(g)
 }
 
 // create creates a missing group, unless the machine supports none of its lines: then it would have no effect. It reports
 // whether the group exists now; in a dry run, whether it would.
-func (r *round) create(g *tick.ResctrlGroup, want []schemata.Line) bool {
-	var bad []error
-	for _, l := range want {
-		if _, err := r.check(l); err != nil {
-			bad = append(bad, err)
+func (r *round) create(g *tick.ResctrlGroup, desired []schemata.Line) bool {
+	var errs []error
+	for _, l := range desired {
+		if _, err := r.checkLine(l); err != nil {
+			errs = append(errs, err)
 		}
 	}
-	if len(g.Schemata) > 0 && len(bad) == len(want) {
-		for _, err := range bad {
+	if len(g.Schemata) > 0 && len(errs) == len(desired) {
+		for _, err := range errs {
 			r.fail(g.Group, keySchemata, fmt.Errorf("refused: %w", err))
 		}
 		return false
 	}
-	m, err := r.what()
+	m, err := r.machineResources()
 	if m == nil {
 		r.fail(g.Group, keyGroup, err)
 		return false
@@ -237,33 +237,33 @@ func (r *round) create(g *tick.ResctrlGroup, want []schemata.Line) bool {
 		return false
 	}
 	if m.CLOSIDs > 0 && int64(len(names))+1 >= m.CLOSIDs {
-		r.fail(g.Group, keyGroup, fmt.Errorf("not made: the machine has %d groups in all, the root's and %s", m.CLOSIDs, strings.Join(names, ", ")))
+		r.fail(g.Group, keyGroup, fmt.Errorf("not created: the machine supports %d groups, and has the root group and %s", m.CLOSIDs, strings.Join(names, ", ")))
 		return false
 	}
 	if !r.DryRun {
-		if err := r.Journal.creates(g.Group); err != nil {
-			r.fail(g.Group, keyGroup, fmt.Errorf("not made, for it could not be removed again: %w", err))
+		if err := r.Journal.recordCreation(g.Group); err != nil {
+			r.fail(g.Group, keyGroup, fmt.Errorf("not created, because the journal failed: %w", err))
 			return false
 		}
 		if err := r.kernel.mkdir(r.at, g.Group, 0o755); err != nil {
-			err = r.explain("make "+filepath.Join(r.dir, g.Group), err)
+			err = r.explain("create "+filepath.Join(r.dir, g.Group), err)
 			if errors.Is(err, fs.ErrPermission) { // the kernel's directory has mode 0555
-				err = fmt.Errorf("%w: make it beforehand, or give isolate CAP_DAC_OVERRIDE", err)
+				err = fmt.Errorf("%w: create it beforehand, or give isolate CAP_DAC_OVERRIDE", err)
 			}
 			r.fail(g.Group, keyGroup, err)
-			r.Journal.forget(g.Group)
+			r.Journal.recordNotCreated(g.Group)
 			return false
 		}
-		if err := r.Journal.created(g.Group, inodeOf(r.at, g.Group)); err != nil {
-			r.Log.Warn("resctrl: the journal does not know which directory was made", "group", g.Group, "error", err)
+		if err := r.Journal.recordCreated(g.Group, inodeOf(r.at, g.Group)); err != nil {
+			r.Log.Warn("resctrl: cannot record the new group in the journal", "group", g.Group, "error", err)
 		}
 	}
-	r.wrote(g.Group, keyGroup, "", g.Group)
+	r.addWrite(g.Group, keyGroup, "", g.Group)
 	return true
 }
 
-// what returns what the machine can divide, read once in a round that writes.
-func (r *round) what() (*tick.Resctrl, error) {
+// machineResources returns what the machine can divide, read once in a round that writes.
+func (r *round) machineResources() (*tick.Resctrl, error) {
 	if r.machine != nil {
 		return r.machine, nil
 	}
@@ -275,52 +275,52 @@ func (r *round) what() (*tick.Resctrl, error) {
 	return m, err
 }
 
-// check checks a line against the machine, and returns it in the kernel's form.
-func (r *round) check(l schemata.Line) (schemata.Line, error) {
-	m, err := r.what()
+// checkLine checks a line against the machine, and returns it in the kernel's form.
+func (r *round) checkLine(l schemata.Line) (schemata.Line, error) {
+	m, err := r.machineResources()
 	if m == nil {
 		return l, err
 	}
-	out, bad := schemata.Check(m, l)
-	if bad != nil && err != nil {
+	out, checkErr := schemata.Check(m, l)
+	if checkErr != nil && err != nil {
 		return l, err // why the machine seems not to support it
 	}
-	return out, bad
+	return out, checkErr
 }
 
-// schemata writes the lines that differ, one write per line: a line that the kernel rejects does not affect the others.
-func (r *round) schemata(group string, want []schemata.Line) {
-	if len(want) == 0 {
+// writeSchemata writes the lines that differ, one write per line: a line that the kernel rejects does not affect the others.
+func (r *round) writeSchemata(group string, desired []schemata.Line) {
+	if len(desired) == 0 {
 		return
 	}
-	text, err := r.read(group)
+	text, err := r.readSchemata(group)
 	if err != nil && !(r.DryRun && errors.Is(err, fs.ErrNotExist)) {
 		r.fail(group, keySchemata, err)
 		return
 	}
-	present := schemata.ParseFile(text)
-	for _, l := range want {
-		now, _ := schemata.Find(present, l.Resource)
-		if now.Holds(l) {
-			r.agree(group, now.Only(l))
+	lines := schemata.ParseFile(text)
+	for _, l := range desired {
+		current, _ := schemata.Find(lines, l.Resource)
+		if current.Holds(l) {
+			r.expect(group, current.Only(l))
 			r.out.Unchanged++
 			continue
 		}
-		sound, err := r.check(l)
+		valid, err := r.checkLine(l)
 		switch {
 		case err != nil:
 			r.fail(group, keySchemata, fmt.Errorf("refused: %w", err))
-		case now.Holds(sound):
-			r.agree(group, now.Only(l))
+		case current.Holds(valid):
+			r.expect(group, current.Only(l))
 			r.out.Unchanged++
-		case r.contested(group, now.Only(l)):
+		case r.isContested(group, current.Only(l)):
 		default:
-			r.write(group, now.Only(l), sound)
+			r.writeLine(group, current.Only(l), valid)
 		}
 	}
 }
 
-func (r *round) read(group string) (string, error) {
+func (r *round) readSchemata(group string) (string, error) {
 	f, err := r.at.Open(filepath.Join(group, keySchemata))
 	if err != nil {
 		return "", err
@@ -329,30 +329,30 @@ func (r *round) read(group string) (string, error) {
 	return readAll(f)
 }
 
-// write writes one line and reads it back.
-func (r *round) write(group string, old, now schemata.Line) {
+// writeLine writes one line and reads it back.
+func (r *round) writeLine(group string, old, desired schemata.Line) {
 	if r.DryRun {
-		r.wrote(group, keySchemata, textOf(old), now.String())
+		r.addWrite(group, keySchemata, textOf(old), desired.String())
 		return
 	}
-	if err := r.Journal.changes(group, inodeOf(r.at, group), old, now); err != nil {
-		r.fail(group, keySchemata, fmt.Errorf("not written, for it could not be put back: %w", err))
+	if err := r.Journal.recordChange(group, inodeOf(r.at, group), old, desired); err != nil {
+		r.fail(group, keySchemata, fmt.Errorf("not written, because the journal failed: %w", err))
 		return
 	}
-	if err := appendLine(r.at, filepath.Join(group, keySchemata), now.String()); err != nil {
-		r.fail(group, keySchemata, r.explain(fmt.Sprintf("write %q to %s", now, filepath.Join(r.dir, group, keySchemata)), err))
+	if err := appendLine(r.at, filepath.Join(group, keySchemata), desired.String()); err != nil {
+		r.fail(group, keySchemata, r.explain(fmt.Sprintf("write %q to %s", desired, filepath.Join(r.dir, group, keySchemata)), err))
 		return
 	}
-	text, err := r.read(group)
+	text, err := r.readSchemata(group)
 	if err != nil {
-		r.fail(group, keySchemata, fmt.Errorf("written, but not to be read back: %w", err))
+		r.fail(group, keySchemata, fmt.Errorf("written, but reading it back failed: %w", err))
 		return
 	}
-	found, _ := schemata.Find(schemata.ParseFile(text), now.Resource)
-	r.agree(group, found.Only(now))
-	r.wrote(group, keySchemata, textOf(old), textOf(found.Only(now)))
-	if !found.Holds(now) {
-		r.fail(group, keySchemata, fmt.Errorf("wrote %q, but it reads %q", now, textOf(found.Only(now))))
+	written, _ := schemata.Find(schemata.ParseFile(text), desired.Resource)
+	r.expect(group, written.Only(desired))
+	r.addWrite(group, keySchemata, textOf(old), textOf(written.Only(desired)))
+	if !written.Holds(desired) {
+		r.fail(group, keySchemata, fmt.Errorf("wrote %q, but it reads %q", desired, textOf(written.Only(desired))))
 	}
 }
 

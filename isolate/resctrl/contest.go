@@ -10,41 +10,41 @@ import (
 // contest counts external changes of one line.
 type contest struct {
 	journal.Contest
-	agreed schemata.Line // as it was read or written last
+	expected schemata.Line // as it was read or written last
 }
 
-// agree records that a line is as desired.
-func (r *round) agree(group string, l schemata.Line) {
+// expect records that a line is as desired.
+func (r *round) expect(group string, l schemata.Line) {
 	if r.DryRun {
 		return
 	}
-	key := line{group, l.Resource}
-	c := r.lines[key]
+	key := lineKey{group, l.Resource}
+	c := r.contests[key]
 	if c == nil {
 		c = &contest{}
-		r.lines[key] = c
+		r.contests[key] = c
 	}
-	c.agreed = l
-	c.Calm()
+	c.expected = l
+	c.Unchanged()
 }
 
-// contested reports whether a line that differs must be left alone because another program keeps changing it.
-func (r *round) contested(group string, now schemata.Line) bool {
-	c := r.lines[line{group, now.Resource}]
+// isContested reports whether a line that differs is left to another program that keeps changing it.
+func (r *round) isContested(group string, current schemata.Line) bool {
+	c := r.contests[lineKey{group, current.Resource}]
 	if r.DryRun || c == nil {
 		return false
 	}
-	if c.agreed.Holds(now) { // the advice changed, or the value stays as the other program set it
-		c.Calm()
+	if c.expected.Holds(current) { // the advice changed, or the value stays as the other program set it
+		c.Unchanged()
 	} else {
 		c.Change()
-		r.fail(group, keySchemata, fmt.Errorf("changed by someone else from %s to %s", textOf(c.agreed), textOf(now)))
-		c.agreed = now
+		r.fail(group, keySchemata, fmt.Errorf("changed externally from %s to %s", textOf(c.expected), textOf(current)))
+		c.expected = current
 	}
-	why := c.LeftAlone(r.Contest)
-	if why == "" {
+	reason := c.YieldReason(r.Contest)
+	if reason == "" {
 		return false
 	}
-	r.fail(group, keySchemata, fmt.Errorf("%s %s", textOf(now), why))
+	r.fail(group, keySchemata, fmt.Errorf("%s %s", textOf(current), reason))
 	return true
 }

@@ -74,7 +74,7 @@ func groupsIn(at *os.Root) ([]string, error) {
 	}
 	var names []string
 	for _, e := range entries {
-		if e.IsDir() && !slices.Contains(kernels, e.Name()) {
+		if e.IsDir() && !slices.Contains(kernelDirs, e.Name()) {
 			names = append(names, e.Name())
 		}
 	}
@@ -104,7 +104,7 @@ func explain(at *os.Root, dir, what string, err error) error {
 	hint := ""
 	switch {
 	case errors.Is(err, unix.ENOSPC):
-		hint = "no group is left"
+		hint = "all groups are in use"
 	case errors.Is(err, unix.EROFS), errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
 		hint = "isolate needs root and a writable mount of " + dir
 	}

@@ -130,16 +130,16 @@ func TestKernelMovesTasks(t *testing.T) {
 	}
 	defer at.Close()
 	r := &round{Applier: a, out: &tick.Isolation{}, at: at}
-	a.fresh = []uint64{uint64(ended.Process.Pid), uint64(first.Process.Pid)}
-	r.move("BE")
+	a.newTasks = []uint64{uint64(ended.Process.Pid), uint64(first.Process.Pid)}
+	r.moveTasks("BE")
 	if got := summary(*r.out); got != fmt.Sprintf("resctrl/BE tasks \"\" -> \"%d\"\n", first.Process.Pid) || len(g.tasks("BE")) != 1 {
 		t.Errorf("%s; BE %v", got, g.tasks("BE"))
 	}
 
 	// A task that the kernel rejects is an error that names it; the others are moved.
 	r.out = &tick.Isolation{}
-	a.fresh = []uint64{1 << 40, uint64(second.Process.Pid)}
-	r.move("BE")
+	a.newTasks = []uint64{1 << 40, uint64(second.Process.Pid)}
+	r.moveTasks("BE")
 	if got := summary(*r.out); !strings.Contains(got, "1 of 2 tasks were not moved: move task 1099511627776: ") || len(g.tasks("BE")) != 2 {
 		t.Errorf("%s; BE %v", got, g.tasks("BE"))
 	}
@@ -173,7 +173,7 @@ func TestKernelWithoutCapabilities(t *testing.T) {
 		<-done
 		return out
 	}
-	if got := without(apply); !strings.Contains(got, "BE: permission denied") || !strings.HasSuffix(got, "make it beforehand, or give isolate CAP_DAC_OVERRIDE\n") {
+	if got := without(apply); !strings.Contains(got, "BE: permission denied") || !strings.HasSuffix(got, "create it beforehand, or give isolate CAP_DAC_OVERRIDE\n") {
 		t.Errorf("%s", got)
 	}
 	if err := os.Mkdir(filepath.Join(g.dir, "BE"), 0o755); err != nil {

@@ -122,13 +122,13 @@ func summary(i tick.Isolation) string {
 	return b.String()
 }
 
-func be() tick.ResctrlGroup {
+func beGroup() tick.ResctrlGroup {
 	return tick.ResctrlGroup{Group: "BE", Schemata: []string{"L3:0=f;1=f", "MB:0=20;1=20"}, Cgroups: []string{"/be/a"}}
 }
 
-func TestMakesAGroup(t *testing.T) {
+func TestCreatesGroup(t *testing.T) {
 	m := newMachine(t)
-	out := m.apply(be())
+	out := m.apply(beGroup())
 	want := `resctrl/BE group "" -> "BE"
 resctrl/BE schemata "L3:0=fff;1=fff" -> "L3:0=f;1=f"
 resctrl/BE schemata "MB:0=100;1=100" -> "MB:0=20;1=20"
@@ -142,20 +142,20 @@ resctrl/BE tasks "" -> "101 102 103"
 	}
 
 	// Without a difference nothing is written. Only a new task is moved, and one that has ended is ignored.
-	if out := m.apply(be()); summary(out) != "" || out.Applied != 0 || out.Unchanged != 2 {
+	if out := m.apply(beGroup()); summary(out) != "" || out.Applied != 0 || out.Unchanged != 2 {
 		t.Errorf("again: %+v", out)
 	}
 	m.write("sys/fs/cgroup/be/a/c/cgroup.threads", "103\n104\n")
-	if out := m.apply(be()); summary(out) != "" {
+	if out := m.apply(beGroup()); summary(out) != "" {
 		t.Errorf("what comes from outside waits: %+v", out)
 	}
-	m.now = m.now.Add(walkEvery)
-	if out := m.apply(be()); summary(out) != "resctrl/BE tasks \"\" -> \"104\"\n" || out.Applied != 1 {
+	m.now = m.now.Add(readInterval)
+	if out := m.apply(beGroup()); summary(out) != "resctrl/BE tasks \"\" -> \"104\"\n" || out.Applied != 1 {
 		t.Errorf("a new task: %+v", out)
 	}
 
 	// One domain's part is reduced, and no other.
-	g := be()
+	g := beGroup()
 	g.Schemata = []string{"L3:1=3f"}
 	if out := m.apply(g); summary(out) != "resctrl/BE schemata \"L3:1=f\" -> \"L3:1=3f\"\n" {
 		t.Errorf("one domain: %+v", out)
@@ -183,7 +183,7 @@ resctrl/BE schemata "" -> "MB:0=20;1=20"
 resctrl/BE tasks "" -> "101 102 103"
 `
 	for range 2 {
-		if out := m.apply(be()); summary(out) != want || out.Applied != 0 {
+		if out := m.apply(beGroup()); summary(out) != want || out.Applied != 0 {
 			t.Errorf("%+v", out)
 		}
 	}
@@ -203,28 +203,28 @@ func TestRefuses(t *testing.T) {
 	}{
 		"no name":          {[]tick.ResctrlGroup{group("", "L3:0=f")}, "! resctrl : refused: \"\": a group's name has 1 to 64"},
 		"long name":        {[]tick.ResctrlGroup{group(strings.Repeat("a", 65), "L3:0=f")}, "aaa\": a group's name has 1 to 64"},
-		"parent":           {[]tick.ResctrlGroup{group("..", "L3:0=f")}, "begins with no dot"},
+		"parent":           {[]tick.ResctrlGroup{group("..", "L3:0=f")}, "does not begin with a dot"},
 		"path":             {[]tick.ResctrlGroup{group("a/b", "L3:0=f")}, `"a/b": a group's name has letters`},
 		"newline":          {[]tick.ResctrlGroup{group("a\nb", "L3:0=f")}, "a group's name has letters"},
-		"info":             {[]tick.ResctrlGroup{group("info", "L3:0=f")}, `"info" is the kernel's own`},
-		"mon_groups":       {[]tick.ResctrlGroup{group("mon_groups", "L3:0=f")}, "is the kernel's own"},
-		"mon_data":         {[]tick.ResctrlGroup{group("mon_data", "L3:0=f")}, "is the kernel's own"},
-		"a file":           {[]tick.ResctrlGroup{group("tasks", "L3:0=f")}, "tasks is no directory"},
+		"info":             {[]tick.ResctrlGroup{group("info", "L3:0=f")}, `"info" is a directory of the kernel`},
+		"mon_groups":       {[]tick.ResctrlGroup{group("mon_groups", "L3:0=f")}, "is a directory of the kernel"},
+		"mon_data":         {[]tick.ResctrlGroup{group("mon_data", "L3:0=f")}, "is a directory of the kernel"},
+		"a file":           {[]tick.ResctrlGroup{group("tasks", "L3:0=f")}, "tasks is not a directory"},
 		"twice":            {[]tick.ResctrlGroup{group("B", "L3:0=f"), group("B", "L3:0=3")}, "! resctrl/B : refused: the group is named twice"},
 		"no line":          {[]tick.ResctrlGroup{group("B", "L3:0=f\nMB:0=10")}, "! resctrl/B schemata: refused: "},
 		"line twice":       {[]tick.ResctrlGroup{group("B", "L3:0=f", "L3:1=f")}, "L3 is named twice"},
 		"too wide":         {[]tick.ResctrlGroup{group("B", "L3:0=ffff")}, "! resctrl/B schemata: refused: L3:0=ffff: domain 0: ffff is not within the machine's mask fff"},
-		"too narrow":       {[]tick.ResctrlGroup{group("B", "L3:0=1")}, "fewer ways than the least of 2"},
+		"too narrow":       {[]tick.ResctrlGroup{group("B", "L3:0=1")}, "fewer ways than the minimum of 2"},
 		"a hole":           {[]tick.ResctrlGroup{group("B", "L3:0=505")}, "not one block"},
 		"no domain":        {[]tick.ResctrlGroup{group("B", "L3:7=f")}, "no domain 7"},
 		"bandwidth":        {[]tick.ResctrlGroup{group("B", "MB:0=5")}, "5 is not from 10 to 100"},
 		"code":             {[]tick.ResctrlGroup{group("B", "L3CODE:0=f")}, "not divided for code and data"},
 		"if it exists":     {[]tick.ResctrlGroup{{Group: "B", Schemata: []string{"L3:0=f"}, Cgroups: []string{"/be"}, IfExists: true}}, "!"},
-		"every task":       {[]tick.ResctrlGroup{{Group: "B", Cgroups: []string{"/"}}}, "! resctrl/B tasks: refused: the root cgroup is the whole machine"},
+		"every task":       {[]tick.ResctrlGroup{{Group: "B", Cgroups: []string{"/"}}}, "! resctrl/B tasks: refused: the root cgroup contains the whole machine"},
 		"cgroup elsewhere": {[]tick.ResctrlGroup{{Group: "B", Cgroups: []string{"/be/../.."}}}, "not a cgroup's path"},
 		"cgroup of another": {
 			[]tick.ResctrlGroup{{Group: "B", Cgroups: []string{"/be/a/c", "/ls"}}, {Group: "C", Cgroups: []string{"/be", "/ls"}}},
-			"! resctrl/B tasks: refused: /be belongs into the group C\n! resctrl/C tasks: refused: /ls belongs into the group B\n",
+			"! resctrl/B tasks: refused: the advice puts /be into the group C\n! resctrl/C tasks: refused: the advice puts /ls into the group B\n",
 		},
 		"cgroup gone": {[]tick.ResctrlGroup{{Group: "B", Cgroups: []string{"/gone"}}}, "resctrl/B group"},
 	} {
@@ -259,15 +259,15 @@ func TestRefuses(t *testing.T) {
 }
 
 // The machine has a limited number of groups; those of other programs count.
-func TestNoGroupIsLeft(t *testing.T) {
+func TestAllGroupsInUse(t *testing.T) {
 	m := newMachine(t)
 	for _, other := range []string{"a", "b", "c"} {
 		m.write(filepath.Join(resctrl.Dir, other, "tasks"), "")
 	}
-	if got := summary(m.apply(be())); !strings.Contains(got, "! resctrl/BE group: not made: the machine has 4 groups in all, the root's and a, b, c") || m.read("BE/tasks") != "-" {
+	if got := summary(m.apply(beGroup())); !strings.Contains(got, "! resctrl/BE group: not created: the machine supports 4 groups, and has the root group and a, b, c") || m.read("BE/tasks") != "-" {
 		t.Error(got)
 	}
-	g := be()
+	g := beGroup()
 	g.Group = "c" // an existing one is changed
 	g.Schemata = nil
 	if got := summary(m.apply(g)); got != "resctrl/c tasks \"\" -> \"101 102 103\"\n" {
@@ -275,16 +275,16 @@ func TestNoGroupIsLeft(t *testing.T) {
 	}
 }
 
-// A line that another program keeps changing is left alone after --contest rounds, and retried after a long quiet time.
+// A line that another program keeps changing is left to that program after --contest rounds, and retried after a long quiet time.
 func TestContest(t *testing.T) {
 	m := newMachine(t)
-	g := be()
+	g := beGroup()
 	g.Schemata = g.Schemata[:1]
 	m.apply(g)
 	for round := 1; round <= 3; round++ {
 		m.write(filepath.Join(resctrl.Dir, "BE/schemata"), fmt.Sprintf("L3:0=%d0;1=f\n", round*3))
 		got := summary(m.apply(g))
-		if !strings.Contains(got, "changed by someone else from L3:0=f;1=f to L3:0=") || strings.Contains(got, "left alone: someone else changed it 3 times (--contest 2)") != (round == 3) {
+		if !strings.Contains(got, "changed externally from L3:0=f;1=f to L3:0=") || strings.Contains(got, "left to the other writer: changed externally 3 times (--contest 2)") != (round == 3) {
 			t.Errorf("round %d: %s", round, got)
 		}
 	}
@@ -301,7 +301,7 @@ func TestContest(t *testing.T) {
 func TestHiddenTasks(t *testing.T) {
 	m := newMachine(t)
 	m.write("sys/fs/cgroup/be/a/c/cgroup.threads", "0\n0\n")
-	if got := summary(m.apply(be())); !strings.Contains(got, "2 tasks are of another pid namespace: isolate must run in the host's") || m.read("BE/tasks") != "102" {
+	if got := summary(m.apply(beGroup())); !strings.Contains(got, "2 tasks are in another PID namespace: isolate must run in the host's") || m.read("BE/tasks") != "102" {
 		t.Error(got)
 	}
 }
@@ -309,7 +309,7 @@ func TestHiddenTasks(t *testing.T) {
 // BenchmarkSteady measures a tick without changes: 250 pods of 20 threads.
 func BenchmarkSteady(b *testing.B) {
 	m := &machine{root: b.TempDir()}
-	h, g := m.crowd(b)
+	h, g := m.addTasks(b)
 	now := time.Now()
 	a := New(Options{Root: m.root, Hierarchy: h, Now: func() time.Time { return now }, Log: slog.New(slog.DiscardHandler)})
 	b.ReportAllocs()
@@ -322,8 +322,8 @@ func BenchmarkSteady(b *testing.B) {
 	}
 }
 
-// crowd creates a machine with many pods, all of whose tasks are in the right group.
-func (m *machine) crowd(b *testing.B) (*cgroup.Hierarchy, []tick.ResctrlGroup) {
+// addTasks creates a machine with many pods, all of whose tasks are in the right group.
+func (m *machine) addTasks(b *testing.B) (*cgroup.Hierarchy, []tick.ResctrlGroup) {
 	write := func(name, text string) {
 		path := filepath.Join(m.root, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

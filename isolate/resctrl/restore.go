@@ -16,12 +16,12 @@ import (
 
 // Restored counts what a restore did.
 type Restored struct {
-	Removed  int // groups that isolate created
-	Back     int // lines restored
-	Already  int // lines that had their original value already
-	Vanished int // groups that are gone, or belong to another program by now
-	Foreign  int // lines that another program changed
-	Failed   int
+	Groups    int // groups that isolate created
+	Lines     int // lines restored
+	Unchanged int // lines that had their original value already
+	Gone      int // groups that are gone, or belong to another program by now
+	External  int // lines that another program changed
+	Failed    int
 }
 
 // Restore removes the groups that isolate created, which moves their tasks to the root group, restores the original lines of groups that
@@ -30,12 +30,12 @@ func (a *Applier) Restore(force bool) (Restored, error) {
 	var out Restored
 	j := a.Journal
 	if j.Len() == 0 {
-		return out, a.done()
+		return out, a.removeIfEmpty()
 	}
 	if _, mounted := resctrl.Mounted(a.Root); !mounted { // unmounting removed all groups
-		out.Vanished = j.Len()
+		out.Gone = j.Len()
 		clear(j.records)
-		return out, a.done()
+		return out, a.removeIfEmpty()
 	}
 	at, err := os.OpenRoot(a.dir)
 	if err != nil {
@@ -44,15 +44,15 @@ func (a *Applier) Restore(force bool) (Restored, error) {
 	defer at.Close()
 	for _, group := range slices.Sorted(maps.Keys(j.records)) {
 		rec := j.records[group]
-		switch now := inodeOf(at, group); {
-		case now == 0, rec.inode != 0 && rec.inode != now:
-			out.Vanished++
-		case rec.created:
+		switch inode := inodeOf(at, group); {
+		case inode == 0, rec.inode != 0 && rec.inode != inode:
+			out.Gone++
+		case rec.isCreated:
 			if !a.removeGroup(at, group, &out) {
 				continue
 			}
 		default:
-			if !a.linesBack(at, group, rec, force, &out) {
+			if !a.restoreLines(at, group, rec, force, &out) {
 				continue
 			}
 		}
@@ -60,11 +60,11 @@ func (a *Applier) Restore(force bool) (Restored, error) {
 			delete(j.records, group)
 		}
 	}
-	return out, a.done()
+	return out, a.removeIfEmpty()
 }
 
-// done removes the journal if it is empty.
-func (a *Applier) done() error {
+// removeIfEmpty removes the journal if it is empty.
+func (a *Applier) removeIfEmpty() error {
 	if a.DryRun || a.Journal == nil || a.Journal.Len() > 0 {
 		return nil
 	}
@@ -79,13 +79,13 @@ func (a *Applier) removeGroup(at *os.Root, group string, out *Restored) bool {
 			return false
 		}
 	}
-	out.Removed++
-	a.Log.Info("resctrl: group removed, its tasks are the root group's", "group", group, "dryRun", a.DryRun)
+	out.Groups++
+	a.Log.Info("resctrl: removed the group; its tasks are in the root group now", "group", group, "dryRun", a.DryRun)
 	return true
 }
 
-// linesBack restores the original lines of a group; it reports whether all of them are restored.
-func (a *Applier) linesBack(at *os.Root, group string, rec *record, force bool, out *Restored) bool {
+// restoreLines restores the original lines of a group; it reports whether all of them are restored.
+func (a *Applier) restoreLines(at *os.Root, group string, rec *record, force bool, out *Restored) bool {
 	name := filepath.Join(group, keySchemata)
 	read := func() ([]schemata.Line, error) {
 		f, err := at.Open(name)
@@ -96,55 +96,55 @@ func (a *Applier) linesBack(at *os.Root, group string, rec *record, force bool, 
 		text, err := readAll(f)
 		return schemata.ParseFile(text), err
 	}
-	present, err := read()
+	lines, err := read()
 	if err != nil {
 		out.Failed++
 		a.Log.Warn("resctrl: not restored", "group", group, "error", err)
 		return false
 	}
-	all := true
-	for _, resource := range slices.Sorted(maps.Keys(rec.first)) {
-		first := rec.first[resource]
-		now, _ := schemata.Find(present, resource)
-		ours := slices.ContainsFunc(rec.wrote[resource], now.Holds)
+	isComplete := true
+	for _, resource := range slices.Sorted(maps.Keys(rec.originals)) {
+		original := rec.originals[resource]
+		current, _ := schemata.Find(lines, resource)
+		isOurs := slices.ContainsFunc(rec.written[resource], current.Holds)
 		switch {
-		case now.Holds(first):
-			out.Already++
+		case current.Holds(original):
+			out.Unchanged++
 			continue
-		case !ours && !force:
-			out.Foreign++
-			all = false
-			a.Log.Warn("resctrl: left alone: changed by someone else (--force restores it too)", "group", group, "value", textOf(now), "first", first.String())
+		case !isOurs && !force:
+			out.External++
+			isComplete = false
+			a.Log.Warn("resctrl: skipped: changed externally (--force restores it too)", "group", group, "value", textOf(current), "original", original.String())
 			continue
 		}
 		if !a.DryRun {
-			err := appendLine(at, name, first.String())
+			err := appendLine(at, name, original.String())
 			if err == nil {
 				var after []schemata.Line
 				after, err = read()
-				if l, _ := schemata.Find(after, resource); err == nil && !l.Holds(first) {
+				if l, _ := schemata.Find(after, resource); err == nil && !l.Holds(original) {
 					err = fmt.Errorf("it reads %q after the write", textOf(l))
 				}
 			}
 			if err != nil {
 				out.Failed++
-				all = false
-				a.Log.Warn("resctrl: not restored", "group", group, "error", explain(at, a.dir, fmt.Sprintf("write %q to %s", first, filepath.Join(a.dir, name)), err))
+				isComplete = false
+				a.Log.Warn("resctrl: not restored", "group", group, "error", explain(at, a.dir, fmt.Sprintf("write %q to %s", original, filepath.Join(a.dir, name)), err))
 				continue
 			}
 		}
-		out.Back++
-		a.Log.Info("resctrl: restored", "group", group, "old", textOf(now), "new", first.String(), "dryRun", a.DryRun)
+		out.Lines++
+		a.Log.Info("resctrl: restored", "group", group, "old", textOf(current), "new", original.String(), "dryRun", a.DryRun)
 	}
-	return all
+	return isComplete
 }
 
 // String returns the result in one line.
 func (r Restored) String() string {
-	return phrase.Nonzero("resctrl: removed "+phrase.Count(r.Removed, "group")+", restored "+phrase.Count(r.Back, "line"),
-		phrase.Number{N: r.Already, Text: "unchanged"},
-		phrase.Number{N: r.Vanished, Text: "skipped: the group is gone"},
-		phrase.Number{N: r.Foreign, Text: "skipped: changed externally"},
+	return phrase.Nonzero("resctrl: removed "+phrase.Count(r.Groups, "group")+", restored "+phrase.Count(r.Lines, "line"),
+		phrase.Number{N: r.Unchanged, Text: "unchanged"},
+		phrase.Number{N: r.Gone, Text: "skipped: the group is gone"},
+		phrase.Number{N: r.External, Text: "skipped: changed externally"},
 		phrase.Number{N: r.Failed, Text: "failed"},
 	)
 }

@@ -18,24 +18,24 @@ func TestRestore(t *testing.T) {
 	m.write(filepath.Join(resctrl.Dir, "theirs/tasks"), "7\n")
 	m.a = m.applier(m.journal())
 	theirs := tick.ResctrlGroup{Group: "theirs", Schemata: []string{"L3:0=f"}, Cgroups: []string{"/ls"}}
-	if out := m.apply(be(), theirs); len(out.Errors) > 0 {
+	if out := m.apply(beGroup(), theirs); len(out.Errors) > 0 {
 		t.Fatal(summary(out))
 	}
 	theirs.Schemata[0] = "L3:0=3f"
-	m.apply(be(), theirs)
+	m.apply(beGroup(), theirs)
 	if got := m.read("theirs/tasks"); got != "7 201" {
 		t.Fatalf("tasks %s", got)
 	}
 
 	dry := m.applier(m.journal()) // as after a kill: read from the disk
 	dry.DryRun = true
-	if out, err := dry.Restore(false); err != nil || out != (Restored{Removed: 1, Back: 1}) || m.read("BE/tasks") == "-" || dry.Journal.Len() != 2 {
+	if out, err := dry.Restore(false); err != nil || out != (Restored{Groups: 1, Lines: 1}) || m.read("BE/tasks") == "-" || dry.Journal.Len() != 2 {
 		t.Errorf("dry run: %s, %v", out, err)
 	}
 
 	a := m.applier(m.journal())
 	out, err := a.Restore(false)
-	if err != nil || out != (Restored{Removed: 1, Back: 1}) {
+	if err != nil || out != (Restored{Groups: 1, Lines: 1}) {
 		t.Errorf("%s, %v", out, err)
 	}
 	if m.read("BE/tasks") != "-" || !strings.HasSuffix(m.read("theirs/schemata"), "L3:0=ff0") {
@@ -49,31 +49,31 @@ func TestRestore(t *testing.T) {
 	}
 }
 
-func TestRestoreLeavesOthersAlone(t *testing.T) {
+func TestRestoreSkipsExternal(t *testing.T) {
 	for name, c := range map[string]struct {
 		meanwhile func(m *machine)
 		force     bool
 		want      Restored
 	}{
-		"changed by another":         {func(m *machine) { m.write(filepath.Join(resctrl.Dir, "theirs/schemata"), "L3:0=c\n") }, false, Restored{Removed: 1, Foreign: 1}},
-		"changed by another, forced": {func(m *machine) { m.write(filepath.Join(resctrl.Dir, "theirs/schemata"), "L3:0=c\n") }, true, Restored{Removed: 1, Back: 1}},
-		"back already":               {func(m *machine) { m.write(filepath.Join(resctrl.Dir, "theirs/schemata"), "L3:0=ff0\n") }, false, Restored{Removed: 1, Already: 1}},
-		"gone":                       {func(m *machine) { os.RemoveAll(filepath.Join(m.root, resctrl.Dir, "BE")) }, false, Restored{Vanished: 1, Back: 1}},
+		"changed by another":         {func(m *machine) { m.write(filepath.Join(resctrl.Dir, "theirs/schemata"), "L3:0=c\n") }, false, Restored{Groups: 1, External: 1}},
+		"changed by another, forced": {func(m *machine) { m.write(filepath.Join(resctrl.Dir, "theirs/schemata"), "L3:0=c\n") }, true, Restored{Groups: 1, Lines: 1}},
+		"back already":               {func(m *machine) { m.write(filepath.Join(resctrl.Dir, "theirs/schemata"), "L3:0=ff0\n") }, false, Restored{Groups: 1, Unchanged: 1}},
+		"gone":                       {func(m *machine) { os.RemoveAll(filepath.Join(m.root, resctrl.Dir, "BE")) }, false, Restored{Gone: 1, Lines: 1}},
 		"made again": {func(m *machine) {
 			old := filepath.Join(m.root, resctrl.Dir, "BE")
 			if err := os.Rename(old, old+".old"); err != nil {
 				panic(err)
 			}
 			m.write(filepath.Join(resctrl.Dir, "BE/tasks"), "9\n")
-		}, false, Restored{Vanished: 1, Back: 1}},
-		"unreadable": {func(m *machine) { os.Remove(filepath.Join(m.root, resctrl.Dir, "theirs/schemata")) }, false, Restored{Removed: 1, Failed: 1}},
-		"unmounted":  {func(m *machine) { os.RemoveAll(filepath.Join(m.root, resctrl.Dir)) }, false, Restored{Vanished: 2}},
+		}, false, Restored{Gone: 1, Lines: 1}},
+		"unreadable": {func(m *machine) { os.Remove(filepath.Join(m.root, resctrl.Dir, "theirs/schemata")) }, false, Restored{Groups: 1, Failed: 1}},
+		"unmounted":  {func(m *machine) { os.RemoveAll(filepath.Join(m.root, resctrl.Dir)) }, false, Restored{Gone: 2}},
 		"rebooted":   {func(m *machine) { m.write(bootFile, "boot-2\n") }, false, Restored{}},
 	} {
 		m := newMachine(t)
 		m.write(filepath.Join(resctrl.Dir, "theirs/schemata"), "L3:0=ff0;1=ff0\n")
 		m.a = m.applier(m.journal())
-		if out := m.apply(be(), tick.ResctrlGroup{Group: "theirs", Schemata: []string{"L3:0=f"}}); len(out.Errors) > 0 {
+		if out := m.apply(beGroup(), tick.ResctrlGroup{Group: "theirs", Schemata: []string{"L3:0=f"}}); len(out.Errors) > 0 {
 			t.Fatal(summary(out))
 		}
 		c.meanwhile(m)
@@ -82,7 +82,7 @@ func TestRestoreLeavesOthersAlone(t *testing.T) {
 			t.Errorf("%s: %s, %v; want %s", name, out, err, c.want)
 		}
 		_, statErr := os.Stat(filepath.Join(m.root, "journal.resctrl"))
-		if kept := statErr == nil; kept != (out.Failed+out.Foreign > 0) {
+		if kept := statErr == nil; kept != (out.Failed+out.External > 0) {
 			t.Errorf("%s: journal kept %v", name, kept)
 		}
 		if name == "made again" && m.read("BE/tasks") != "9" {
@@ -95,12 +95,12 @@ func TestRestoreLeavesOthersAlone(t *testing.T) {
 func TestJournal(t *testing.T) {
 	m := newMachine(t)
 	j := m.journal()
-	for _, err := range []error{j.creates("BE"), j.creates("LS")} {
+	for _, err := range []error{j.recordCreation("BE"), j.recordCreation("LS")} {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	j.forget("LS")
+	j.recordNotCreated("LS")
 	m.write(filepath.Join(resctrl.Dir, "BE/tasks"), "")
 	m.write(filepath.Join(resctrl.Dir, "LS/tasks"), "")
 	text, err := os.ReadFile(j.Path())
@@ -112,16 +112,16 @@ func TestJournal(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := m.journal()
-	if again.Len() != 1 || again.Bad != 4 {
-		t.Fatalf("%d groups, %d bad lines; want 1 and 4", again.Len(), again.Bad)
+	if again.Len() != 1 || again.InvalidLines != 4 {
+		t.Fatalf("%d groups, %d bad lines; want 1 and 4", again.Len(), again.InvalidLines)
 	}
-	if err := again.created("LS", 5); err != nil { // after a line that was cut off
+	if err := again.recordCreated("LS", 5); err != nil { // after a line that was cut off
 		t.Fatal(err)
 	}
-	if third := m.journal(); third.Len() != 2 || third.Bad != 4 {
-		t.Fatalf("%d groups, %d bad lines", third.Len(), third.Bad)
+	if third := m.journal(); third.Len() != 2 || third.InvalidLines != 4 {
+		t.Fatalf("%d groups, %d bad lines", third.Len(), third.InvalidLines)
 	}
-	if out, err := m.applier(m.journal()).Restore(false); err != nil || out != (Restored{Removed: 1, Vanished: 1}) {
+	if out, err := m.applier(m.journal()).Restore(false); err != nil || out != (Restored{Groups: 1, Gone: 1}) {
 		t.Errorf("%s, %v", out, err)
 	}
 	if m.read("LS/tasks") == "-" {
@@ -134,7 +134,7 @@ func TestJournal(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.a = m.applier(nowhere)
-	if got := summary(m.apply(be())); !strings.Contains(got, "not made, for it could not be removed again") || m.read("BE/tasks") != "-" {
+	if got := summary(m.apply(beGroup())); !strings.Contains(got, "not created, because the journal failed") || m.read("BE/tasks") != "-" {
 		t.Error(got)
 	}
 	if got := summary(m.apply(tick.ResctrlGroup{Group: "LS", Schemata: []string{"L3:0=f"}})); !strings.Contains(got, "! resctrl/LS schemata") {
@@ -168,11 +168,11 @@ func FuzzJournal(f *testing.F) {
 			t.Fatal(err)
 		}
 		for group, r := range j.records {
-			if CheckName(group) != nil || r.created && len(r.first) > 0 {
+			if CheckName(group) != nil || r.isCreated && len(r.originals) > 0 {
 				t.Fatalf("%q: %+v", group, r)
 			}
-			for resource, wrote := range r.wrote {
-				if len(wrote) > keepWrote || r.first[resource].Resource != "" && r.first[resource].Resource != resource {
+			for resource, wrote := range r.written {
+				if len(wrote) > maxWritten || r.originals[resource].Resource != "" && r.originals[resource].Resource != resource {
 					t.Fatalf("%q: %+v", group, r)
 				}
 			}

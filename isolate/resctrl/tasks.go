@@ -32,45 +32,45 @@ func (r *round) ownersOf(desired []tick.ResctrlGroup) map[string]string {
 	return owners
 }
 
-// refuse returns why a cgroup's tasks are not moved. Tasks below another group's cgroup would be moved back and forth forever.
-func (r *round) refuse(group, c string) error {
+// refusal returns why a cgroup's tasks are not moved. Tasks below another group's cgroup would be moved back and forth forever.
+func (r *round) refusal(group, c string) error {
 	if err := cgroup.CheckPath(c); err != nil {
 		return err
 	}
 	if c == "/" {
-		return errors.New("the root cgroup is the whole machine")
+		return errors.New("the root cgroup contains the whole machine")
 	}
 	for up := c; up != "/"; up = path.Dir(up) {
 		if owner, owned := r.owners[up]; owned && owner != group {
-			return fmt.Errorf("%s belongs into the group %s", clip.Text(up, shownBytes), clip.Text(owner, shownBytes))
+			return fmt.Errorf("the advice puts %s into the group %s", clip.Text(up, maxShownBytes), clip.Text(owner, maxShownBytes))
 		}
 	}
 	return nil
 }
 
-// walkEvery is how often the tasks of all cgroups are read: a forked task is in its parent's group already, so only tasks
+// readInterval is how often the tasks of all cgroups are read: a forked task is in its parent's group already, so only tasks
 // from outside, such as a new container or an exec, wait for it. A newly named cgroup is read at once.
-const walkEvery = 5 * time.Second
+const readInterval = 5 * time.Second
 
-// pace clears what was read when it must be read again.
-func (r *round) pace() {
+// expireRead clears what was read when it must be read again.
+func (r *round) expireRead() {
 	now := r.Now()
-	if age := now.Sub(r.allAt); r.DryRun || age < 0 || age >= walkEvery {
-		clear(r.walked)
-		r.allAt = now
+	if age := now.Sub(r.readAt); r.DryRun || age < 0 || age >= readInterval {
+		clear(r.groupsRead)
+		r.readAt = now
 		return
 	}
-	for c := range r.walked {
+	for c := range r.groupsRead {
 		if _, desired := r.owners[c]; !desired {
-			delete(r.walked, c)
+			delete(r.groupsRead, c)
 		}
 	}
 }
 
-// tasks moves those tasks of the cgroups into the group that are not in it. Tasks that they fork are in it too.
-func (r *round) tasks(g *tick.ResctrlGroup) {
-	unseen := func(c string) bool { return r.walked[c] != g.Group }
-	if !slices.ContainsFunc(g.Cgroups, unseen) {
+// reconcileTasks moves those tasks of the cgroups into the group that are not in it. Tasks that they fork are in it too.
+func (r *round) reconcileTasks(g *tick.ResctrlGroup) {
+	isUnread := func(c string) bool { return r.groupsRead[c] != g.Group }
+	if !slices.ContainsFunc(g.Cgroups, isUnread) {
 		return
 	}
 	name := filepath.Join(g.Group, keyTasks)
@@ -78,44 +78,44 @@ func (r *round) tasks(g *tick.ResctrlGroup) {
 		r.fail(g.Group, keyTasks, err)
 		return
 	}
-	r.fresh = r.fresh[:0]
+	r.newTasks = r.newTasks[:0]
 	hidden := 0
 	for _, c := range g.Cgroups {
-		if !unseen(c) {
+		if !isUnread(c) {
 			continue
 		}
-		if err := r.refuse(g.Group, c); err != nil {
+		if err := r.refusal(g.Group, c); err != nil {
 			r.fail(g.Group, keyTasks, fmt.Errorf("refused: %w", err))
 			continue
 		}
-		hiddenHere, err := r.Hierarchy.Threads(c, r.buf, func(tid uint64) {
-			if _, there := slices.BinarySearch(r.have, tid); !there {
-				r.fresh = append(r.fresh, tid)
+		hiddenInCgroup, err := r.Hierarchy.Threads(c, r.buf, func(tid uint64) {
+			if _, isInGroup := slices.BinarySearch(r.groupTasks, tid); !isInGroup {
+				r.newTasks = append(r.newTasks, tid)
 			}
 		})
-		hidden += hiddenHere
+		hidden += hiddenInCgroup
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			r.out.Missing++
 		case err != nil:
 			r.fail(g.Group, keyTasks, err)
-		case hiddenHere == 0:
-			r.walked[c] = g.Group
+		case hiddenInCgroup == 0:
+			r.groupsRead[c] = g.Group
 		}
 	}
 	if hidden > 0 {
-		r.fail(g.Group, keyTasks, fmt.Errorf("%d tasks are of another pid namespace: isolate must run in the host's (hostPID: true)", hidden))
+		r.fail(g.Group, keyTasks, fmt.Errorf("%d tasks are in another PID namespace: isolate must run in the host's (hostPID: true)", hidden))
 	}
-	slices.Sort(r.fresh)
-	r.fresh = slices.Compact(r.fresh)
-	if len(r.fresh) > 0 {
-		r.move(g.Group)
+	slices.Sort(r.newTasks)
+	r.newTasks = slices.Compact(r.newTasks)
+	if len(r.newTasks) > 0 {
+		r.moveTasks(g.Group)
 	}
 }
 
 // readTasks reads which tasks are in the group.
 func (r *round) readTasks(name string) error {
-	r.have = r.have[:0]
+	r.groupTasks = r.groupTasks[:0]
 	f, err := r.at.Open(name)
 	if err != nil {
 		return err
@@ -132,22 +132,22 @@ func (r *round) readTasks(name string) error {
 		var text []byte
 		text, data = kernfile.Line(data)
 		if tid, ok := kernfile.Uint(text); ok {
-			r.have = append(r.have, tid)
+			r.groupTasks = append(r.groupTasks, tid)
 		}
 	}
-	slices.Sort(r.have)
+	slices.Sort(r.groupTasks)
 	return nil
 }
 
-// move writes the new tasks, one write each: of a longer write the kernel stops at the first task that has ended.
-func (r *round) move(group string) {
+// moveTasks writes the new tasks, one write each: of a longer write the kernel stops at the first task that has ended.
+func (r *round) moveTasks(group string) {
 	var moved []uint64
 	if r.DryRun {
-		r.wrote(group, keyTasks, "", listed(r.fresh))
+		r.addWrite(group, keyTasks, "", idList(r.newTasks))
 		return
 	}
 	failed, first := 0, error(nil)
-	for _, tid := range r.fresh {
+	for _, tid := range r.newTasks {
 		switch err := r.kernel.move(r.at, r.dir, group, tid); {
 		case err == nil:
 			moved = append(moved, tid)
@@ -159,23 +159,23 @@ func (r *round) move(group string) {
 		}
 	}
 	if failed > 0 {
-		clear(r.walked) // the next tick retries
-		r.fail(group, keyTasks, fmt.Errorf("%d of %d tasks were not moved: %w", failed, len(r.fresh), first))
+		clear(r.groupsRead) // the next tick retries
+		r.fail(group, keyTasks, fmt.Errorf("%d of %d tasks were not moved: %w", failed, len(r.newTasks), first))
 	}
 	if len(moved) > 0 {
-		r.wrote(group, keyTasks, "", listed(moved))
+		r.addWrite(group, keyTasks, "", idList(moved))
 	}
 }
 
-// maxTIDs bounds the task IDs that a tick lists.
-const maxTIDs = 20
+// maxListedTIDs bounds the task IDs that a tick lists.
+const maxListedTIDs = 20
 
-// listed returns the moved tasks' IDs, cut to maxTIDs.
-func listed(tids []uint64) string {
+// idList returns the moved tasks' IDs, cut to maxListedTIDs.
+func idList(tids []uint64) string {
 	var b strings.Builder
 	for i, tid := range tids {
-		if i == maxTIDs {
-			fmt.Fprintf(&b, " and %d more", len(tids)-maxTIDs)
+		if i == maxListedTIDs {
+			fmt.Fprintf(&b, " and %d more", len(tids)-maxListedTIDs)
 			break
 		}
 		if i > 0 {

@@ -18,7 +18,7 @@ type cgroupStats struct {
 	buf    [4096]byte
 }
 
-var errMessage = errors.New("unexpected answer")
+var errResponse = errors.New("unexpected response")
 
 // openCgroupStats fails if the kernel has no taskstats or a sandbox forbids netlink.
 func openCgroupStats() (*cgroupStats, error) {
@@ -31,14 +31,14 @@ func openCgroupStats() (*cgroupStats, error) {
 		return nil, errors.Join(fmt.Errorf("bind a netlink socket: %w", err), c.socket.Close())
 	}
 	name := []byte("TASKSTATS\x00")
-	answer, err := c.ask(unix.GENL_ID_CTRL, unix.CTRL_CMD_GETFAMILY, unix.CTRL_ATTR_FAMILY_NAME, name, unix.CTRL_ATTR_FAMILY_ID)
-	if err == nil && len(answer) < 2 {
-		err = errMessage
+	response, err := c.request(unix.GENL_ID_CTRL, unix.CTRL_CMD_GETFAMILY, unix.CTRL_ATTR_FAMILY_NAME, name, unix.CTRL_ATTR_FAMILY_ID)
+	if err == nil && len(response) < 2 {
+		err = errResponse
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("find the kernel's taskstats: %w", err), c.socket.Close())
 	}
-	c.family = binary.NativeEndian.Uint16(answer)
+	c.family = binary.NativeEndian.Uint16(response)
 	return c, nil
 }
 
@@ -47,15 +47,15 @@ func openCgroupStats() (*cgroupStats, error) {
 func (c *cgroupStats) runnable(directory int) (uint64, error) {
 	var fd [4]byte
 	binary.NativeEndian.PutUint32(fd[:], uint32(directory))
-	answer, err := c.ask(c.family, unix.CGROUPSTATS_CMD_GET, unix.CGROUPSTATS_CMD_ATTR_FD, fd[:], unix.CGROUPSTATS_TYPE_CGROUP_STATS)
+	response, err := c.request(c.family, unix.CGROUPSTATS_CMD_GET, unix.CGROUPSTATS_CMD_ATTR_FD, fd[:], unix.CGROUPSTATS_TYPE_CGROUP_STATS)
 	if err != nil {
 		return 0, err
 	}
 	const running = 8 // after nr_sleeping
-	if len(answer) < running+8 {
-		return 0, errMessage
+	if len(response) < running+8 {
+		return 0, errResponse
 	}
-	return binary.NativeEndian.Uint64(answer[running:]), nil
+	return binary.NativeEndian.Uint64(response[running:]), nil
 }
 
 // These are the sizes of a message's parts.
@@ -64,9 +64,9 @@ const (
 	attributeHead = 4
 )
 
-// ask sends a message with one attribute and returns the value of an attribute of the response, which is available as soon as the
+// request sends a message with one attribute and returns the value of an attribute of the response, which is available as soon as the
 // message was sent.
-func (c *cgroupStats) ask(family uint16, command uint8, attribute uint16, value []byte, wanted uint16) ([]byte, error) {
+func (c *cgroupStats) request(family uint16, command uint8, attribute uint16, value []byte, attributeType uint16) ([]byte, error) {
 	c.number++
 	length := genericHeader + attributeHead + len(value)
 	b, order := c.buf[:length], binary.NativeEndian
@@ -86,43 +86,43 @@ func (c *cgroupStats) ask(family uint16, command uint8, attribute uint16, value 
 	}
 	n, _, err := unix.Recvfrom(fd, c.buf[:], unix.MSG_DONTWAIT)
 	if err != nil {
-		return nil, fmt.Errorf("receive the answer: %w", err)
+		return nil, fmt.Errorf("receive the response: %w", err)
 	}
-	return c.answer(c.buf[:n], wanted)
+	return c.parseResponse(c.buf[:n], attributeType)
 }
 
-// answer finds an attribute in the kernel's response to the last message.
-func (c *cgroupStats) answer(b []byte, wanted uint16) ([]byte, error) {
+// parseResponse finds an attribute in the kernel's response to the last message.
+func (c *cgroupStats) parseResponse(b []byte, attributeType uint16) ([]byte, error) {
 	order := binary.NativeEndian
 	if len(b) < genericHeader {
-		return nil, errMessage
+		return nil, errResponse
 	}
 	size := int64(order.Uint32(b))
 	if size < genericHeader || size > int64(len(b)) || order.Uint32(b[8:]) != c.number {
-		return nil, errMessage
+		return nil, errResponse
 	}
 	if order.Uint16(b[4:]) == unix.NLMSG_ERROR {
 		if code := -int32(order.Uint32(b[unix.NLMSG_HDRLEN:])); code > 0 {
 			return nil, unix.Errno(code)
 		}
-		return nil, errMessage
+		return nil, errResponse
 	}
 	for rest := b[genericHeader:size]; len(rest) >= attributeHead; {
 		length := int(order.Uint16(rest))
 		if length < attributeHead || length > len(rest) {
 			break
 		}
-		if order.Uint16(rest[2:]) == wanted {
+		if order.Uint16(rest[2:]) == attributeType {
 			return rest[attributeHead:length], nil
 		}
 		rest = rest[min((length+3)&^3, len(rest)):]
 	}
-	return nil, errMessage
+	return nil, errResponse
 }
 
-// states counts the cgroup's runnable threads by one message. It returns false if that is impossible: on version 2, on a copy, in a
+// countByMessage counts the cgroup's runnable threads by one message. It returns false if that is impossible: on version 2, on a copy, in a
 // sandbox, and for a cgroup with descendants, whose threads the kernel does not include.
-func (r *Reader) states(cgroup string) (uint64, bool) {
+func (r *Reader) countByMessage(cgroup string) (uint64, bool) {
 	if r.h.root != "/" || r.h.primaryVersion() != 1 {
 		return 0, false
 	}

@@ -27,11 +27,11 @@ type ThreadFiles interface {
 // RunDelays calls See with the run delay of each thread in the cgroup and its descendants: the time that the thread was runnable and
 // waited for a CPU, in nanoseconds since its creation. The kernel counts a wait when it ends. The walk continues at w, and stops when
 // more returns false; w.Count is the number of threads whose delay could be read. ok is false if the cgroup cannot be read.
-func (r *Reader) RunDelays(cgroup string, w *Walk, more More, files ThreadFiles) (done, ok bool) {
+func (r *Reader) RunDelays(cgroup string, w *Walk, hasTime More, files ThreadFiles) (done, ok bool) {
 	if CheckPath(cgroup) != nil {
 		return false, false
 	}
-	return r.walk(cgroup, w, more, func(tid uint32) bool {
+	return r.walk(cgroup, w, hasTime, func(tid uint32) bool {
 		delay, f, ok := r.runDelay(tid, files.Take(tid))
 		if ok {
 			files.See(tid, f, delay)
@@ -71,17 +71,17 @@ func (f ThreadFile) fd() int { return int(f) - 1 }
 
 // mayKeepOpen reports whether one more file may stay open, and counts it.
 func (r *Reader) mayKeepOpen() bool {
-	if r.mostThreads == 0 {
-		r.mostThreads = 1
+	if r.maxThreadFiles == 0 {
+		r.maxThreadFiles = 1
 		var limit unix.Rlimit
 		if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err == nil {
-			r.mostThreads = int(min(MaxThreadFiles, limit.Cur/10))
+			r.maxThreadFiles = int(min(MaxThreadFiles, limit.Cur/10))
 		}
 	}
-	if r.openThreads >= r.mostThreads {
+	if r.threadFiles >= r.maxThreadFiles {
 		return false
 	}
-	r.openThreads++
+	r.threadFiles++
 	return true
 }
 
@@ -89,7 +89,7 @@ func (r *Reader) mayKeepOpen() bool {
 func (r *Reader) Release(f ThreadFile) {
 	if f != 0 {
 		unix.Close(f.fd())
-		r.openThreads--
+		r.threadFiles--
 	}
 }
 

@@ -25,7 +25,7 @@ func (h *Hierarchy) HasReclaim() bool {
 // FileReclaim is the file into which the amount of memory to reclaim is written.
 const FileReclaim = "memory.reclaim"
 
-var errEvents = errors.New("not all of high, max, oom and oom_kill")
+var errEvents = errors.New("want high, max, oom and oom_kill")
 
 // Parse parses memory.events. It ignores lines of other events.
 func (e *MemoryEvents) Parse(data []byte) error {

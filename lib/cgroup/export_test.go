@@ -4,10 +4,12 @@ package cgroup
 func (r *Reader) WithoutMessages() { r.statsOpened = true }
 
 // States counts a cgroup's runnable threads by a message.
-func (r *Reader) States(cgroup string) (uint64, bool) { return r.states(cgroup) }
+func (r *Reader) States(cgroup string) (uint64, bool) { return r.countByMessage(cgroup) }
 
 // Answer finds an attribute in a response to message 0.
-func Answer(b []byte, wanted uint16) ([]byte, error) { return new(cgroupStats).answer(b, wanted) }
+func Answer(b []byte, wanted uint16) ([]byte, error) {
+	return new(cgroupStats).parseResponse(b, wanted)
+}
 
 // ReadThreadFile reads the delay of a thread through its open file.
 func (r *Reader) ReadThreadFile(tid uint32, f ThreadFile) (uint64, bool) {

@@ -18,9 +18,9 @@ type valueFile struct {
 	version    int
 	name       string
 	parse      func(*Values, []byte) error
-	// inherited means that a cgroup without the file has its parent's value.
-	inherited bool
-	pace      pace
+	// isInherited means that a cgroup without the file has its parent's value.
+	isInherited bool
+	pace        pace
 }
 
 // valueFiles are all such files; a machine uses those whose controller is mounted in that version. The amount of memory must come
@@ -36,7 +36,7 @@ var valueFiles = []valueFile{
 	{controller: "cpuacct", version: 2, name: "cpu.stat", parse: (*Values).ParseCPUStat},
 	{controller: "memory", version: 2, name: "memory.current", parse: (*Values).ParseMemory},
 	{controller: "memory", version: 2, name: "memory.stat", parse: (*Values).ParseMemoryStatV2, pace: paceMemory},
-	{controller: "cpuset", version: 2, name: "cpuset.cpus.effective", parse: (*Values).ParseCPUSet, inherited: true, pace: paceSoon},
+	{controller: "cpuset", version: 2, name: "cpuset.cpus.effective", parse: (*Values).ParseCPUSet, isInherited: true, pace: paceSoon},
 	{controller: "pids", version: 2, name: "pids.current", parse: (*Values).ParseThreads, pace: paceThreads},
 }
 
@@ -57,48 +57,48 @@ var cpuFiles = []valueFile{
 	{controller: "cpuacct", version: 2, name: "cpu.stat", parse: (*Values).ParseCPUStat},
 	{controller: "cpu", version: 2, name: "cpu.max", parse: (*Values).ParseCPUMax},
 	{controller: "cpu", version: 2, name: "cpu.idle", parse: (*Values).ParseIdle},
-	{controller: "cpuset", version: 2, name: "cpuset.cpus.effective", parse: (*Values).ParseCPUSet, inherited: true},
+	{controller: "cpuset", version: 2, name: "cpuset.cpus.effective", parse: (*Values).ParseCPUSet, isInherited: true},
 }
 
 // Reader opens cgroups whose values are read repeatedly. It is not safe for concurrent use.
 type Reader struct {
-	h       *Hierarchy
-	files   []valueFile
-	buf     []byte
-	stat    []byte // memory for a thread's stat
-	tids    []uint32
-	threads bool // they are counted if no file has their number
-	more    More
-	opened  int // groups so far
+	h             *Hierarchy
+	files         []valueFile
+	buf           []byte
+	stat          []byte // memory for a thread's stat
+	tids          []uint32
+	countsThreads bool // they are counted if no file has their number
+	hasTime       More
+	groupsOpened  int // groups so far
 
-	openThreads, mostThreads int // open files of threads, and their limit; 0 means not known yet
+	threadFiles, maxThreadFiles int // open files of threads, and their limit; 0 means not known yet
 
 	stats       *cgroupStats // nil if it is unavailable or not opened yet
 	statsOpened bool
 }
 
-// spreads is the number of offsets over which the groups' readings are spread in time.
-const spreads = 16
+// spreadSteps is the number of offsets over which the groups' readings are spread in time.
+const spreadSteps = 16
 
 // NewReader returns a Reader of h's cgroups. With numa it also reads the memory on each NUMA node.
 func NewReader(h *Hierarchy, numa bool) *Reader {
-	r := &Reader{h: h, buf: make([]byte, 8<<10), stat: make([]byte, 1024), threads: true}
+	r := &Reader{h: h, buf: make([]byte, 8<<10), stat: make([]byte, 1024), countsThreads: true}
 	all := valueFiles
 	if numa {
 		all = append(slices.Clip(all), numaFiles...)
 	}
-	r.use(all)
+	r.selectFiles(all)
 	return r
 }
 
 // NewCPUReader returns a Reader of only the cgroups' CPU use, CPU list, quota and idle switch.
 func NewCPUReader(h *Hierarchy) *Reader {
 	r := &Reader{h: h, buf: make([]byte, 4<<10)}
-	r.use(cpuFiles)
+	r.selectFiles(cpuFiles)
 	return r
 }
 
-func (r *Reader) use(all []valueFile) {
+func (r *Reader) selectFiles(all []valueFile) {
 	for _, f := range all {
 		if r.h.Version(f.controller) == f.version {
 			r.files = append(r.files, f)
@@ -107,19 +107,19 @@ func (r *Reader) use(all []valueFile) {
 }
 
 // Allow bounds the time for counting threads in the following readings, if no file has their number.
-func (r *Reader) Allow(more More) { r.more = more }
+func (r *Reader) Allow(hasTime More) { r.hasTime = hasTime }
 
 // Group is one cgroup with its open files.
 type Group struct {
 	Path   string
 	Values Values
 
-	reader *Reader
-	files  []*File       // one for each of reader.files, nil if it does not exist
-	owners []string      // the cgroup of each of files: an ancestor if the value is inherited
-	last   []lastReading // of each
-	spread float64       // see [pace.note]
-	count  Walk
+	reader       *Reader
+	files        []*File       // one for each of reader.files, nil if it does not exist
+	owners       []string      // the cgroup of each of files: an ancestor if the value is inherited
+	lastReadings []lastReading // of each
+	spread       float64       // see [pace.record]
+	count        Walk
 }
 
 // Open opens a cgroup. Values of files that do not exist are absent, for example while the cgroup is not created in
@@ -130,10 +130,10 @@ func (r *Reader) Open(cgroup string) (*Group, error) {
 	}
 	g := &Group{
 		Path: cgroup, reader: r,
-		files: make([]*File, len(r.files)), owners: make([]string, len(r.files)), last: make([]lastReading, len(r.files)),
+		files: make([]*File, len(r.files)), owners: make([]string, len(r.files)), lastReadings: make([]lastReading, len(r.files)),
 	}
-	r.opened++
-	g.spread = float64(r.opened%spreads) / spreads
+	r.groupsOpened++
+	g.spread = float64(r.groupsOpened%spreadSteps) / spreadSteps
 	if err := g.Reopen(); err != nil {
 		g.Close()
 		return nil, err
@@ -162,26 +162,26 @@ func (g *Group) open(i int, f valueFile) error {
 			g.files[i], g.owners[i] = file, at
 			return nil
 		}
-		if !f.inherited || at == "/" || !Gone(err) {
+		if !f.isInherited || at == "/" || !Gone(err) {
 			return err
 		}
 	}
 }
 
-// inherit opens the file of an inherited value again if a nearer cgroup has one now: a controller can be enabled or disabled below a
-// cgroup at any time. It costs a system call for each cgroup without the file.
-func (g *Group) inherit(i int, f valueFile) error {
-	nearer := false
-	for at := g.Path; at != g.owners[i] && !nearer; at = path.Dir(at) {
-		nearer = g.reader.h.Has(f.controller, at, f.name)
+// reopenInherited opens the file of an inherited value again if a nearer cgroup has one now: a controller can be enabled or disabled below
+// a cgroup at any time. It costs a system call for each cgroup without the file.
+func (g *Group) reopenInherited(i int, f valueFile) error {
+	hasNearer := false
+	for at := g.Path; at != g.owners[i] && !hasNearer; at = path.Dir(at) {
+		hasNearer = g.reader.h.Has(f.controller, at, f.name)
 	}
-	if !nearer {
+	if !hasNearer {
 		return nil
 	}
-	before := g.files[i]
+	previous := g.files[i]
 	err := g.open(i, f)
-	if g.files[i] != before {
-		before.Close()
+	if g.files[i] != previous {
+		previous.Close()
 	}
 	if Gone(err) {
 		return nil // the ancestor's is still valid
@@ -202,12 +202,12 @@ func (g *Group) Complete() bool {
 // ErrGone is wrapped if a cgroup was removed.
 var ErrGone = errors.New("the cgroup is gone")
 
-// pass is one reading of a group's files.
-type pass struct {
-	own, inherited bool // files of the cgroup, and of an ancestor, were read
-	lost           bool // a file was removed
-	skipped        bool // some were not read
-	errs           []error
+// groupReading is one reading of a group's files.
+type groupReading struct {
+	ownRead, inheritedRead bool // files of the cgroup, and of an ancestor, were read
+	fileRemoved            bool // a file was removed
+	fileSkipped            bool // some were not read
+	errs                   []error
 }
 
 // Read reads the values again: some of them each time, others only when they are old or may have changed (see [Group.At]); seconds is
@@ -216,48 +216,48 @@ type pass struct {
 func (g *Group) Read(seconds float64) error {
 	v := &g.Values
 	v.Has = 0
-	var p pass
+	var p groupReading
 	for i := range g.reader.files {
 		if g.files[i] == nil {
 			continue
 		}
-		h := &g.last[i]
-		if h.skipped = g.reader.files[i].pace.isFresh(h, v, seconds); h.skipped {
+		h := &g.lastReadings[i]
+		if h.isSkipped = g.reader.files[i].pace.isFresh(h, v, seconds); h.isSkipped {
 			v.Has |= h.has
-			p.skipped = true
+			p.fileSkipped = true
 			continue
 		}
 		g.readFile(i, seconds, &p)
 	}
-	if p.skipped && (p.lost || !p.own) { // the cgroup may have been removed, which the skipped files would hide
+	if p.fileSkipped && (p.fileRemoved || !p.ownRead) { // the cgroup may have been removed, which the skipped files would hide
 		for i := range g.reader.files {
-			if h := &g.last[i]; h.skipped {
+			if h := &g.lastReadings[i]; h.isSkipped {
 				v.Has &^= h.has
 				g.readFile(i, seconds, &p)
 			}
 		}
 	}
-	if !p.own && (p.lost || !p.inherited) {
+	if !p.ownRead && (p.fileRemoved || !p.inheritedRead) {
 		return fmt.Errorf("read cgroup %s: %w", g.Path, ErrGone)
 	}
-	if v.Has&HasThreads == 0 && g.reader.threads {
+	if v.Has&HasThreads == 0 && g.reader.countsThreads {
 		g.countThreads()
 	}
 	return errors.Join(p.errs...)
 }
 
 // readFile reads one of the open files.
-func (g *Group) readFile(i int, seconds float64, p *pass) {
-	f, v, h := &g.reader.files[i], &g.Values, &g.last[i]
+func (g *Group) readFile(i int, seconds float64, p *groupReading) {
+	f, v, h := &g.reader.files[i], &g.Values, &g.lastReadings[i]
 	if g.owners[i] != g.Path {
-		if err := g.inherit(i, *f); err != nil {
+		if err := g.reopenInherited(i, *f); err != nil {
 			p.errs = append(p.errs, err)
 		}
 	}
 	file := g.files[i]
 	data, err := file.Read(g.reader.buf)
-	if Gone(err) && f.inherited {
-		data, err = g.readNext(i, *f)
+	if Gone(err) && f.isInherited {
+		data, err = g.readFromAncestor(i, *f)
 		file = g.files[i]
 	}
 	if cap(data) > cap(g.reader.buf) {
@@ -267,7 +267,7 @@ func (g *Group) readFile(i int, seconds float64, p *pass) {
 		if file != nil {
 			file.Close()
 		}
-		g.files[i], g.last[i], p.lost = nil, lastReading{}, true
+		g.files[i], g.lastReadings[i], p.fileRemoved = nil, lastReading{}, true
 		return
 	}
 	others := v.Has
@@ -279,31 +279,31 @@ func (g *Group) readFile(i int, seconds float64, p *pass) {
 	}
 	if err != nil {
 		p.errs = append(p.errs, err)
-		h.at = 0
+		h.readAt = 0
 	} else {
-		f.pace.note(h, v, v.Has, seconds, g.spread)
+		f.pace.record(h, v, v.Has, seconds, g.spread)
 	}
 	v.Has |= others
-	p.own = p.own || g.owners[i] == g.Path
-	p.inherited = p.inherited || g.owners[i] != g.Path
+	p.ownRead = p.ownRead || g.owners[i] == g.Path
+	p.inheritedRead = p.inheritedRead || g.owners[i] != g.Path
 }
 
 // At returns when the values in of were read, in seconds; 0 if they are unknown.
 func (g *Group) At(of Has) float64 {
-	for i := range g.last {
-		if h := &g.last[i]; h.has&of == of {
-			return h.at
+	for i := range g.lastReadings {
+		if h := &g.lastReadings[i]; h.has&of == of {
+			return h.readAt
 		}
 	}
 	return 0
 }
 
-// readNext reads an inherited value from the next cgroup that has it, after the former one has lost it. There is none if the cgroup
+// readFromAncestor reads an inherited value from the next cgroup that has it, after the former one has lost it. There is none if the cgroup
 // itself was removed.
-func (g *Group) readNext(i int, f valueFile) ([]byte, error) {
+func (g *Group) readFromAncestor(i int, f valueFile) ([]byte, error) {
 	g.files[i].Close()
 	g.files[i] = nil
-	if there, err := g.reader.h.Exists(f.controller, g.Path); err != nil || !there {
+	if exists, err := g.reader.h.Exists(f.controller, g.Path); err != nil || !exists {
 		return nil, unix.ENODEV
 	}
 	if err := g.open(i, f); err != nil {
@@ -315,7 +315,7 @@ func (g *Group) readNext(i int, f valueFile) ([]byte, error) {
 // countThreads is for kernels and cgroups without the pids controller. If the time is too short, the number is unknown, and the
 // next reading continues.
 func (g *Group) countThreads() {
-	done, ok := g.reader.walk(g.Path, &g.count, g.reader.more, nil)
+	done, ok := g.reader.walk(g.Path, &g.count, g.reader.hasTime, nil)
 	if done {
 		g.Values.Threads = g.count.Count
 		g.Values.Has |= HasThreads

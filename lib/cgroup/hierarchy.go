@@ -240,9 +240,9 @@ func CheckPath(cgroup string) error {
 	case len(cgroup) > 4000:
 		return fmt.Errorf("%w: %d bytes long", ErrPath, len(cgroup))
 	case strings.ContainsFunc(cgroup, func(r rune) bool { return r < 0x20 || r == 0x7f }):
-		return fmt.Errorf("%w: %q holds a control character", ErrPath, cgroup)
+		return fmt.Errorf("%w: %q contains a control character", ErrPath, cgroup)
 	case filepath.Clean(cgroup) != cgroup:
-		return fmt.Errorf("%w: %q is not in its shortest form (no .., no double or last slash)", ErrPath, cgroup)
+		return fmt.Errorf("%w: %q is not in its shortest form (no .., no double or trailing slash)", ErrPath, cgroup)
 	}
 	return nil
 }

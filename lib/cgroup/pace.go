@@ -3,8 +3,8 @@ package cgroup
 // pace sets how often one of a [Reader]'s files is read. A value that is not read again is used for a bounded time, and only while
 // the values that are read each time show no sign that it may have changed. A file with the zero pace is read each time.
 type pace struct {
-	// every is the maximum age of the values, in seconds.
-	every float64
+	// maxAgeSeconds is the maximum age of the values, in seconds.
+	maxAgeSeconds float64
 	// mayDiffer, if set, reports such a sign; v has the values that were read before this file.
 	mayDiffer func(v *Values, h *lastReading) bool
 }
@@ -18,33 +18,33 @@ const (
 
 var (
 	// paceSoon is for the effective CPU list.
-	paceSoon = pace{every: soonSeconds}
+	paceSoon = pace{maxAgeSeconds: soonSeconds}
 	// paceQuota is for the counters of version 1's quotas: they are read each time after a quota has counted a period, because each
 	// round then needs the share of the time in which the cgroup was throttled.
-	paceQuota = pace{every: soonSeconds, mayDiffer: func(_ *Values, h *lastReading) bool { return h.counted }}
+	paceQuota = pace{maxAgeSeconds: soonSeconds, mayDiffer: func(_ *Values, h *lastReading) bool { return h.periodsGrew }}
 	// paceThreads is for the number of threads: it is read each time while there are none, because the cgroup is then being filled.
-	paceThreads = pace{every: soonSeconds, mayDiffer: func(_ *Values, h *lastReading) bool { return h.empty }}
+	paceThreads = pace{maxAgeSeconds: soonSeconds, mayDiffer: func(_ *Values, h *lastReading) bool { return h.isEmpty }}
 	// paceMemory is for the kinds of memory: they are read each time that the amount has changed, or pages were refaulted shortly
 	// after they were reclaimed. It is the most expensive file, with more than forty sums over all CPUs.
-	paceMemory = pace{every: laterSeconds, mayDiffer: func(v *Values, h *lastReading) bool {
-		return v.Has&HasMemory == 0 || v.MemoryBytes != h.memory || h.refaulted
+	paceMemory = pace{maxAgeSeconds: laterSeconds, mayDiffer: func(v *Values, h *lastReading) bool {
+		return v.Has&HasMemory == 0 || v.MemoryBytes != h.memory || h.refaultsGrew
 	}}
 )
 
 // lastReading is the state of the last readings of one file.
 type lastReading struct {
-	has     Has     // its values
-	skipped bool    // it was skipped in the current reading
-	at      float64 // when it was read, in seconds; 0 if that failed or never happened
-	due     float64 // when it must be read again
+	has       Has     // its values
+	isSkipped bool    // it was skipped in the current reading
+	readAt    float64 // when it was read, in seconds; 0 if that failed or never happened
+	dueAt     float64 // when it must be read again
 	// readings counts the first two: rates need both.
 	readings int
 
 	memory            uint64 // the amount of memory at that time
 	periods, refaults uint64
-	// counted and refaulted mean that these had grown since the previous reading.
-	counted, refaulted bool
-	empty              bool // there was no thread
+	// periodsGrew and refaultsGrew mean that these had grown since the previous reading.
+	periodsGrew, refaultsGrew bool
+	isEmpty                   bool // there was no thread
 }
 
 // firstReadings are always made: a rate needs two, and a run of collect that writes one tick makes no more.
@@ -52,26 +52,26 @@ const firstReadings = 2
 
 // isFresh reports whether the file need not be read. A clock that stands still or is set back belongs to a copy, which may have changed.
 func (p *pace) isFresh(h *lastReading, v *Values, seconds float64) bool {
-	if p.every == 0 || h.at == 0 || h.readings < firstReadings || seconds <= h.at || seconds >= h.due {
+	if p.maxAgeSeconds == 0 || h.readAt == 0 || h.readings < firstReadings || seconds <= h.readAt || seconds >= h.dueAt {
 		return false
 	}
 	return p.mayDiffer == nil || !p.mayDiffer(v, h)
 }
 
-// note records a reading. The groups' readings are spread over the time between two of them, by spread, from 0 to 1, so that not
+// record records a reading. The groups' readings are spread over the time between two of them, by spread, from 0 to 1, so that not
 // all of them are in one round.
-func (p *pace) note(h *lastReading, v *Values, has Has, seconds, spread float64) {
-	if p.every == 0 {
-		h.has, h.at = has, seconds
+func (p *pace) record(h *lastReading, v *Values, has Has, seconds, spread float64) {
+	if p.maxAgeSeconds == 0 {
+		h.has, h.readAt = has, seconds
 		return
 	}
-	h.counted = h.at > 0 && v.Periods != h.periods
-	h.refaulted = h.at > 0 && v.RefaultPages != h.refaults
-	h.has, h.at, h.due = has, seconds, seconds+p.every
+	h.periodsGrew = h.readAt > 0 && v.Periods != h.periods
+	h.refaultsGrew = h.readAt > 0 && v.RefaultPages != h.refaults
+	h.has, h.readAt, h.dueAt = has, seconds, seconds+p.maxAgeSeconds
 	if h.readings < firstReadings {
 		if h.readings++; h.readings == firstReadings {
-			h.due = seconds + p.every*spread
+			h.dueAt = seconds + p.maxAgeSeconds*spread
 		}
 	}
-	h.memory, h.periods, h.refaults, h.empty = v.MemoryBytes, v.Periods, v.RefaultPages, v.Threads == 0
+	h.memory, h.periods, h.refaults, h.isEmpty = v.MemoryBytes, v.Periods, v.RefaultPages, v.Threads == 0
 }

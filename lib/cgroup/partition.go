@@ -32,10 +32,10 @@ const (
 
 // Partitions finds the CPU partitions. It is not safe for concurrent use.
 type Partitions struct {
-	h      *Hierarchy
-	read   bool
-	traces map[string]string // contents of the files of the root and the known partitions, by their paths
-	list   []Partition
+	h            *Hierarchy
+	isRead       bool
+	fingerprints map[string]string // contents of the files of the root and the known partitions, by their paths
+	list         []Partition
 }
 
 // NewPartitions returns a Partitions that has read nothing yet. On version 1 it finds none.
@@ -47,30 +47,30 @@ func (p *Partitions) Read(all bool) ([]Partition, error) {
 	if p.h.Version("cpuset") != 2 {
 		return nil, nil
 	}
-	if p.read && !all && p.same() {
+	if p.isRead && !all && p.isUnchanged() {
 		return p.list, nil
 	}
-	s := search{h: p.h, traces: map[string]string{}}
-	s.below("/", 0)
+	s := search{h: p.h, fingerprints: map[string]string{}}
+	s.searchChildren("/", 0)
 	if s.err != nil {
 		return p.list, fmt.Errorf("search CPU partitions: %w", s.err)
 	}
-	p.list, p.traces, p.read = s.list, s.traces, true
+	p.list, p.fingerprints, p.isRead = s.list, s.fingerprints, true
 	return p.list, nil
 }
 
-// same reports whether the files of the root and the known partitions are unchanged.
-func (p *Partitions) same() bool {
-	for at, before := range p.traces {
-		if p.h.trace(at) != before {
+// isUnchanged reports whether the files of the root and the known partitions are unchanged.
+func (p *Partitions) isUnchanged() bool {
+	for at, before := range p.fingerprints {
+		if p.h.fingerprint(at) != before {
 			return false
 		}
 	}
 	return true
 }
 
-// trace returns the content of a partition's files, by which a change is detected.
-func (h *Hierarchy) trace(cgroup string) string {
+// fingerprint returns the content of a partition's files, by which a change is detected.
+func (h *Hierarchy) fingerprint(cgroup string) string {
 	state, _ := h.ReadFile("cpuset", cgroup, partitionFile) // the root has none
 	list, _ := h.ReadFile("cpuset", cgroup, effectiveFile)
 	return state + "\n" + list
@@ -81,15 +81,15 @@ const maxPartitionDepth = 16
 
 // search is one search through the cgroups.
 type search struct {
-	h      *Hierarchy
-	list   []Partition
-	traces map[string]string
-	err    error
+	h            *Hierarchy
+	list         []Partition
+	fingerprints map[string]string
+	err          error
 }
 
-// below searches a cgroup's children and returns the CPUs of the partitions that it found.
-func (s *search) below(cgroup string, depth int) (found cpus.Set) {
-	s.traces["/"] = s.h.trace("/")
+// searchChildren searches a cgroup's children and returns the CPUs of the partitions that it found.
+func (s *search) searchChildren(cgroup string, depth int) (found cpus.Set) {
+	s.fingerprints["/"] = s.h.fingerprint("/")
 	dir, _, err := s.h.Dir("cpuset", cgroup)
 	if err != nil || depth > maxPartitionDepth || !hasDirectories(dir) {
 		return found
@@ -102,13 +102,13 @@ func (s *search) below(cgroup string, depth int) (found cpus.Set) {
 		return found
 	}
 	for _, name := range names {
-		found = found.Union(s.look(path.Join(cgroup, name), depth+1))
+		found = found.Union(s.searchCgroup(path.Join(cgroup, name), depth+1))
 	}
 	return found
 }
 
-// look examines a cgroup and, if partitions may be below it, its children.
-func (s *search) look(cgroup string, depth int) cpus.Set {
+// searchCgroup examines a cgroup and, if partitions may be below it, its children.
+func (s *search) searchCgroup(cgroup string, depth int) cpus.Set {
 	state, err := s.h.ReadFile("cpuset", cgroup, partitionFile)
 	if err != nil { // without the cpuset controller there is none below it either
 		if !Gone(err) && !errors.Is(err, ErrPath) {
@@ -121,11 +121,11 @@ func (s *search) look(cgroup string, depth int) cpus.Set {
 		if exclusive == "" && !errors.Is(err, fs.ErrNotExist) {
 			return cpus.Set{} // a partition below a member needs exclusive CPUs of the member
 		}
-		return s.below(cgroup, depth)
+		return s.searchChildren(cgroup, depth)
 	}
 	at := len(s.list)
 	s.list = append(s.list, Partition{Cgroup: cgroup})
-	own := s.below(cgroup, depth)
+	partitionCPUs := s.searchChildren(cgroup, depth)
 	for _, name := range []string{effectiveFile, "cpuset.cpus"} {
 		text, err := s.h.ReadFile("cpuset", cgroup, name)
 		if err != nil || text == "" {
@@ -135,10 +135,10 @@ func (s *search) look(cgroup string, depth int) cpus.Set {
 		if err != nil {
 			s.err = errors.Join(s.err, fmt.Errorf("%s of %s: %w", name, cgroup, err))
 		}
-		own = own.Union(set)
+		partitionCPUs = partitionCPUs.Union(set)
 		break
 	}
-	s.list[at].CPUs = own
-	s.traces[cgroup] = s.h.trace(cgroup)
-	return own
+	s.list[at].CPUs = partitionCPUs
+	s.fingerprints[cgroup] = s.h.fingerprint(cgroup)
+	return partitionCPUs
 }

@@ -104,28 +104,28 @@ type Walk struct {
 // the time is unlimited.
 type More func(steps int) bool
 
-// leastThreads is how many threads a walk reads even if listing them took all its time, so that it ends eventually.
-const leastThreads = 16
+// minThreads is how many threads a walk reads even if listing them took all its time, so that it ends eventually.
+const minThreads = 16
 
 // listedPerStep is how many threads the kernel lists in the time in which one is read.
 const listedPerStep = 32
 
 // Runnable counts the threads of the cgroup and its descendants that run or wait for a CPU. It continues at w, and stops
 // when more returns false; w.Count is the number when it is done. ok is false if the cgroup cannot be read.
-func (r *Reader) Runnable(cgroup string, w *Walk, more More) (done, ok bool) {
+func (r *Reader) Runnable(cgroup string, w *Walk, hasTime More) (done, ok bool) {
 	if CheckPath(cgroup) != nil {
 		return false, false
 	}
 	if *w == (Walk{}) {
-		if n, ok := r.states(cgroup); ok {
+		if n, ok := r.countByMessage(cgroup); ok {
 			w.Count = n
-			if more != nil {
-				more(1)
+			if hasTime != nil {
+				hasTime(1)
 			}
 			return true, true
 		}
 	}
-	return r.walk(cgroup, w, more, r.runs)
+	return r.walk(cgroup, w, hasTime, r.isRunnable)
 }
 
 // walker is one walk over the threads of a cgroup and its descendants: the directories in depth-first order by name, the
@@ -133,21 +133,21 @@ func (r *Reader) Runnable(cgroup string, w *Walk, more More) (done, ok bool) {
 type walker struct {
 	*Reader
 	top, file string
-	at        *Walk
-	more      More
+	position  *Walk
+	hasTime   More
 	visit     func(tid uint32) bool // reports whether the thread counts; nil counts them all
 	visited   int
-	failed    bool // the cgroup itself cannot be read
+	isFailed  bool // the cgroup itself cannot be read
 }
 
-func (r *Reader) walk(cgroup string, w *Walk, more More, visit func(uint32) bool) (done, ok bool) {
-	v := &walker{Reader: r, top: filepath.Join(r.h.Primary(), cgroup), file: r.h.threadsFile(), at: w, more: more, visit: visit}
+func (r *Reader) walk(cgroup string, w *Walk, hasTime More, visit func(uint32) bool) (done, ok bool) {
+	v := &walker{Reader: r, top: filepath.Join(r.h.Primary(), cgroup), file: r.h.threadsFile(), position: w, hasTime: hasTime, visit: visit}
 	from := *w
 	done = v.directory("", strings.TrimPrefix(from.Dir, "/"), from.TID)
-	if v.failed {
+	if v.isFailed {
 		*w = Walk{}
 	}
-	return done && !v.failed, !v.failed
+	return done && !v.isFailed, !v.isFailed
 }
 
 // directory visits the threads of a directory, those after a number, and all threads of its descendants. resume is the path
@@ -156,7 +156,7 @@ func (v *walker) directory(rel, resume string, after uint32) bool {
 	dir := v.top + rel
 	if resume == "" {
 		if !v.list(dir) {
-			v.failed = v.failed || rel == ""
+			v.isFailed = v.isFailed || rel == ""
 			return true
 		}
 		v.visited++
@@ -169,7 +169,7 @@ func (v *walker) directory(rel, resume string, after uint32) bool {
 	}
 	names, err := directories(dir)
 	if err != nil { // removed meanwhile
-		v.failed = v.failed || rel == ""
+		v.isFailed = v.isFailed || rel == ""
 		return true
 	}
 	first, rest, _ := strings.Cut(resume, "/")
@@ -183,8 +183,8 @@ func (v *walker) directory(rel, resume string, after uint32) bool {
 			}
 			continue
 		}
-		if v.stop(1) {
-			v.at.Dir, v.at.TID = rel+"/"+name, 0
+		if v.mustStop(1) {
+			v.position.Dir, v.position.TID = rel+"/"+name, 0
 			return false
 		}
 		if !v.directory(rel+"/"+name, "", 0) {
@@ -210,34 +210,34 @@ func (v *walker) list(dir string) bool {
 // threads visits the listed threads after a number.
 func (v *walker) threads(rel string, after uint32) bool {
 	i, _ := slices.BinarySearch(v.tids, after+1)
-	left := v.tids[i:]
-	stop := v.stop(len(v.tids) / listedPerStep)
+	remaining := v.tids[i:]
+	isStopped := v.mustStop(len(v.tids) / listedPerStep)
 	if v.visit == nil {
-		v.at.Count += uint64(len(left))
-		v.visited += leastThreads // the next directory may wait
-		left = nil
+		v.position.Count += uint64(len(remaining))
+		v.visited += minThreads // the next directory may wait
+		remaining = nil
 	}
-	for _, tid := range left {
-		if stop {
+	for _, tid := range remaining {
+		if isStopped {
 			return false
 		}
 		if v.visit(tid) {
-			v.at.Count++
+			v.position.Count++
 		}
 		v.visited++
-		v.at.Dir, v.at.TID = rel, tid
-		stop = v.stop(1)
+		v.position.Dir, v.position.TID = rel, tid
+		isStopped = v.mustStop(1)
 	}
 	return true
 }
 
-func (v *walker) stop(steps int) bool {
-	return v.more != nil && !v.more(steps) && v.visited >= leastThreads
+func (v *walker) mustStop(steps int) bool {
+	return v.hasTime != nil && !v.hasTime(steps) && v.visited >= minThreads
 }
 
-// runs reports whether a thread runs or waits for a CPU. It does not read the file of the process, for which the kernel adds
+// isRunnable reports whether a thread runs or waits for a CPU. It does not read the file of the process, for which the kernel adds
 // up all the process's threads. A thread that ended meanwhile does not run.
-func (r *Reader) runs(tid uint32) bool {
+func (r *Reader) isRunnable(tid uint32) bool {
 	id := strconv.FormatUint(uint64(tid), 10)
 	proc := r.h.root + "/proc/" + id
 	data, err := kernfile.ReadPiece(proc+"/task/"+id+"/stat", r.stat)

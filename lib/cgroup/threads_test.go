@@ -58,7 +58,7 @@ func TestRunnable(t *testing.T) {
 }
 
 // A walk that is stopped repeatedly, at any position, counts each thread once.
-func TestRunnableGoesOnWhereItWasStopped(t *testing.T) {
+func TestRunnableResumes(t *testing.T) {
 	h, base := copyOfV2(t)
 	dirs := []string{"/a", "/a/b", "/a/b/c", "/a/b-", "/a/d", "/a/d/empty", "/a/d/empty/e"}
 	want, tid := uint64(0), 0

@@ -240,7 +240,7 @@ func (v *Values) refaults(data []byte) error {
 		if !ok {
 			return fmt.Errorf("line %q: %w", kernfile.Clip(line), errNumber)
 		}
-		plus(&sum, n)
+		addPointer(&sum, n)
 	}
 	v.RefaultPages = sum
 	v.Has |= HasRefaults

@@ -77,7 +77,7 @@ func (w *Watcher) run() {
 			if !ok {
 				return
 			}
-			w.note(event)
+			w.record(event)
 		case err, ok := <-w.w.Errors:
 			if !ok {
 				return
@@ -92,7 +92,7 @@ func (w *Watcher) run() {
 	}
 }
 
-func (w *Watcher) note(event fsnotify.Event) {
+func (w *Watcher) record(event fsnotify.Event) {
 	created := event.Has(fsnotify.Create)
 	removed := event.Has(fsnotify.Remove) || event.Has(fsnotify.Rename)
 	if !created && !removed {

@@ -62,10 +62,10 @@ func TestWatcher(t *testing.T) {
 	}
 }
 
-func TestWatcherForgetsWhatIsTooMuch(t *testing.T) {
+func TestWatcherDropsExcessChanges(t *testing.T) {
 	w := &Watcher{base: "/cg"}
 	for i := range maxChanges + 1 {
-		w.note(fsnotify.Event{Name: fmt.Sprintf("/cg/a/%d", i), Op: fsnotify.Create})
+		w.record(fsnotify.Event{Name: fmt.Sprintf("/cg/a/%d", i), Op: fsnotify.Create})
 	}
 	if c := w.Take(); !c.Lost || len(c.Parents) != maxChanges {
 		t.Errorf("lost = %v with %d changes; want true, %d", c.Lost, len(c.Parents), maxChanges)
@@ -73,8 +73,8 @@ func TestWatcherForgetsWhatIsTooMuch(t *testing.T) {
 	if c := w.Take(); c.Lost || len(c.Parents) != 0 {
 		t.Errorf("a second Take has %+v; want nothing", c)
 	}
-	w.note(fsnotify.Event{Name: "/elsewhere/a", Op: fsnotify.Create})
-	w.note(fsnotify.Event{Name: "/cg/a", Op: fsnotify.Write})
+	w.record(fsnotify.Event{Name: "/elsewhere/a", Op: fsnotify.Create})
+	w.record(fsnotify.Event{Name: "/cg/a", Op: fsnotify.Write})
 	if c := w.Take(); len(c.Parents) != 0 {
 		t.Errorf("changes %q after events that do not matter", c.Parents)
 	}

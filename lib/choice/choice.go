@@ -39,15 +39,15 @@ func Nearest(word string, list []string) string {
 		return ""
 	}
 	word = strings.ToLower(word)
-	near, least := "", min(3, len(word)/3)+1
+	near, minimum := "", min(3, len(word)/3)+1
 	for _, candidate := range list {
 		c := strings.ToLower(candidate)
 		d := distance(word, c)
 		if strings.HasPrefix(c, word) {
 			d = min(d, 1)
 		}
-		if d < least {
-			near, least = candidate, d
+		if d < minimum {
+			near, minimum = candidate, d
 		}
 	}
 	return near
@@ -56,7 +56,7 @@ func Nearest(word string, list []string) string {
 // distance is the number of letters to insert, delete, change, or swap with the next one to turn a into b (Damerau-Levenshtein distance,
 // no letter being edited twice).
 func distance(a, b string) int {
-	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	previous, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {
 		last[j] = j
 	}
@@ -69,10 +69,10 @@ func distance(a, b string) int {
 			}
 			row[j+1] = min(change, last[j+1]+1, row[j]+1)
 			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
-				row[j+1] = min(row[j+1], before[j-1]+1)
+				row[j+1] = min(row[j+1], previous[j-1]+1)
 			}
 		}
-		before, last, row = last, row, before
+		previous, last, row = last, row, previous
 	}
 	return last[len(b)]
 }

@@ -2,19 +2,19 @@
 package clip
 
 // Text returns the text if it has at most so many bytes, otherwise its beginning, cut between two characters, and an ellipsis.
-func Text[T ~string | ~[]byte](text T, most int) string {
-	if len(text) <= most {
+func Text[T ~string | ~[]byte](text T, maximum int) string {
+	if len(text) <= maximum {
 		return string(text)
 	}
-	return Bytes(text, most) + "…"
+	return Bytes(text, maximum) + "…"
 }
 
 // Columns returns the text if it has at most so many characters, otherwise its beginning and an ellipsis, together at most so many.
-func Columns(text string, most int) string {
-	if len(text) <= most { // no character is shorter than a byte
+func Columns(text string, maximum int) string {
+	if len(text) <= maximum { // no character is shorter than a byte
 		return text
 	}
-	left := max(most, 0)
+	left := max(maximum, 0)
 	end := 0 // the end of the part that fits beside the ellipsis
 	for at := range text {
 		if left--; left == 0 {
@@ -28,14 +28,14 @@ func Columns(text string, most int) string {
 }
 
 // Bytes returns the longest beginning of a text that has at most so many bytes and ends between two characters.
-func Bytes[T ~string | ~[]byte](text T, most int) string {
-	if len(text) <= most {
+func Bytes[T ~string | ~[]byte](text T, maximum int) string {
+	if len(text) <= maximum {
 		return string(text)
 	}
-	most = max(most, 0)
+	maximum = max(maximum, 0)
 	const continuation, mask = 0x80, 0xC0 // of a byte that is not the first of a character (RFC 3629)
-	for most > 0 && text[most]&mask == continuation {
-		most--
+	for maximum > 0 && text[maximum]&mask == continuation {
+		maximum--
 	}
-	return string(text[:most])
+	return string(text[:maximum])
 }

@@ -33,7 +33,7 @@ func Decode(path string, data []byte, v any) error {
 	d := yaml.NewDecoder(bytes.NewReader(data))
 	d.KnownFields(true)
 	if err := d.Decode(v); err != nil && !errors.Is(err, io.EOF) {
-		return located(path, err)
+		return withPath(path, err)
 	}
 	var more yaml.Node
 	if err := d.Decode(&more); !errors.Is(err, io.EOF) {
@@ -42,22 +42,22 @@ func Decode(path string, data []byte, v any) error {
 	return nil
 }
 
-// located converts the library's "yaml: line 3: …" to "PATH:3: …".
-func located(path string, err error) error {
+// withPath converts the library's "yaml: line 3: …" to "PATH:3: …".
+func withPath(path string, err error) error {
 	if typed, ok := errors.AsType[*yaml.TypeError](err); ok {
 		lines := make([]error, len(typed.Errors))
 		for i, text := range typed.Errors {
-			lines[i] = at(path, text)
+			lines[i] = withLine(path, text)
 		}
 		return errors.Join(lines...)
 	}
-	return at(path, strings.TrimPrefix(err.Error(), "yaml: "))
+	return withLine(path, strings.TrimPrefix(err.Error(), "yaml: "))
 }
 
 // unknownField matches the library's error about an unknown key, which contains the name of a Go type.
 var unknownField = regexp.MustCompile(`^(.*)field (\S+) not found in type \S+$`)
 
-func at(path, text string) error {
+func withLine(path, text string) error {
 	text = unknownField.ReplaceAllString(text, "${1}key $2 is not known")
 	if rest, ok := strings.CutPrefix(text, "line "); ok {
 		if number, what, ok := strings.Cut(rest, ": "); ok {
@@ -83,7 +83,7 @@ func DecodeKeys(path string, data []byte, into map[string]any) (map[string]int, 
 		} else if value.ShortTag() == "!!null" {
 			delete(lines, key)
 		} else if err := value.Decode(pointer); errors.As(err, new(*yaml.TypeError)) {
-			errs = append(errs, located(path, err))
+			errs = append(errs, withPath(path, err))
 		} else if err != nil { // from the type itself, which does not know its line
 			errs = append(errs, fmt.Errorf("%s:%d: %s: %w", path, lines[key], key, err))
 		}
@@ -114,11 +114,11 @@ func Lines(data []byte) map[string]int {
 	return lines
 }
 
-// settle is how long a file must not change before it is read again: editors and ConfigMap updates write several times.
-const settle = 100 * time.Millisecond
+// quietTime is how long a file must not change before it is read again: editors and ConfigMap updates write several times.
+const quietTime = 100 * time.Millisecond
 
-// longest bounds that wait if the directory keeps changing.
-const longest = 20 * settle
+// maxQuietTime bounds that wait if the directory keeps changing.
+const maxQuietTime = 20 * quietTime
 
 // Watch calls changed, from its own goroutine, each time the file's content may have changed, until ctx ends. It
 // watches the file's directory, so that it detects a rename over the file and a ConfigMap's symlink swap.
@@ -131,22 +131,22 @@ func Watch(ctx context.Context, path string, log *slog.Logger, changed func()) e
 		w.Close()
 		return fmt.Errorf("watch %s: %w", path, err)
 	}
-	before, _ := os.ReadFile(path)
-	go watch(ctx, w, path, before, log, changed)
+	data, _ := os.ReadFile(path)
+	go watch(ctx, w, path, data, log, changed)
 	return nil
 }
 
-func watch(ctx context.Context, w *fsnotify.Watcher, path string, before []byte, log *slog.Logger, changed func()) {
+func watch(ctx context.Context, w *fsnotify.Watcher, path string, lastData []byte, log *slog.Logger, changed func()) {
 	defer w.Close()
-	quiet := time.NewTimer(settle)
-	quiet.Stop()
+	timer := time.NewTimer(quietTime)
+	timer.Stop()
 	var since time.Time // of the first event that was not handled
 	wait := func() {
 		if since.IsZero() {
 			since = time.Now()
 		}
-		if time.Since(since) < longest { // a busy directory never stops changing
-			quiet.Reset(settle)
+		if time.Since(since) < maxQuietTime { // a busy directory never stops changing
+			timer.Reset(quietTime)
 		}
 	}
 	for {
@@ -164,13 +164,13 @@ func watch(ctx context.Context, w *fsnotify.Watcher, path string, before []byte,
 			}
 			log.Warn("watch configuration", "path", path, "error", err)
 			wait()
-		case <-quiet.C:
+		case <-timer.C:
 			since = time.Time{}
 			now, err := os.ReadFile(path)
-			if err == nil && bytes.Equal(now, before) {
+			if err == nil && bytes.Equal(now, lastData) {
 				continue
 			}
-			before = now
+			lastData = now
 			changed()
 		}
 	}

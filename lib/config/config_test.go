@@ -36,11 +36,11 @@ func TestDecode(t *testing.T) {
 	for text, want := range map[string]string{
 		"cpu: 1\ncpu: 2":            `x.yaml:2: mapping key "cpu" already defined at line 1`,
 		"\n\nnonsense: 1":           "x.yaml:3: key nonsense is not known",
-		"cpu: 1\nmemory: -5":        `x.yaml:2: "-5" is no amount of memory`,
-		"memory: 1e300":             `x.yaml:1: "1e300" is no amount of memory`,
-		"cpu: 0.0001":               `x.yaml:1: "0.0001" is no amount of CPU`,
-		"cpu: NaN":                  `"NaN" is no amount of CPU`,
-		"hold: -3s":                 `x.yaml:1: "-3s" is no time span`,
+		"cpu: 1\nmemory: -5":        `x.yaml:2: "-5" is not an amount of memory`,
+		"memory: 1e300":             `x.yaml:1: "1e300" is not an amount of memory`,
+		"cpu: 0.0001":               `x.yaml:1: "0.0001" is not an amount of CPU`,
+		"cpu: NaN":                  `"NaN" is not an amount of CPU`,
+		"hold: -3s":                 `x.yaml:1: "-3s" is not a time span`,
 		"hold: {a: 1}":              "x.yaml:1: want a single value",
 		"- 1":                       "x.yaml:1:",
 		"cpu: [":                    "x.yaml:1:",
@@ -193,7 +193,7 @@ func TestWatchBusyDirectory(t *testing.T) {
 	if err := Watch(t.Context(), path, slog.New(slog.DiscardHandler), func() { changed <- struct{}{} }); err != nil {
 		t.Fatal(err)
 	}
-	busy := time.NewTicker(settle / 4)
+	busy := time.NewTicker(quietTime / 4)
 	defer busy.Stop()
 	end := time.After(time.Minute)
 	if err := os.WriteFile(path, []byte("two"), 0o600); err != nil {

@@ -56,7 +56,7 @@ func documentsOf(path string, data []byte) ([]document, error) {
 			if first {
 				return nil, nil // Decode reports the error
 			}
-			return nil, located(path, err)
+			return nil, withPath(path, err)
 		}
 		if len(n.Content) == 0 {
 			continue
@@ -70,9 +70,9 @@ func documentsOf(path string, data []byte) ([]document, error) {
 		}
 		first = false
 		for _, o := range items(root) {
-			v, err := plain(o)
+			v, err := jsonValue(o)
 			if err != nil {
-				return nil, located(path, err)
+				return nil, withPath(path, err)
 			}
 			object, ok := v.(map[string]any)
 			if !ok {
@@ -126,8 +126,8 @@ func line(n *yaml.Node, keys []string) int {
 	return at
 }
 
-// plain converts a value to the JSON that the API server would store. There a time is a text, and a key occurs once.
-func plain(n *yaml.Node) (any, error) {
+// jsonValue converts a value to the JSON that the API server would store. There a time is a text, and a key occurs once.
+func jsonValue(n *yaml.Node) (any, error) {
 	switch n.Kind {
 	case yaml.MappingNode:
 		m := make(map[string]any, len(n.Content)/2)
@@ -136,10 +136,10 @@ func plain(n *yaml.Node) (any, error) {
 			if key.Kind != yaml.ScalarNode || key.Tag == "!!merge" {
 				return nil, Complain(key, errors.New("want a plain key"))
 			}
-			if _, twice := m[key.Value]; twice {
-				return nil, Complain(key, fmt.Errorf("key %.100q stands twice", key.Value))
+			if _, isDuplicate := m[key.Value]; isDuplicate {
+				return nil, Complain(key, fmt.Errorf("key %.100q occurs twice", key.Value))
 			}
-			v, err := plain(n.Content[i+1])
+			v, err := jsonValue(n.Content[i+1])
 			if err != nil {
 				return nil, err
 			}
@@ -150,7 +150,7 @@ func plain(n *yaml.Node) (any, error) {
 		list := make([]any, len(n.Content))
 		for i, c := range n.Content {
 			var err error
-			if list[i], err = plain(c); err != nil {
+			if list[i], err = jsonValue(c); err != nil {
 				return nil, err
 			}
 		}
@@ -165,5 +165,5 @@ func plain(n *yaml.Node) (any, error) {
 		}
 		return v, nil
 	}
-	return nil, Complain(n, errors.New("an alias is not taken here: write the value out"))
+	return nil, Complain(n, errors.New("aliases are not supported: write the value itself"))
 }

@@ -21,7 +21,7 @@ func (m *MilliCPU) Set(text string) error {
 	}
 	f, err := strconv.ParseFloat(number, 64)
 	if err != nil || !(f >= 0 && f*factor <= 1e9) || f*factor != math.Trunc(f*factor) {
-		return fmt.Errorf("%q is no amount of CPU: want cores (4, 0.5) or milli-CPU (500m), not negative", text)
+		return fmt.Errorf("%q is not an amount of CPU: want cores (4, 0.5) or milli-CPU (500m), not negative", text)
 	}
 	*m = MilliCPU(f * factor)
 	return nil
@@ -50,7 +50,7 @@ type Duration time.Duration
 func (d *Duration) Set(text string) error {
 	v, err := time.ParseDuration(text)
 	if err != nil || v < 0 {
-		return fmt.Errorf("%q is no time span: want one such as 30s or 5m, not negative", text)
+		return fmt.Errorf("%q is not a time span: want one such as 30s or 5m, not negative", text)
 	}
 	*d = Duration(v)
 	return nil

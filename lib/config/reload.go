@@ -33,7 +33,7 @@ func Reload[T any](ctx context.Context, path string, log *slog.Logger, read func
 	return Watch(ctx, path, log, func() {
 		next, err := read()
 		if err != nil {
-			log.Error("configuration refused, the settings before stay in force", "error", err)
+			log.Error("configuration refused; the previous settings stay in force", "error", err)
 			return
 		}
 		take(next)

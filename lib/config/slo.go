@@ -63,7 +63,7 @@ func configMap(path string, d document) (*sloconfig.File, error) {
 	for key, v := range fields.Child(d.Object, "data") {
 		text, ok := v.(string)
 		if !ok && v != nil {
-			return nil, fmt.Errorf("%s: %s: want a text, as a ConfigMap has it: put a | after the colon", d.At("data", key), fields.Clip(key))
+			return nil, fmt.Errorf("%s: %s: want a string, as in a ConfigMap: put a | after the colon", d.At("data", key), fields.Clip(key))
 		}
 		data[key] = text
 	}

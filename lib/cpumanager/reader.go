@@ -14,14 +14,14 @@ import (
 
 // Reader reads the file again when it has changed. It is not safe for concurrent use.
 type Reader struct {
-	path  string
-	seen  bool // the file has existed
-	id    identity
-	state *State
-	err   error
-	// settled means that the file was not written just before it was read: another write at the same instant would
+	path    string
+	existed bool // the file has existed
+	id      identity
+	state   *State
+	err     error
+	// isSettled means that the file was not written just before it was read: another write at the same instant would
 	// not change its times.
-	settled bool
+	isSettled bool
 }
 
 // identity changes whenever the file does.
@@ -53,7 +53,7 @@ func (r *Reader) Read() (*State, error) {
 		return nil, r.fail(err)
 	}
 	id := identity{dev: uint64(st.Dev), inode: st.Ino, size: st.Size, modified: st.Mtim, change: st.Ctim}
-	if r.err == nil && r.state != nil && r.settled && id == r.id {
+	if r.err == nil && r.state != nil && r.isSettled && id == r.id {
 		return r.state, nil
 	}
 	data, err := r.file()
@@ -67,23 +67,23 @@ func (r *Reader) Read() (*State, error) {
 	if err != nil {
 		return nil, r.fail(err)
 	}
-	if r.err == nil && r.state != nil && same(r.state, state) {
+	if r.err == nil && r.state != nil && isEqual(r.state, state) {
 		state = r.state
 	}
 	age := time.Since(time.Unix(st.Ctim.Unix()))
-	r.seen, r.id, r.state, r.err = true, id, state, nil
-	r.settled = age > settleTime
+	r.existed, r.id, r.state, r.err = true, id, state, nil
+	r.isSettled = age > settleTime
 	return state, nil
 }
 
 // absent decides what a missing file means.
 func (r *Reader) absent() error {
-	if r.seen {
+	if r.existed {
 		if _, err := os.Stat(filepath.Dir(r.path)); err == nil || !errors.Is(err, fs.ErrNotExist) {
-			return r.fail(errors.New("it was there before and is gone"))
+			return r.fail(errors.New("it existed before and is gone"))
 		}
 	}
-	r.seen, r.state, r.err = false, nil, nil
+	r.existed, r.state, r.err = false, nil, nil
 	return nil
 }
 
@@ -91,7 +91,7 @@ func (r *Reader) fail(err error) error {
 	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
 		err = pathErr.Err
 	}
-	r.seen, r.state = true, nil
+	r.existed, r.state = true, nil
 	r.err = fmt.Errorf("read kubelet's CPU manager state %s: %w", r.path, err)
 	return r.err
 }
@@ -108,15 +108,15 @@ func (r *Reader) file() ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case !info.Mode().IsRegular():
-		return nil, errors.New("no regular file")
+		return nil, errors.New("not a regular file")
 	case info.Size() > MaxBytes:
 		return nil, fmt.Errorf("%d bytes, more than %d", info.Size(), MaxBytes)
 	}
 	return io.ReadAll(io.LimitReader(f, MaxBytes+1))
 }
 
-// same reports whether two states are equal.
-func same(a, b *State) bool {
+// isEqual reports whether two states are equal.
+func isEqual(a, b *State) bool {
 	if a.Policy != b.Policy || !a.Default.Equals(b.Default) || len(a.Given) != len(b.Given) {
 		return false
 	}

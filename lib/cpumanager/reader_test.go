@@ -68,7 +68,7 @@ func TestReader(t *testing.T) {
 	if err := os.Remove(r.Path()); err != nil {
 		t.Fatal(err)
 	}
-	read("removed", "", "it was there before and is gone")
+	read("removed", "", "it existed before and is gone")
 	put(t, r.Path(), none)
 	read("made again", "none", "")
 	for what, make := range map[string]func() error{
@@ -122,7 +122,7 @@ func settled(t testing.TB, r *Reader) {
 		if _, err := r.Read(); err != nil {
 			return err.Error()
 		}
-		if !r.settled {
+		if !r.isSettled {
 			return "it is not"
 		}
 		return ""

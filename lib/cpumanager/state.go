@@ -67,10 +67,10 @@ func Parse(data []byte) (*State, error) {
 		} `json:"podEntries"`
 	}
 	if err := tick.Unmarshal(data, &file); err != nil {
-		return nil, fmt.Errorf("no JSON object, or cut off: %w", clipped(err))
+		return nil, fmt.Errorf("not a JSON object, or cut off: %w", clipped(err))
 	}
 	if file.PolicyName == nil || *file.PolicyName == "" {
-		return nil, errors.New("there is no policyName in it")
+		return nil, errors.New("policyName is missing")
 	}
 	s := &State{Policy: clip.Text(*file.PolicyName, 120)}
 	var err error
@@ -83,7 +83,7 @@ func Parse(data []byte) (*State, error) {
 		}
 	}
 	for uid, pod := range file.PodEntries {
-		if err := s.give(uid, "", pod.CPUSet); err != nil {
+		if err := s.assign(uid, "", pod.CPUSet); err != nil {
 			return nil, err
 		}
 	}
@@ -111,7 +111,7 @@ func (s *State) entry(name string, raw tick.Raw) error {
 		if err := tick.Unmarshal(raw, &set); err != nil {
 			return fmt.Errorf("entry of container %s: %w", clip.Text(name, 120), clipped(err))
 		}
-		return s.give("", name, set)
+		return s.assign("", name, set)
 	}
 	if len(raw) == 0 { // null
 		return nil
@@ -121,14 +121,14 @@ func (s *State) entry(name string, raw tick.Raw) error {
 		return fmt.Errorf("entry of pod %s: %w", clip.Text(name, 120), clipped(err))
 	}
 	for container, set := range containers {
-		if err := s.give(name, container, set); err != nil {
+		if err := s.assign(name, container, set); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *State) give(uid, container, text string) error {
+func (s *State) assign(uid, container, text string) error {
 	set, err := cpus.Parse(text)
 	if err != nil {
 		return fmt.Errorf("entry of pod %q, container %q: %w", clip.Text(uid, 120), clip.Text(container, 120), err)

@@ -17,13 +17,13 @@ func (t *Topology) TakePairs(avail Set, n int) []int {
 	buckets := t.buckets(avail)
 	taken := make([]int, 0, n)
 	take := func(b *bucket, at int) {
-		b.cpus[at].taken = true
+		b.cpus[at].isTaken = true
 		taken = append(taken, b.cpus[at].id)
 	}
-	i := turns(buckets, 0, func() bool { return n-len(taken) <= 1 }, func(b *bucket) bool {
+	i := takeInTurn(buckets, 0, func() bool { return n-len(taken) <= 1 }, func(b *bucket) bool {
 		for ; b.pair+1 < len(b.cpus); b.pair++ {
 			first, second := b.cpus[b.pair], b.cpus[b.pair+1]
-			if first.core == second.core && !first.taken && !second.taken {
+			if first.core == second.core && !first.isTaken && !second.isTaken {
 				take(b, b.pair)
 				take(b, b.pair+1)
 				return true
@@ -31,9 +31,9 @@ func (t *Topology) TakePairs(avail Set, n int) []int {
 		}
 		return false
 	})
-	turns(buckets, i, func() bool { return len(taken) == n }, func(b *bucket) bool {
+	takeInTurn(buckets, i, func() bool { return len(taken) == n }, func(b *bucket) bool {
 		for ; b.single < len(b.cpus); b.single++ {
-			if !b.cpus[b.single].taken {
+			if !b.cpus[b.single].isTaken {
 				take(b, b.single)
 				return true
 			}
@@ -52,7 +52,7 @@ type bucket struct {
 
 type thread struct {
 	id, core int
-	taken    bool
+	isTaken  bool
 }
 
 func (t *Topology) buckets(avail Set) []*bucket {
@@ -79,19 +79,19 @@ func (t *Topology) buckets(avail Set) []*bucket {
 	return all
 }
 
-// turns takes CPUs from the buckets in turn, starting with the i-th, until there are enough or until a whole round, which
+// takeInTurn takes CPUs from the buckets in turn, starting with the i-th, until there are enough or until a whole round, which
 // begins at the first, yields none. It returns the index of the next bucket.
-func turns(buckets []*bucket, i int, enough func() bool, give func(*bucket) bool) int {
-	gave := true
-	for ; !enough(); i = (i + 1) % len(buckets) {
+func takeInTurn(buckets []*bucket, i int, isDone func() bool, take func(*bucket) bool) int {
+	isTaken := true
+	for ; !isDone(); i = (i + 1) % len(buckets) {
 		if i == 0 {
-			if !gave {
+			if !isTaken {
 				break
 			}
-			gave = false
+			isTaken = false
 		}
-		if give(buckets[i]) {
-			gave = true
+		if take(buckets[i]) {
+			isTaken = true
 		}
 	}
 	return i

@@ -39,7 +39,7 @@ func TestParseIsKubernetes(t *testing.T) {
 
 // The cost of a tenant's list depends on its text: 4 KiB of "0-8191" named 560 times took 41 ms. The reference is the cost of
 // naming it once, on the same machine at the same time.
-func TestAListThatNamesCPUsAgainAndAgainCostsNoMoreThanItsText(t *testing.T) {
+func TestRepeatedCPUsCostNoMoreThanText(t *testing.T) {
 	within := New()
 	for id := range 48 {
 		within = within.Union(New(id))

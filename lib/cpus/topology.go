@@ -161,11 +161,11 @@ func (t *Topology) within(avail Set) []Core {
 // machines those are the slow ones, and services keep the others.
 func (t *Topology) Balanced(avail Set) []Core {
 	cores := t.within(avail)
-	turn := make([]int, len(cores)) // a core's position in its NUMA node, from the end
+	round := make([]int, len(cores)) // a core's position in its NUMA node, from the end
 	seen := map[[2]int]int{}
 	for i, c := range slices.Backward(cores) {
 		key := [2]int{c.CPUs.Size(), c.NUMA}
-		turn[i] = seen[key]
+		round[i] = seen[key]
 		seen[key]++
 	}
 	order := make([]int, len(cores))
@@ -174,11 +174,11 @@ func (t *Topology) Balanced(avail Set) []Core {
 	}
 	slices.SortFunc(order, func(i, j int) int {
 		a, b := cores[i], cores[j]
-		return cmp.Or(cmp.Compare(a.CPUs.Size(), b.CPUs.Size()), cmp.Compare(turn[j], turn[i]), cmp.Compare(a.NUMA, b.NUMA))
+		return cmp.Or(cmp.Compare(a.CPUs.Size(), b.CPUs.Size()), cmp.Compare(round[j], round[i]), cmp.Compare(a.NUMA, b.NUMA))
 	})
 	sorted := make([]Core, len(cores))
-	for place, i := range order {
-		sorted[place] = cores[i]
+	for position, i := range order {
+		sorted[position] = cores[i]
 	}
 	return sorted
 }
@@ -186,33 +186,33 @@ func (t *Topology) Balanced(avail Set) []Core {
 // Resize returns a set of whole cores of avail with at least n CPUs, and at most limit unless a single core has more.
 // It moves as few CPUs as possible from the present set: it grows by the last cores of the [Topology.Balanced] order
 // that are not in it, and shrinks by the first that are. The result is empty only if avail is.
-func (t *Topology) Resize(avail, present Set, n, limit int) Set {
+func (t *Topology) Resize(avail, current Set, n, limit int) Set {
 	order := t.Balanced(avail)
-	in := make([]bool, len(order))
+	isSelected := make([]bool, len(order))
 	size := 0
 	for i, c := range order {
-		if !c.CPUs.Intersection(present).IsEmpty() {
-			in[i] = true
+		if !c.CPUs.Intersection(current).IsEmpty() {
+			isSelected[i] = true
 			size += c.CPUs.Size()
 		}
 	}
 	for i, c := range order { // shrink
 		over := size > limit && size > c.CPUs.Size()
-		if in[i] && (size-c.CPUs.Size() >= max(n, 1) || over) {
-			in[i] = false
+		if isSelected[i] && (size-c.CPUs.Size() >= max(n, 1) || over) {
+			isSelected[i] = false
 			size -= c.CPUs.Size()
 		}
 	}
 	for i := len(order) - 1; i >= 0; i-- { // grow
 		fits := size+order[i].CPUs.Size() <= limit || size == 0
-		if !in[i] && size < max(n, 1) && fits {
-			in[i] = true
+		if !isSelected[i] && size < max(n, 1) && fits {
+			isSelected[i] = true
 			size += order[i].CPUs.Size()
 		}
 	}
 	var ids []int
 	for i, c := range order {
-		if in[i] {
+		if isSelected[i] {
 			ids = append(ids, c.CPUs.UnsortedList()...)
 		}
 	}

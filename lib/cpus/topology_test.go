@@ -212,7 +212,7 @@ func TestResizeProperties(t *testing.T) {
 }
 
 // First takes no unnecessary core, in the order of Balanced.
-func TestFirstTakesAsFewCoresAsSuffice(t *testing.T) {
+func TestFirstCoresTakesFewest(t *testing.T) {
 	topology, err := NewTopology(Shape{Online: "0-7", Cores: []string{"0-1", "2-3", "4-5", "6-7"}, NUMA: map[int]string{0: "0-3", 1: "4-7"}})
 	if err != nil {
 		t.Fatal(err)

@@ -88,7 +88,7 @@ func EvictionOf(kind Kind, config Object) *EvictionValues {
 		if o, ok := v.(map[string]any); ok {
 			r.object(o, []string{section})
 		} else {
-			r.bad([]string{section}, errors.New("want an object"))
+			r.addError([]string{section}, errors.New("want an object"))
 		}
 	}
 	slices.SortFunc(r.out.Values, func(a, b Value) int {
@@ -122,7 +122,7 @@ func (r *reader) object(o Object, at []string) {
 		case isObject:
 			r.object(child, path)
 		default:
-			r.bad(path, errors.New("want an object"))
+			r.addError(path, errors.New("want an object"))
 		}
 	}
 }
@@ -141,7 +141,7 @@ func (r *reader) inside(path []string) bool {
 func (r *reader) value(v any, path []string, settings []Setting) {
 	value, err := settings[0].Read(v)
 	if err != nil {
-		r.bad(path, err)
+		r.addError(path, err)
 		return
 	}
 	if list, ok := value.([]string); ok {
@@ -167,7 +167,7 @@ func (r *reader) value(v any, path []string, settings []Setting) {
 func (r *reader) resources(v any, path []string, settings []Setting) {
 	o, ok := v.(map[string]any)
 	if !ok {
-		r.bad(path, errors.New("want a factor for each resource"))
+		r.addError(path, errors.New("want a factor for each resource"))
 		return
 	}
 	for _, resource := range slices.Sorted(maps.Keys(o)) {
@@ -182,7 +182,7 @@ func (r *reader) resources(v any, path []string, settings []Setting) {
 		}
 		value, err := settings[i].Read(o[resource])
 		if err != nil {
-			r.bad(at, err)
+			r.addError(at, err)
 			continue
 		}
 		r.out.Values = append(r.out.Values, Value{settings[i].Name, at, value})
@@ -203,7 +203,7 @@ func (r *reader) pairs() {
 	at := map[string]Value{}
 	for _, v := range r.out.Values {
 		if before, twice := at[v.Setting]; twice && fmt.Sprint(before.V) != fmt.Sprint(v.V) {
-			r.bad(v.Path, fmt.Errorf("%v, and %s is %v", v.V, dotted(before.Path), before.V))
+			r.addError(v.Path, fmt.Errorf("%v, and %s is %v", v.V, dotted(before.Path), before.V))
 		}
 		at[v.Setting] = v
 	}
@@ -213,12 +213,12 @@ func (r *reader) pairs() {
 			continue
 		}
 		if err := p.Check(lower.V, upper.V, lower.Path[len(lower.Path)-1]); err != nil {
-			r.bad(upper.Path, err)
+			r.addError(upper.Path, err)
 		}
 	}
 }
 
-func (r *reader) bad(path []string, err error) {
+func (r *reader) addError(path []string, err error) {
 	if len(r.out.Errs) < maxProblems {
 		r.out.Errs = append(r.out.Errs, &FieldError{path, err})
 	}

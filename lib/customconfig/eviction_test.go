@@ -174,7 +174,7 @@ func TestEvictionUnused(t *testing.T) {
 		}
 	}
 	long := `{` + strings.Repeat(`"x":{},`, 1) + `"y` + strings.Repeat("z", 5000) + `":1}`
-	if got := evictionOf(t, AdminQoS, long); len(got.Unused) != 2 || len(got.Unused[1]) > longestPath+4 {
+	if got := evictionOf(t, AdminQoS, long); len(got.Unused) != 2 || len(got.Unused[1]) > maxPathLength+4 {
 		t.Errorf("a long name: %d, %v", len(got.Unused), got.Unused)
 	}
 }

@@ -30,7 +30,7 @@ const defaultNamespace = "default"
 
 // specFields are the allowed fields of an object's spec: any other is a typing error.
 var specFields = map[string][]string{
-	registry:      {"targetType", "disableRevisionHistory", "nodeLabelSelectorKey", "nodeLabelSelectorAllowedKeyList"},
+	targetKind:    {"targetType", "disableRevisionHistory", "nodeLabelSelectorKey", "nodeLabelSelectorAllowedKeyList"},
 	Eviction.Name: {"nodeLabelSelector", "priority", "ephemeralSelector", "revisionHistoryLimit", "paused", "updateStrategy", "config"},
 	AdminQoS.Name: {"nodeLabelSelector", "priority", "ephemeralSelector", "revisionHistoryLimit", "paused", "updateStrategy", "config"},
 }
@@ -81,7 +81,7 @@ func (f *File) add(d Document, seen map[string]bool) error {
 	}
 	id := fmt.Sprintf("%s %s/%s", name, fields.Text(metadata, "namespace"), fields.Text(metadata, "name"))
 	if seen[id] {
-		return fmt.Errorf("%s: %s stands twice", d.At("metadata", "name"), id)
+		return fmt.Errorf("%s: %s occurs twice", d.At("metadata", "name"), id)
 	}
 	seen[id] = true
 	for _, key := range slices.Sorted(maps.Keys(fields.Child(d.Object, "spec"))) {
@@ -89,7 +89,7 @@ func (f *File) add(d Document, seen map[string]bool) error {
 			return fmt.Errorf("%s: %s: key %s is not known in its spec", d.At("spec", key), id, fields.Clip(key))
 		}
 	}
-	if name == registry {
+	if name == targetKind {
 		return f.target(TargetOf(d.Object), d)
 	}
 	kind := Kinds[slices.IndexFunc(Kinds, func(k Kind) bool { return k.Name == name })]
@@ -105,7 +105,7 @@ func (f *File) add(d Document, seen map[string]bool) error {
 func (f *File) target(t *Target, d Document) error {
 	i := slices.IndexFunc(Kinds, func(k Kind) bool { return k.Resource == t.Resource })
 	if i < 0 {
-		return fmt.Errorf("%s: KatalystCustomConfig %s/%s is for a kind that is not read here: want group %s, version %s and resource %s",
+		return fmt.Errorf("%s: KatalystCustomConfig %s/%s is for an unsupported kind: want group %s, version %s and resource %s",
 			d.At("spec", "targetType"), t.Namespace, t.Name, group, version, resources())
 	}
 	f.configs.Targets = append(f.configs.Targets, t)
@@ -123,7 +123,7 @@ func (f *File) check(kind Kind) error {
 	list := f.configs.Candidates[kind]
 	targets := f.configs.targets(kind)
 	if len(targets) == 0 && len(list) > 0 {
-		return fmt.Errorf("%s: %s %s does not count: the file has no KatalystCustomConfig for %s", f.at[list[0]](), kind.Name, list[0].name(), kind.Resource)
+		return fmt.Errorf("%s: %s %s is ignored: the file has no KatalystCustomConfig for %s", f.at[list[0]](), kind.Name, list[0].name(), kind.Resource)
 	}
 	var errs []error
 	if len(targets) > 0 {

@@ -35,8 +35,8 @@ var (
 const (
 	group   = "config.katalyst.kubewharf.io"
 	version = "v1alpha1"
-	// registry is the kind whose objects enable others.
-	registry = "KatalystCustomConfig"
+	// targetKind is the kind whose objects enable others.
+	targetKind = "KatalystCustomConfig"
 )
 
 // maxConfig bounds the JSON text of one object's configuration.
@@ -102,11 +102,11 @@ func (e *FieldError) Error() string {
 	return fmt.Sprintf("%s: %v", dotted(path), e.Err)
 }
 
-// longestPath exceeds the longest path of the API.
-const longestPath = 200
+// maxPathLength exceeds the longest path of the API.
+const maxPathLength = 200
 
 // dotted returns a path for a message.
-func dotted(path []string) string { return clip.Text(strings.Join(path, "."), longestPath) }
+func dotted(path []string) string { return clip.Text(strings.Join(path, "."), maxPathLength) }
 
 func (e *FieldError) Unwrap() error { return e.Err }
 
@@ -114,30 +114,30 @@ func (e *FieldError) Unwrap() error { return e.Err }
 func CandidateOf(kind Kind, o Object) *Candidate {
 	c := &Candidate{Namespace: fields.Text(o, "metadata", "namespace"), Name: fields.Text(o, "metadata", "name")}
 	var errs []error
-	wrong := func(err error, path ...string) {
+	addError := func(err error, path ...string) {
 		errs = append(errs, &FieldError{append([]string{"spec"}, path...), err})
 	}
 
 	if v := fields.Any(o, "spec", "priority"); v != nil {
 		var ok bool
 		if c.Priority, ok = fields.Whole(o, "spec", "priority"); !ok {
-			wrong(errors.New("it is no whole number"), "priority")
+			addError(errors.New("it is not a whole number"), "priority")
 		}
 	}
 	if s := fields.Text(o, "spec", "nodeLabelSelector"); s != "" {
 		var err error
 		if c.Selector, err = labels.Parse(s); err != nil {
-			wrong(fmt.Errorf("%q: %w", fields.Clip(s), err), "nodeLabelSelector")
+			addError(fmt.Errorf("%q: %w", fields.Clip(s), err), "nodeLabelSelector")
 		}
 	}
 	if err := c.ephemeral(o); err != nil {
-		wrong(err, "ephemeralSelector")
+		addError(err, "ephemeralSelector")
 	}
 	if fields.Truth(o, "spec", "paused") {
 		c.Held = "it is paused"
 	}
 	if canary := fields.Any(o, "spec", "updateStrategy", "rollingUpdate", "canary"); canary != nil && canary != "100%" {
-		c.Held = fmt.Sprintf("its canary is %s, and whether this node is one of the first is not known here", fields.Clip(fmt.Sprint(canary)))
+		c.Held = fmt.Sprintf("its canary is %s, and whether this node is one of the first is unknown", fields.Clip(fmt.Sprint(canary)))
 	}
 	config := fields.Child(o, "spec", "config")
 	if config == nil {
@@ -145,7 +145,7 @@ func CandidateOf(kind Kind, o Object) *Candidate {
 	}
 	var err error
 	if c.Config, err = json.Marshal(config); err != nil || len(c.Config) > maxConfig {
-		wrong(fmt.Errorf("its configuration of %d bytes is left out: want %d at most", len(c.Config), maxConfig), "config")
+		addError(fmt.Errorf("its configuration of %d bytes is left out: want %d at most", len(c.Config), maxConfig), "config")
 		c.Config = nil
 	}
 	problems := EvictionOf(kind, config).Errs
@@ -154,10 +154,10 @@ func CandidateOf(kind Kind, o Object) *Candidate {
 	}
 	for i, err := range problems {
 		if i == maxProblems {
-			wrong(fmt.Errorf("and %d more", len(problems)-maxProblems), "config")
+			addError(fmt.Errorf("and %d more", len(problems)-maxProblems), "config")
 			break
 		}
-		wrong(err.Err, append([]string{"config"}, err.Path...)...)
+		addError(err.Err, append([]string{"config"}, err.Path...)...)
 	}
 	c.Err = errors.Join(errs...)
 	return c
@@ -166,26 +166,26 @@ func CandidateOf(kind Kind, o Object) *Candidate {
 // ephemeral reads the names of the nodes for which the object is, and its expiry.
 func (c *Candidate) ephemeral(o Object) error {
 	c.NodeNames = fields.Texts(o, "spec", "ephemeralSelector", "nodeNames")
-	lasts := fields.Text(o, "spec", "ephemeralSelector", "lastDuration")
+	duration := fields.Text(o, "spec", "ephemeralSelector", "lastDuration")
 	switch {
 	case len(c.NodeNames) > 0 && c.Selector != nil:
 		return errors.New("it has both nodeNames and a nodeLabelSelector")
-	case len(c.NodeNames) > 0 && lasts == "":
+	case len(c.NodeNames) > 0 && duration == "":
 		return errors.New("nodeNames without lastDuration")
-	case len(c.NodeNames) == 0 && lasts != "":
+	case len(c.NodeNames) == 0 && duration != "":
 		return errors.New("lastDuration without nodeNames")
-	case lasts == "":
+	case duration == "":
 		return nil
 	}
-	d, err := time.ParseDuration(lasts)
+	d, err := time.ParseDuration(duration)
 	if err != nil || d <= 0 {
-		return fmt.Errorf("lastDuration %q is no time span", fields.Clip(lasts))
+		return fmt.Errorf("lastDuration %q is not a time span", fields.Clip(duration))
 	}
-	made, err := time.Parse(time.RFC3339, fields.Text(o, "metadata", "creationTimestamp"))
+	created, err := time.Parse(time.RFC3339, fields.Text(o, "metadata", "creationTimestamp"))
 	if err != nil {
 		return errors.New("lastDuration without a metadata.creationTimestamp to count from")
 	}
-	c.Expires = made.Add(d)
+	c.Expires = created.Add(d)
 	return nil
 }
 

@@ -41,7 +41,7 @@ func ReclaimedOf(config Object) *Reclaimed {
 	r := &Reclaimed{Amounts: map[string]Amounts{}}
 	section, ok := config[sectionReclaimed].(map[string]any)
 	if !ok && config[sectionReclaimed] != nil {
-		r.wrong(errors.New("want an object"))
+		r.addError(errors.New("want an object"))
 	}
 	for _, name := range slices.Sorted(maps.Keys(section)) {
 		switch v := section[name]; name {
@@ -51,7 +51,7 @@ func ReclaimedOf(config Object) *Reclaimed {
 			}
 			enable, err := evictconfig.ReadTruth(v)
 			if err != nil {
-				r.wrong(err, name)
+				r.addError(err, name)
 			}
 			r.Off = enable == false
 		case FieldReserve, FieldFloor, FieldWithhold, FieldLeast, FieldNegligible:
@@ -67,7 +67,7 @@ func ReclaimedOf(config Object) *Reclaimed {
 func (r *Reclaimed) amounts(name string, v any) (a Amounts) {
 	list, ok := v.(map[string]any)
 	if !ok && v != nil {
-		r.wrong(errors.New("want amounts of cpu and memory"), name)
+		r.addError(errors.New("want amounts of cpu and memory"), name)
 	}
 	for _, resource := range slices.Sorted(maps.Keys(list)) {
 		into, read := &a.MilliCPU, quantity.Milli
@@ -84,7 +84,7 @@ func (r *Reclaimed) amounts(name string, v any) (a Amounts) {
 		}
 		amount, err := read(list[resource])
 		if err != nil {
-			r.wrong(err, name, resource)
+			r.addError(err, name, resource)
 			continue
 		}
 		*into = new(int64(amount))
@@ -92,7 +92,7 @@ func (r *Reclaimed) amounts(name string, v any) (a Amounts) {
 	return a
 }
 
-func (r *Reclaimed) wrong(err error, path ...string) {
+func (r *Reclaimed) addError(err error, path ...string) {
 	r.Errs = append(r.Errs, &FieldError{append([]string{sectionReclaimed}, path...), err})
 }
 

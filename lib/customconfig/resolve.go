@@ -40,12 +40,12 @@ func Read(raw tick.Raw) (chosen map[string]*Chosen, err error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, nil
 	}
-	notCollects := errors.New("sample.config: want objects as collect writes them: not used")
+	errFormat := errors.New("sample.config is not in collect's format: ignored")
 	var top struct {
 		Katalyst map[string]tick.Raw `json:"katalyst"`
 	}
 	if tick.Unmarshal(raw, &top) != nil {
-		return nil, notCollects
+		return nil, errFormat
 	}
 	chosen = map[string]*Chosen{}
 	for _, kind := range Kinds {
@@ -55,7 +55,7 @@ func Read(raw tick.Raw) (chosen map[string]*Chosen, err error) {
 		}
 		c := &Chosen{}
 		if tick.Unmarshal(text, c) != nil {
-			err = notCollects
+			err = errFormat
 			continue
 		}
 		chosen[kind.Key] = c
@@ -91,24 +91,24 @@ func (c *Configs) targets(kind Kind) []*Target {
 	return targets
 }
 
-// live returns the objects of a kind that have not expired, by name, and when the next one expires.
-func (c *Configs) live(kind Kind, now time.Time) (live []*Candidate, next time.Time) {
+// unexpired returns the objects of a kind that have not expired, by name, and when the next one expires.
+func (c *Configs) unexpired(kind Kind, now time.Time) (unexpired []*Candidate, next time.Time) {
 	for _, x := range c.Candidates[kind] {
 		if x.Expires.IsZero() {
-			live = append(live, x)
+			unexpired = append(unexpired, x)
 		} else if now.Before(x.Expires) {
-			live = append(live, x)
+			unexpired = append(unexpired, x)
 			if next.IsZero() || x.Expires.Before(next) {
 				next = x.Expires
 			}
 		}
 	}
-	slices.SortFunc(live, func(a, b *Candidate) int { return compareNames(a.Namespace, a.Name, b.Namespace, b.Name) })
-	return live, next
+	slices.SortFunc(unexpired, func(a, b *Candidate) int { return compareNames(a.Namespace, a.Name, b.Namespace, b.Name) })
+	return unexpired, next
 }
 
-// errUnread means that a kind's objects were not read yet.
-var errUnread = errors.New("not read yet")
+// errNotRead means that a kind's objects were not read yet.
+var errNotRead = errors.New("not read yet")
 
 // resolve returns the object in force of a kind on a node: the one that names the node, else the one with the highest priority of
 // those that select its labels, else the one for all nodes. Kinds without a target do not count. next is when to resolve again
@@ -123,22 +123,22 @@ func (c *Configs) resolve(kind Kind, node string, nodeLabels map[string]string, 
 		return nil, next, overlapping(kind, targets)
 	}
 	if _, ok := c.Candidates[kind]; !ok {
-		return nil, next, errUnread
+		return nil, next, errNotRead
 	}
-	live, next := c.live(kind, now)
-	if problems := validate(live, targets[0]); len(problems) > 0 {
+	candidates, next := c.unexpired(kind, now)
+	if problems := validate(candidates, targets[0]); len(problems) > 0 {
 		errs := make([]error, len(problems))
 		for i, p := range problems {
 			errs[i] = fmt.Errorf("%s %w", kind.Resource, p.Err)
 		}
 		return nil, next, errors.Join(errs...)
 	}
-	best := choose(live, node, labels.Set(nodeLabels))
+	best := choose(candidates, node, labels.Set(nodeLabels))
 	switch {
 	case best == nil:
 		return nil, next, nil
 	case best.Held != "":
-		return nil, next, fmt.Errorf("%s %s is not taken up: %s", kind.Resource, best.name(), best.Held)
+		return nil, next, fmt.Errorf("%s %s is not applied: %s", kind.Resource, best.name(), best.Held)
 	}
 	return &Chosen{Namespace: best.Namespace, Name: best.Name, Config: best.Config}, next, nil
 }
@@ -153,8 +153,8 @@ func (c *Configs) InForce(node string, nodeLabels map[string]string, last map[st
 		chosen, again, err := c.resolve(kind, node, nodeLabels, now)
 		if err != nil {
 			chosen = last[kind.Key]
-			if !errors.Is(err, errUnread) {
-				errs = append(errs, fmt.Errorf("%w: what was in force stays", err))
+			if !errors.Is(err, errNotRead) {
+				errs = append(errs, fmt.Errorf("%w: the previous configuration stays in force", err))
 			}
 		}
 		if !again.IsZero() && (next.IsZero() || again.Before(next)) {
@@ -173,9 +173,9 @@ func overlapping(kind Kind, targets []*Target) error {
 }
 
 // choose finds the node's object among valid ones.
-func choose(live []*Candidate, node string, set labels.Set) *Candidate {
+func choose(candidates []*Candidate, node string, set labels.Set) *Candidate {
 	var selected, global *Candidate
-	for _, x := range live {
+	for _, x := range candidates {
 		switch {
 		case len(x.NodeNames) > 0:
 			if slices.Contains(x.NodeNames, node) {
@@ -194,8 +194,8 @@ func choose(live []*Candidate, node string, set labels.Set) *Candidate {
 }
 
 // validate checks the objects of one kind, each alone and against each other.
-func validate(live []*Candidate, target *Target) (problems []Problem) {
-	for i, x := range live {
+func validate(candidates []*Candidate, target *Target) (problems []Problem) {
+	for i, x := range candidates {
 		if x.Err != nil {
 			problems = append(problems, Problem{[]*Candidate{x}, fmt.Errorf("%s: %w", x.name(), x.Err)})
 			continue
@@ -203,9 +203,9 @@ func validate(live []*Candidate, target *Target) (problems []Problem) {
 		if err := target.allows(x); err != nil {
 			problems = append(problems, Problem{[]*Candidate{x}, fmt.Errorf("%s: %w", x.name(), err)})
 		}
-		for _, y := range live[:i] {
-			if why := conflict(x, y); why != "" {
-				problems = append(problems, Problem{[]*Candidate{x, y}, fmt.Errorf("%s and %s %s", x.name(), y.name(), why)})
+		for _, y := range candidates[:i] {
+			if reason := conflict(x, y); reason != "" {
+				problems = append(problems, Problem{[]*Candidate{x, y}, fmt.Errorf("%s and %s %s", x.name(), y.name(), reason)})
 			}
 		}
 		if len(problems) > maxProblems {

@@ -60,7 +60,7 @@ func TestResolve(t *testing.T) {
 		"the name before all":        {map[string]string{"g": global, "a5": poolA5, "n": named}, time.Minute, "n", "", time.Hour},
 		"an hour later":              {map[string]string{"g": global, "a5": poolA5, "n": named}, time.Hour, "a5", "", 0},
 		"other nodes' names":         {map[string]string{"g": global, "n": `"ephemeralSelector":{"nodeNames":["n7"],"lastDuration":"1h"},`}, 0, "g", "", time.Hour},
-		"two for all nodes":          {map[string]string{"g": global, "h": global}, 0, "last", "adminqosconfigurations sys/h and sys/g are both for all nodes: what was in force stays", 0},
+		"two for all nodes":          {map[string]string{"g": global, "h": global}, 0, "last", "adminqosconfigurations sys/h and sys/g are both for all nodes: the previous configuration stays in force", 0},
 		"the same priority":          {map[string]string{"a": poolA, "x": zoneX}, 0, "last", "sys/x and sys/a have the same priority 0", 0},
 		"labels apart":               {map[string]string{"a": poolA, "b": `"nodeLabelSelector":"pool!=a,zone=x",`}, 0, "a", "", 0},
 		"a node named twice":         {map[string]string{"m": named, "n": named}, 0, "last", "both name node n1", time.Hour},
@@ -71,9 +71,9 @@ func TestResolve(t *testing.T) {
 		"names and labels":           {map[string]string{"t": `"nodeLabelSelector":"pool=a","ephemeralSelector":{"nodeNames":["n1"],"lastDuration":"1h"},`}, 0, "last", "both nodeNames and a nodeLabelSelector", 0},
 		"names for ever":             {map[string]string{"t": `"ephemeralSelector":{"nodeNames":["n1"]},`}, 0, "last", "nodeNames without lastDuration", 0},
 		"a time for no names":        {map[string]string{"t": `"ephemeralSelector":{"lastDuration":"1h"},`}, 0, "last", "lastDuration without nodeNames", 0},
-		"no time span":               {map[string]string{"t": `"ephemeralSelector":{"nodeNames":["n1"],"lastDuration":"soon"},`}, 0, "last", `lastDuration "soon" is no time span`, 0},
-		"no number":                  {map[string]string{"t": `"priority":"high",`}, 0, "last", "priority: it is no whole number", 0},
-		"paused":                     {map[string]string{"g": `"paused":true,`}, 0, "last", "sys/g is not taken up: it is paused", 0},
+		"no time span":               {map[string]string{"t": `"ephemeralSelector":{"nodeNames":["n1"],"lastDuration":"soon"},`}, 0, "last", `lastDuration "soon" is not a time span`, 0},
+		"no number":                  {map[string]string{"t": `"priority":"high",`}, 0, "last", "priority: it is not a whole number", 0},
+		"paused":                     {map[string]string{"g": `"paused":true,`}, 0, "last", "sys/g is not applied: it is paused", 0},
 		"paused elsewhere":           {map[string]string{"g": `"paused":true,`, "a": poolA}, 0, "a", "", 0},
 		"a canary":                   {map[string]string{"g": `"updateStrategy":{"type":"RollingUpdate","rollingUpdate":{"canary":"10%"}},`}, 0, "last", "canary is 10%", 0},
 		"a canary that has grown up": {map[string]string{"g": `"updateStrategy":{"rollingUpdate":{"canary":"100%"}},`}, 0, "g", "", 0},
@@ -203,7 +203,7 @@ func FuzzConfig(f *testing.F) {
 			_, _, err := in.resolve(kind, "n1", labels, made)
 			chosen, _, _ := inForce(in, kind, labels, last, made)
 			if err != nil && chosen != last {
-				t.Fatalf("%v, and not what was in force stays: %+v", err, chosen)
+				t.Fatalf("%v, and not the previous configuration stays in force: %+v", err, chosen)
 			}
 			if chosen != nil && chosen != last && !json.Valid(chosen.Config) {
 				t.Fatalf("config %q", chosen.Config)

@@ -64,13 +64,13 @@ func (c *Configs) verdict(t *Target, now time.Time) (Verdict, bool) {
 	}
 	i := slices.IndexFunc(Kinds, func(k Kind) bool { return k.Resource == t.Resource })
 	if i < 0 {
-		with(false, ReasonNotRead, fmt.Sprintf("its target is none that is read here: want group %s, version %s and resource %s", group, version, resources()))
+		with(false, ReasonNotRead, fmt.Sprintf("its target is not supported: want group %s, version %s and resource %s", group, version, resources()))
 		v.Valid = nil
 		return v, true
 	}
 	kind := Kinds[i]
 	if targets := c.targets(kind); len(targets) > 1 {
-		return with(false, ReasonOverlap, overlapping(kind, targets).Error()+": what was in force stays")
+		return with(false, ReasonOverlap, overlapping(kind, targets).Error()+": the previous configuration stays in force")
 	}
 	if slices.Contains(c.Absent, kind) {
 		return with(false, ReasonNotExist, fmt.Sprintf("the cluster has no %s.%s", kind.Resource, group))
@@ -78,7 +78,7 @@ func (c *Configs) verdict(t *Target, now time.Time) (Verdict, bool) {
 	if _, read := c.Candidates[kind]; !read {
 		return v, false
 	}
-	live, _ := c.live(kind, now)
+	live, _ := c.unexpired(kind, now)
 	problems := validate(live, t)
 	if len(problems) == 0 {
 		return with(true, ReasonNormal, "")
@@ -93,7 +93,7 @@ func (c *Configs) verdict(t *Target, now time.Time) (Verdict, bool) {
 	}
 	v.InvalidTargetConfigList = slices.Sorted(maps.Keys(named))
 	v.InvalidTargetConfigList = v.InvalidTargetConfigList[:min(len(v.InvalidTargetConfigList), maxInvalid)]
-	return with(false, ReasonInvalid, strings.Join(texts, "; ")+": what was in force stays")
+	return with(false, ReasonInvalid, strings.Join(texts, "; ")+": the previous configuration stays in force")
 }
 
 func resources() string {

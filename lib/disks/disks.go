@@ -106,7 +106,7 @@ func Mounts(root string) (map[string]string, error) {
 		}
 		whole, seen := known[device]
 		if !seen {
-			whole = wholeOf(root, device)
+			whole = wholeDisk(root, device)
 			known[device] = whole
 		}
 		if out[m.Mountpoint] = whole; whole == "" {
@@ -128,8 +128,8 @@ func numbersOf(path, source string) string {
 	return fmt.Sprintf("%d:%d", unix.Major(st.Rdev), unix.Minor(st.Rdev))
 }
 
-// wholeOf returns the device number of the disk that a device is, or is a partition of; empty if it is neither.
-func wholeOf(root, device string) string {
+// wholeDisk returns the device number of the disk that a device is, or is a partition of; empty if it is neither.
+func wholeDisk(root, device string) string {
 	at := filepath.Join(root, "sys/dev/block", device)
 	if !exists(at) {
 		return ""
@@ -141,9 +141,9 @@ func wholeOf(root, device string) string {
 	if err != nil {
 		return ""
 	}
-	whole, err := kernfile.ReadText(filepath.Join(filepath.Dir(at), filepath.Dir(link), "dev"))
-	if err != nil || !IsDevice(whole) {
+	isWhole, err := kernfile.ReadText(filepath.Join(filepath.Dir(at), filepath.Dir(link), "dev"))
+	if err != nil || !IsDevice(isWhole) {
 		return ""
 	}
-	return whole
+	return isWhole
 }

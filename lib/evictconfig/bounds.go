@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// maxRing bounds a sample window: a larger one is an error, and each sample has a number for every shared pod.
-	maxRing = 10_000
+	// maxSamples bounds a sample window: a larger one is an error, and each sample has a number for every shared pod.
+	maxSamples = 10_000
 	// MaxTimes bounds a count, MaxRatio a multiple.
 	MaxTimes = 1_000_000
 	MaxRatio = 1_000_000
@@ -21,15 +21,15 @@ const (
 
 // bounds define the valid values of a setting; want describes them in words. Without check every value is valid.
 type bounds[T any] struct {
-	want  string
-	check func(T) error
+	expected string
+	check    func(T) error
 }
 
 // within returns the bounds of values for which good is true; want completes the error "VALUE: want …".
-func within[T any](want string, good func(T) bool) bounds[T] {
-	return bounds[T]{want, func(v T) error {
-		if !good(v) {
-			return fmt.Errorf("%v: want %s", v, want)
+func within[T any](expected string, isValid func(T) bool) bounds[T] {
+	return bounds[T]{expected, func(v T) error {
+		if !isValid(v) {
+			return fmt.Errorf("%v: want %s", v, expected)
 		}
 		return nil
 	}}
@@ -37,29 +37,29 @@ func within[T any](want string, good func(T) bool) bounds[T] {
 
 // NaN satisfies none of these: each comparison with it is false.
 
-func overZero(most float64) bounds[float64] {
-	return within("a number over 0 and at most "+plain(most), func(v float64) bool { return v > 0 && v <= most })
+func positive(maximum float64) bounds[float64] {
+	return within("a number over 0 and at most "+plain(maximum), func(v float64) bool { return v > 0 && v <= maximum })
 }
 
-func fromZero(most float64) bounds[float64] {
-	return within("a number from 0 to "+plain(most), func(v float64) bool { return v >= 0 && v <= most })
+func notBelowZero(maximum float64) bounds[float64] {
+	return within("a number from 0 to "+plain(maximum), func(v float64) bool { return v >= 0 && v <= maximum })
 }
 
 func plain(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 
-func from1(most int) bounds[int] {
-	return within(fmt.Sprintf("1 to %d", most), func(v int) bool { return v >= 1 && v <= most })
+func from1(maximum int) bounds[int] {
+	return within(fmt.Sprintf("1 to %d", maximum), func(v int) bool { return v >= 1 && v <= maximum })
 }
 
 var (
-	aPart = within("a part of the threshold, 0 and less than 1", func(v float64) bool { return v >= 0 && v < 1 })
-	pods  = within("a number of pods, or -1 for no limit", func(n int) bool { return n >= Unlimited })
-	aDay  = within("0 to 24h", func(d time.Duration) bool { return d >= 0 && d <= day*time.Second })
-	aWeek = within("a time span over 0 and at most 168h0m0s", func(d time.Duration) bool { return d > 0 && d <= 7*day*time.Second })
-	names = bounds[[]string]{}
+	fraction = within("a part of the threshold, 0 and less than 1", func(v float64) bool { return v >= 0 && v < 1 })
+	pods     = within("a number of pods, or -1 for no limit", func(n int) bool { return n >= Unlimited })
+	upToDay  = within("0 to 24h", func(d time.Duration) bool { return d >= 0 && d <= day*time.Second })
+	upToWeek = within("a time span over 0 and at most 168h0m0s", func(d time.Duration) bool { return d > 0 && d <= 7*day*time.Second })
+	names    = bounds[[]string]{}
 
-	notNegative = within("a time span that is not negative", func(d time.Duration) bool { return d >= 0 })
-	anAmount    = within("memory that is not negative", func(b Bytes) bool { return b >= 0 })
+	notNegative      = within("a time span that is not negative", func(d time.Duration) bool { return d >= 0 })
+	nonNegativeBytes = within("memory that is not negative", func(b Bytes) bool { return b >= 0 })
 )
 
 // someOf returns lists of some of the allowed names, each once.
@@ -73,9 +73,9 @@ func checkList(list, allowed, passed []string) error {
 	for i, name := range list {
 		switch {
 		case !slices.Contains(allowed, name) && !slices.Contains(passed, name):
-			return fmt.Errorf("%s: %s", shown(name), want)
+			return fmt.Errorf("%s: %s", describe(name), want)
 		case slices.Contains(list[:i], name):
-			return fmt.Errorf("%s stands twice", shown(name))
+			return fmt.Errorf("%s occurs twice", describe(name))
 		}
 	}
 	if len(list) == 0 {

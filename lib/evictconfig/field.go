@@ -33,23 +33,23 @@ func adminQoS(path string) Field { return Field{Kind: AdminQoSConfiguration, Pat
 
 // of returns a field with a factor for each resource.
 func of(resource string, f Field) Field {
-	b := overZero(MaxRatio)
-	f.Resource, f.Want, f.Read = resource, b.want+", for each of `reclaimed_millicpu` and `reclaimed_memory`", readNumber(b)
+	b := positive(MaxRatio)
+	f.Resource, f.Want, f.Read = resource, b.expected+", for each of `reclaimed_millicpu` and `reclaimed_memory`", readNumber(b)
 	return f
 }
 
-// asText returns a time span as text, or in nanoseconds as Go encodes it.
-func asText(f Field) Field {
+// toString returns a time span as text, or in nanoseconds as Go encodes it.
+func toString(f Field) Field {
 	f.Want = "a time span of 0 to 24h, such as 300s"
 	f.Read = func(v any) (any, error) {
 		if text, ok := v.(string); ok {
 			d, err := time.ParseDuration(text)
 			if err != nil || d < 0 || d > day*time.Second {
-				return nil, fmt.Errorf("%s: want %s", shown(v), f.Want)
+				return nil, fmt.Errorf("%s: want %s", describe(v), f.Want)
 			}
 			return d, nil
 		}
-		n, err := whole(v, 0, day*int64(time.Second))
+		n, err := integer(v, 0, day*int64(time.Second))
 		return time.Duration(n), err
 	}
 	return f
@@ -112,33 +112,33 @@ func readNumber(b bounds[float64]) func(any) (any, error) {
 	return func(v any) (any, error) {
 		f, ok := fields.AsNumber(v)
 		if !ok || b.check(f) != nil {
-			return 0, fmt.Errorf("%s: want %s", shown(v), b.want)
+			return 0, fmt.Errorf("%s: want %s", describe(v), b.expected)
 		}
 		return f, nil
 	}
 }
 
-func readWhole(b bounds[int]) func(any) (any, error) {
+func readInteger(b bounds[int]) func(any) (any, error) {
 	return func(v any) (any, error) {
 		n, ok := fields.AsWhole(v)
 		if !ok || n != int64(int(n)) || b.check(int(n)) != nil {
-			return 0, fmt.Errorf("%s: want a whole number from %s", shown(v), b.want)
+			return 0, fmt.Errorf("%s: want a whole number from %s", describe(v), b.expected)
 		}
 		return int(n), nil
 	}
 }
 
-func readSeconds(least int64) func(any) (any, error) {
+func readSeconds(minimum int64) func(any) (any, error) {
 	return func(v any) (any, error) {
-		n, err := whole(v, least, day)
+		n, err := integer(v, minimum, day)
 		return time.Duration(max(n, 0)) * time.Second, err
 	}
 }
 
-func whole(v any, least, most int64) (int64, error) {
+func integer(v any, minimum, maximum int64) (int64, error) {
 	n, ok := fields.AsWhole(v)
-	if !ok || n < least || n > most {
-		return 0, fmt.Errorf("%s: want a whole number from %d to %d", shown(v), least, most)
+	if !ok || n < minimum || n > maximum {
+		return 0, fmt.Errorf("%s: want a whole number from %d to %d", describe(v), minimum, maximum)
 	}
 	return n, nil
 }
@@ -147,7 +147,7 @@ func whole(v any, least, most int64) (int64, error) {
 func ReadTruth(v any) (any, error) {
 	b, ok := v.(bool)
 	if !ok {
-		return nil, fmt.Errorf("%s: want true or false", shown(v))
+		return nil, fmt.Errorf("%s: want true or false", describe(v))
 	}
 	return b, nil
 }
@@ -164,12 +164,12 @@ func readNames(v any) ([]string, error) {
 		out = append(out, text)
 	}
 	if !ok {
-		return nil, fmt.Errorf("%s: want a list of names", shown(v))
+		return nil, fmt.Errorf("%s: want a list of names", describe(v))
 	}
 	return out, nil
 }
 
-func shown(v any) string {
+func describe(v any) string {
 	if text, ok := v.(string); ok {
 		return strconv.Quote(fields.Clip(text))
 	}

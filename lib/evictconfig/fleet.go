@@ -14,8 +14,8 @@ type Fleet struct {
 // Rows returns all settings of f. The defaults are Katalyst's rate, one node per 10 seconds, and the guide's times.
 func (f *Fleet) Rows() []Row {
 	return []Row{
-		span("taint-after", &f.TaintAfter, 10*time.Minute, aWeek, "taint a node whose agent has not been ready for this long"),
-		span("evict-after", &f.EvictAfter, 20*time.Minute, aWeek, "evict its reclaimed pods when that has lasted for this long"),
+		span("taint-after", &f.TaintAfter, 10*time.Minute, upToWeek, "taint a node whose agent has not been ready for this long"),
+		span("evict-after", &f.EvictAfter, 20*time.Minute, upToWeek, "evict its reclaimed pods when that has lasted for this long"),
 		// 600 is ten nodes per second: a larger value is no limit.
 		count("nodes-per-minute", &f.NodesPerMinute, 6, from1(600), "evict from at most this many nodes a minute"),
 		optOut(&f.OptOut),

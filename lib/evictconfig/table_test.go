@@ -101,7 +101,7 @@ func hasRows(t *testing.T, of reflect.Value, pointers map[any]bool) int {
 }
 
 // A write to one Settings value does not change another one.
-func TestSettingsAreApart(t *testing.T) {
+func TestSettingsAreIndependent(t *testing.T) {
 	a, b := Defaults(), Defaults()
 	for _, row := range a.Rows() {
 		if !row.Set(row.get()) || row.Set(struct{}{}) {

@@ -44,7 +44,7 @@ func (e *Election) defaults() error {
 		return errors.New("lease: want a namespace, a name and an identity")
 	}
 	if e.Duration%time.Second != 0 || e.Within >= e.Duration || 2*e.Retry > e.Within {
-		return fmt.Errorf("lease %s/%s: want whole seconds of duration (%s), more than the renewal's (%s), and that twice an attempt's (%s) at least",
+		return fmt.Errorf("lease %s/%s: want a duration of whole seconds (%s), longer than the renewal deadline (%s), and that at least twice the retry period (%s)",
 			e.Namespace, e.Name, e.Duration, e.Within, e.Retry)
 	}
 	return nil
@@ -55,19 +55,19 @@ type Lease struct {
 	client *Client
 	e      Election
 
-	led    chan struct{}
-	lost   chan struct{}
-	stop   context.CancelFunc
-	ended  chan struct{}
-	err    error        // why it was lost; valid once lost is closed
-	until  atomic.Int64 // nanoseconds since began: when the lease expires unless it is renewed
-	began  time.Time
-	holder atomic.Pointer[string]
-	last   atomic.Pointer[error]
+	acquired  chan struct{}
+	lost      chan struct{}
+	stop      context.CancelFunc
+	ended     chan struct{}
+	err       error        // why it was lost; valid once lost is closed
+	expiresAt atomic.Int64 // nanoseconds since startedAt: when the lease expires unless it is renewed
+	startedAt time.Time
+	holder    atomic.Pointer[string]
+	lastError atomic.Pointer[error]
 
 	object  Object    // the lease as last read or written
 	version string    // its version
-	seen    time.Time // when that version was first seen; by the monotonic clock
+	seenAt  time.Time // when that version was first seen; by the monotonic clock
 }
 
 // Stand competes for the lease until Release is called. The end of ctx does not end that, so that the lease is held during the last
@@ -78,15 +78,15 @@ func (c *Client) Stand(ctx context.Context, e Election) (*Lease, error) {
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	l := &Lease{
-		client: c, e: e, led: make(chan struct{}), lost: make(chan struct{}), stop: stop, ended: make(chan struct{}),
-		began: time.Now(),
+		client: c, e: e, acquired: make(chan struct{}), lost: make(chan struct{}), stop: stop, ended: make(chan struct{}),
+		startedAt: time.Now(),
 	}
 	go l.run(ctx)
 	return l, nil
 }
 
 // Led is closed when the lease is held.
-func (l *Lease) Led() <-chan struct{} { return l.led }
+func (l *Lease) Led() <-chan struct{} { return l.acquired }
 
 // Lost is closed when the lease was held and is lost; Err returns why. There is no further attempt.
 func (l *Lease) Lost() <-chan struct{} { return l.lost }
@@ -103,8 +103,8 @@ func (l *Lease) Err() error {
 
 // Held reports whether it is held now: it is not if a renewal is overdue, even before Lost is closed.
 func (l *Lease) Held() bool {
-	until := l.until.Load()
-	return until > 0 && time.Since(l.began) < time.Duration(until)
+	until := l.expiresAt.Load()
+	return until > 0 && time.Since(l.startedAt) < time.Duration(until)
 }
 
 // Holder returns the last known holder, empty if there is none.
@@ -117,7 +117,7 @@ func (l *Lease) Holder() string {
 
 // Trouble returns why the last attempt failed, nil if the server responded.
 func (l *Lease) Trouble() error {
-	if err := l.last.Load(); err != nil {
+	if err := l.lastError.Load(); err != nil {
 		return *err
 	}
 	return nil
@@ -128,17 +128,17 @@ func (l *Lease) Release(ctx context.Context) error {
 	l.stop()
 	<-l.ended
 	held := l.Held()
-	l.until.Store(0)
+	l.expiresAt.Store(0)
 	if !held {
 		return nil
 	}
 	now := time.Now()
 	spec := l.spec("", now, now)
 	spec["leaseDurationSeconds"] = int64(1)
-	err := l.write(ctx, spec)
+	err := l.update(ctx, spec)
 	if l.object == nil { // it has changed, perhaps by our own last renewal whose response was lost
 		if err = l.read(ctx); err == nil && l.Holder() == l.e.Identity {
-			err = l.write(ctx, spec)
+			err = l.update(ctx, spec)
 		}
 	}
 	if err != nil {
@@ -150,27 +150,27 @@ func (l *Lease) Release(ctx context.Context) error {
 func (l *Lease) run(ctx context.Context) {
 	defer close(l.ended)
 	for held := false; ; {
-		asked := time.Now()
-		limit := asked.Add(l.e.Within / 2)
-		if until := l.began.Add(time.Duration(l.until.Load())); held && until.Before(limit) {
+		requestedAt := time.Now()
+		limit := requestedAt.Add(l.e.Within / 2)
+		if until := l.startedAt.Add(time.Duration(l.expiresAt.Load())); held && until.Before(limit) {
 			limit = until
 		}
 		attempt, cancel := context.WithDeadline(ctx, limit)
-		ours, err := l.try(attempt, held)
+		isOurs, err := l.acquireOrRenew(attempt, held)
 		cancel()
 		if ctx.Err() != nil {
-			if ours && err == nil {
-				l.extend(asked)
+			if isOurs && err == nil {
+				l.extend(requestedAt)
 			}
 			return
 		}
-		l.last.Store(&err)
+		l.lastError.Store(&err)
 		switch {
-		case ours && err == nil:
-			l.extend(asked)
+		case isOurs && err == nil:
+			l.extend(requestedAt)
 			if !held {
 				held = true
-				close(l.led)
+				close(l.acquired)
 			}
 		case held && err == nil:
 			l.lose(fmt.Errorf("lease %s/%s is held by %s now", l.e.Namespace, l.e.Name, l.Holder()))
@@ -192,26 +192,28 @@ func (l *Lease) run(ctx context.Context) {
 }
 
 // extend records a renewal that was requested at that time: the term counts from then, not from the response.
-func (l *Lease) extend(asked time.Time) { l.until.Store(int64(asked.Add(l.e.Within).Sub(l.began))) }
+func (l *Lease) extend(requestedAt time.Time) {
+	l.expiresAt.Store(int64(requestedAt.Add(l.e.Within).Sub(l.startedAt)))
+}
 
 func (l *Lease) lose(err error) {
-	l.until.Store(0)
+	l.expiresAt.Store(0)
 	l.err = err
 	close(l.lost)
 }
 
-// try acquires or renews the lease. It is no error if another candidate holds it.
-func (l *Lease) try(ctx context.Context, held bool) (ours bool, err error) {
+// acquireOrRenew acquires or renews the lease. It is no error if another candidate holds it.
+func (l *Lease) acquireOrRenew(ctx context.Context, held bool) (isOurs bool, err error) {
 	if !held || l.object == nil || l.Holder() != l.e.Identity {
 		if err := l.read(ctx); IsNotFound(err) {
-			return l.make(ctx)
+			return l.create(ctx)
 		} else if err != nil {
 			return false, err
 		}
 	}
 	holder := l.Holder()
 	if holder != "" && holder != l.e.Identity {
-		if seconds, _ := fields.Whole(l.object, "spec", "leaseDurationSeconds"); held || time.Since(l.seen) < time.Duration(seconds)*time.Second {
+		if seconds, _ := fields.Whole(l.object, "spec", "leaseDurationSeconds"); held || time.Since(l.seenAt) < time.Duration(seconds)*time.Second {
 			return false, nil
 		}
 	}
@@ -227,7 +229,7 @@ func (l *Lease) try(ctx context.Context, held bool) (ours bool, err error) {
 		changes, _ := fields.Whole(l.object, "spec", "leaseTransitions")
 		spec["leaseTransitions"] = changes + 1
 	}
-	err = l.write(ctx, spec)
+	err = l.update(ctx, spec)
 	if IsConflict(err) && !held { // conflict: another candidate has written it meanwhile
 		return false, nil
 	}
@@ -239,32 +241,32 @@ func (l *Lease) spec(holder string, renewed, acquired time.Time) Object {
 	changes, _ := fields.Whole(l.object, "spec", "leaseTransitions")
 	return Object{
 		"holderIdentity": holder, "leaseDurationSeconds": int64(l.e.Duration / time.Second), "leaseTransitions": changes,
-		"renewTime": micro(renewed), "acquireTime": micro(acquired),
+		"renewTime": microTime(renewed), "acquireTime": microTime(acquired),
 	}
 }
 
-func micro(t time.Time) string { return t.UTC().Format(metav1.RFC3339Micro) }
+func microTime(t time.Time) string { return t.UTC().Format(metav1.RFC3339Micro) }
 
 func (l *Lease) read(ctx context.Context) error {
 	o, err := l.client.Get(ctx, Leases, l.e.Namespace, l.e.Name)
 	if err != nil {
 		return err
 	}
-	l.know(o)
+	l.observe(o)
 	return nil
 }
 
-// know records the lease's content. Its time counts from when it was read here, because clocks may differ.
-func (l *Lease) know(o Object) {
-	if v := fields.Text(o, "metadata", "resourceVersion"); v != l.version || l.seen.IsZero() {
-		l.version, l.seen = v, time.Now()
+// observe records the lease's content. Its time counts from when it was read here, because clocks may differ.
+func (l *Lease) observe(o Object) {
+	if v := fields.Text(o, "metadata", "resourceVersion"); v != l.version || l.seenAt.IsZero() {
+		l.version, l.seenAt = v, time.Now()
 	}
 	l.object = o
 	holder := fields.Text(o, "spec", "holderIdentity")
 	l.holder.Store(&holder)
 }
 
-func (l *Lease) make(ctx context.Context) (bool, error) {
+func (l *Lease) create(ctx context.Context) (bool, error) {
 	now := time.Now()
 	l.object = nil
 	o := Object{
@@ -278,22 +280,22 @@ func (l *Lease) make(ctx context.Context) (bool, error) {
 	case err != nil:
 		return false, err
 	}
-	l.know(o)
+	l.observe(o)
 	return true, nil
 }
 
-// write changes the lease if no other client has changed it since it was read. After a conflict the next attempt reads it again.
-func (l *Lease) write(ctx context.Context, spec Object) error {
+// update changes the lease if no other client has changed it since it was read. After a conflict the next attempt reads it again.
+func (l *Lease) update(ctx context.Context, spec Object) error {
 	if l.object == nil {
 		return errors.New("the lease was not read")
 	}
 	u := (&unstructured.Unstructured{Object: l.object}).DeepCopy()
-	all := fields.Child(u.Object, "spec")
-	if all == nil {
-		all = Object{}
-		u.Object["spec"] = all
+	leaseSpec := fields.Child(u.Object, "spec")
+	if leaseSpec == nil {
+		leaseSpec = Object{}
+		u.Object["spec"] = leaseSpec
 	}
-	maps.Copy(all, spec)
+	maps.Copy(leaseSpec, spec)
 	written, err := l.client.at(Leases, l.e.Namespace).Update(ctx, u, metav1.UpdateOptions{})
 	if IsConflict(err) || IsNotFound(err) {
 		l.object = nil
@@ -301,6 +303,6 @@ func (l *Lease) write(ctx context.Context, spec Object) error {
 	if err != nil {
 		return err
 	}
-	l.know(written.Object)
+	l.observe(written.Object)
 	return nil
 }

@@ -32,8 +32,8 @@ func Observe(o Observer) {
 	}
 }
 
-// watching reports a watch that runs until ctx ends to the observer.
-func watching(ctx context.Context, resource Resource, state func() State, now func() time.Time) {
+// reportSilence reports a watch that runs until ctx ends to the observer.
+func reportSilence(ctx context.Context, resource Resource, state func() State, now func() time.Time) {
 	o := watcher.Load()
 	if o == nil {
 		return
@@ -56,11 +56,13 @@ func (h hooks) Increment(_ context.Context, code, method, _ string) { h.Request(
 type latencies struct{ Observer }
 
 // Observe implements [metrics.LatencyMetric].
-func (l latencies) Observe(_ context.Context, method string, _ url.URL, took time.Duration) {
-	l.Latency(method, took)
+func (l latencies) Observe(_ context.Context, method string, _ url.URL, duration time.Duration) {
+	l.Latency(method, duration)
 }
 
 type waits struct{ Observer }
 
 // Observe implements [metrics.LatencyMetric].
-func (w waits) Observe(_ context.Context, _ string, _ url.URL, took time.Duration) { w.Waited(took) }
+func (w waits) Observe(_ context.Context, _ string, _ url.URL, duration time.Duration) {
+	w.Waited(duration)
+}

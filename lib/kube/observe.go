@@ -12,7 +12,7 @@ import (
 // server that is temporarily unavailable.
 type observer struct{}
 
-func observed(ctx context.Context, failed func(context.Context, error)) context.Context {
+func withObserver(ctx context.Context, failed func(context.Context, error)) context.Context {
 	return context.WithValue(ctx, observer{}, failed)
 }
 

@@ -40,13 +40,13 @@ type Watch[T any] struct {
 	convert   func(Object) T
 	now       func() time.Time
 
-	mu      sync.Mutex
-	objects map[string]T
-	version uint64
-	state   State
-	missing time.Time // since when it has responded without a break; by the wall clock
-	asked   time.Time // when the server last responded that it does not know the kind; by the wall clock
-	changed chan struct{}
+	mu           sync.Mutex
+	objects      map[string]T
+	version      uint64
+	state        State
+	unknownSince time.Time // since when it has responded so without a break; by the wall clock
+	unknownAt    time.Time // when the server last responded that it does not know the kind; by the wall clock
+	changed      chan struct{}
 }
 
 // State shows whether a watch's list is current.
@@ -61,11 +61,11 @@ type State struct {
 }
 
 // ErrNotAsked is a watch's error until the first response.
-var ErrNotAsked = errors.New("not heard of the API server yet")
+var ErrNotAsked = errors.New("no response from the API server yet")
 
-// The backoff between two attempts to reach a server grows from half a second to longestPause, so that an agent is up to date
+// The backoff between two attempts to reach a server grows from half a second to maxBackoff, so that an agent is up to date
 // within seconds after the server responds again, but a thousand agents do not connect at once.
-const longestPause = 8 * time.Second
+const maxBackoff = 8 * time.Second
 
 func init() { klog.SetLogger(logr.Discard()) } // the client's own log: State has its errors
 
@@ -80,24 +80,24 @@ func Start[T any](ctx context.Context, c *Client, s Selection, now func() time.T
 	lists := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			selectors(&o)
-			if err := w.pause(ctx); err != nil {
+			if err := w.waitIfUnknown(ctx); err != nil {
 				return nil, err
 			}
-			list, err := at.List(observed(ctx, w.failed), o)
-			w.heard(ctx, err)
+			list, err := at.List(withObserver(ctx, w.recordFailure), o)
+			w.recordResult(ctx, err)
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			selectors(&o)
-			if err := w.pause(ctx); err != nil {
+			if err := w.waitIfUnknown(ctx); err != nil {
 				return nil, err
 			}
-			stream, err := at.Watch(observed(ctx, w.failed), o)
+			stream, err := at.Watch(withObserver(ctx, w.recordFailure), o)
 			// After failed attempts to reach a server the client returns an ended stream without an error: that is no response. And
 			// a stream that should begin with the whole list may begin with an error: there the list counts as the response.
 			streaming := o.SendInitialEvents != nil && *o.SendInitialEvents
 			if err != nil || !streaming && reflect.TypeOf(stream) != emptyWatch {
-				w.heard(ctx, err)
+				w.recordResult(ctx, err)
 			}
 			return stream, err
 		},
@@ -105,38 +105,38 @@ func Start[T any](ctx context.Context, c *Client, s Selection, now func() time.T
 	discard := klog.Logger(logr.Discard())
 	r := cache.NewReflectorWithOptions(lists, &unstructured.Unstructured{}, (*store[T])(w), cache.ReflectorOptions{
 		Name: s.Resource.String(), TypeDescription: s.Resource.String(), Logger: &discard,
-		Backoff: &wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 6, Cap: longestPause},
+		Backoff: &wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 6, Cap: maxBackoff},
 	})
-	watching(ctx, s.Resource, w.State, now)
+	reportSilence(ctx, s.Resource, w.State, now)
 	go r.RunWithContext(klog.NewContext(ctx, discard))
 	return w
 }
 
-// heard records the result of a request.
-func (w *Watch[T]) heard(ctx context.Context, err error) {
+// recordResult records the result of a request.
+func (w *Watch[T]) recordResult(ctx context.Context, err error) {
 	if err != nil && ctx.Err() != nil {
 		return // this process ended it
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	unknown := w.selection.AskAgain > 0 && apierrors.IsNotFound(err)
-	if !unknown && err == nil {
-		w.missing = time.Time{}
-	} else if unknown && w.missing.IsZero() {
-		w.missing = time.Now()
+	isUnknown := w.selection.AskAgain > 0 && apierrors.IsNotFound(err)
+	if !isUnknown && err == nil {
+		w.unknownSince = time.Time{}
+	} else if isUnknown && w.unknownSince.IsZero() {
+		w.unknownSince = time.Now()
 	}
-	absent := unknown && (!w.state.Synced || w.state.Absent || time.Since(w.missing) > denial)
-	if absent {
-		w.asked = time.Now()
+	isAbsent := isUnknown && (!w.state.Synced || w.state.Absent || time.Since(w.unknownSince) > minUnknownTime)
+	if isAbsent {
+		w.unknownAt = time.Now()
 		if !w.state.Absent || len(w.objects) > 0 {
 			clear(w.objects)
-			(*store[T])(w).touch()
+			(*store[T])(w).notify()
 		}
 		w.state.Synced = true
 	}
-	w.state.Absent = absent
+	w.state.Absent = isAbsent
 	switch {
-	case err == nil, absent, apierrors.IsGone(err), apierrors.IsResourceExpired(err), apierrors.IsInvalid(err) && w.state.Err == nil:
+	case err == nil, isAbsent, apierrors.IsGone(err), apierrors.IsResourceExpired(err), apierrors.IsInvalid(err) && w.state.Err == nil:
 		// The server responds. If its version of the list is too old, or the server cannot stream lists, the reflector
 		// requests the whole list at once.
 		w.state.Err = nil
@@ -147,34 +147,34 @@ func (w *Watch[T]) heard(ctx context.Context, err error) {
 	}
 }
 
-// denial is how long a server must deny a kind that it had until the kind counts as absent: a server that starts may not have read
+// minUnknownTime is how long a server must deny a kind that it had until the kind counts as absent: a server that starts may not have read
 // its definitions yet.
-const denial = 10 * time.Second
+const minUnknownTime = 10 * time.Second
 
 var emptyWatch = reflect.TypeOf(watch.NewEmptyWatch())
 
-// failed records an attempt without a response, one of the many that the client makes before it returns an error.
-func (w *Watch[T]) failed(ctx context.Context, err error) {
+// recordFailure records an attempt without a response, one of the many that the client makes before it returns an error.
+func (w *Watch[T]) recordFailure(ctx context.Context, err error) {
 	if ctx.Err() == nil {
-		w.heard(ctx, err)
+		w.recordResult(ctx, err)
 	}
 }
 
-// pause waits if the server has recently responded that it does not know the kind.
-func (w *Watch[T]) pause(ctx context.Context) error {
+// waitIfUnknown waits if the server has recently responded that it does not know the kind.
+func (w *Watch[T]) waitIfUnknown(ctx context.Context) error {
 	w.mu.Lock()
-	var left time.Duration
-	if !w.asked.IsZero() {
-		left = time.Until(w.asked.Add(wait.Jitter(w.selection.AskAgain, 0.2)))
+	var remaining time.Duration
+	if !w.unknownAt.IsZero() {
+		remaining = time.Until(w.unknownAt.Add(wait.Jitter(w.selection.AskAgain, 0.2)))
 	}
 	w.mu.Unlock()
-	if left <= 0 {
+	if remaining <= 0 {
 		return nil
 	}
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-time.After(left):
+	case <-time.After(remaining):
 		return nil
 	}
 }
@@ -248,8 +248,8 @@ func (s *store[T]) Transformer() cache.TransformFunc {
 
 func key(m metav1.Object) string { return m.GetNamespace() + "/" + m.GetName() }
 
-// touch must be called with the lock held.
-func (s *store[T]) touch() {
+// notify must be called with the lock held.
+func (s *store[T]) notify() {
 	s.version++
 	select {
 	case s.changed <- struct{}{}:
@@ -265,7 +265,7 @@ func (s *store[T]) Add(o any) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.objects[c.key] = c.value
-	s.touch()
+	s.notify()
 	return nil
 }
 
@@ -279,7 +279,7 @@ func (s *store[T]) Delete(o any) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.objects, key(m))
-	s.touch()
+	s.notify()
 	return nil
 }
 
@@ -296,8 +296,8 @@ func (s *store[T]) Replace(list []any, _ string) error {
 	defer s.mu.Unlock()
 	s.objects = objects
 	s.state = State{Synced: true}
-	s.missing = time.Time{}
-	s.touch()
+	s.unknownSince = time.Time{}
+	s.notify()
 	return nil
 }
 

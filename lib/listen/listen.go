@@ -24,12 +24,12 @@ func CheckAddr(addr string) error {
 }
 
 // Open listens at addr for at most so many concurrent connections.
-func Open(addr string, most int) (net.Listener, error) {
+func Open(addr string, maximum int) (net.Listener, error) {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
 		return nil, explain(err)
 	}
-	return &limited{Listener: l, free: make(chan struct{}, most), closed: make(chan struct{})}, nil
+	return &limitedListener{Listener: l, free: make(chan struct{}, maximum), closed: make(chan struct{})}, nil
 }
 
 // explain adds what to do.
@@ -47,8 +47,8 @@ func explain(err error) error {
 	return err
 }
 
-// limited is a listener with a bound of concurrent connections; the others wait in the kernel.
-type limited struct {
+// limitedListener is a listener with a bound of concurrent connections; the others wait in the kernel.
+type limitedListener struct {
 	net.Listener
 	free   chan struct{}
 	closed chan struct{}
@@ -56,7 +56,7 @@ type limited struct {
 }
 
 // Accept implements [net.Listener].
-func (l *limited) Accept() (net.Conn, error) {
+func (l *limitedListener) Accept() (net.Conn, error) {
 	select {
 	case l.free <- struct{}{}:
 	case <-l.closed:
@@ -67,23 +67,23 @@ func (l *limited) Accept() (net.Conn, error) {
 		<-l.free
 		return nil, err
 	}
-	return &counted{Conn: c, release: sync.OnceFunc(func() { <-l.free })}, nil
+	return &limitedConn{Conn: c, release: sync.OnceFunc(func() { <-l.free })}, nil
 }
 
 // Close implements [net.Listener].
-func (l *limited) Close() error {
+func (l *limitedListener) Close() error {
 	l.once.Do(func() { close(l.closed) })
 	return l.Listener.Close()
 }
 
-// counted is a connection that releases its slot when it ends.
-type counted struct {
+// limitedConn is a connection that releases its slot when it ends.
+type limitedConn struct {
 	net.Conn
 	release func()
 }
 
 // Close implements [net.Conn].
-func (c *counted) Close() error {
+func (c *limitedConn) Close() error {
 	defer c.release()
 	return c.Conn.Close()
 }

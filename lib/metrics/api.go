@@ -48,12 +48,12 @@ func (s *Set) API() *API {
 func (a *API) Request(method, code string) { a.requests.WithLabelValues(method, code).Inc() }
 
 // Latency measures how long a response took.
-func (a *API) Latency(method string, took time.Duration) {
-	a.latency.WithLabelValues(method).Observe(took.Seconds())
+func (a *API) Latency(method string, duration time.Duration) {
+	a.latency.WithLabelValues(method).Observe(duration.Seconds())
 }
 
 // Waited measures how long a request waited before it was sent.
-func (a *API) Waited(took time.Duration) { a.waits.Observe(took.Seconds()) }
+func (a *API) Waited(duration time.Duration) { a.waits.Observe(duration.Seconds()) }
 
 // Watching reports a watch of a kind of objects until it ends: silence returns the time since the server's last response.
 func (a *API) Watching(resource string, silence func() time.Duration) (ended func()) {

@@ -29,29 +29,29 @@ const (
 type nodes struct {
 	tool    string
 	metrics map[*series.Metric]*prometheus.Desc
-	leftOut *prometheus.Desc
+	omitted *prometheus.Desc
 
 	mu     sync.Mutex // locked while the map is copied, never while anything is encoded or written
 	nodes  map[string]*node
 	series int // of all nodes
 	// beyond counts what was omitted because of the bounds.
-	beyondNodes, beyondSeries float64
-	swept                     time.Time
+	omittedTicks, omittedSeries float64
+	sweptAt                     time.Time
 	// round is the common time of the ticks in a fleet controller's round; it is not set without a fleet controller.
 	round time.Time
 }
 
 type node struct {
-	counts  *series.Node
-	samples []series.Sample // immutable
-	time    time.Time       // of its newest tick
-	heard   time.Time
+	counts   *series.Node
+	samples  []series.Sample // immutable
+	time     time.Time       // of its newest tick
+	lastTick time.Time
 }
 
 func newNodes(tool string) *nodes {
 	n := &nodes{
 		tool: tool, metrics: map[*series.Metric]*prometheus.Desc{}, nodes: map[string]*node{},
-		leftOut: prometheus.NewDesc("polder_metrics_left_out_total", "Metrics that are left out because of the bounds: ticks of nodes beyond the limit, and series.", []string{"what"}, prometheus.Labels{"tool": tool}),
+		omitted: prometheus.NewDesc("polder_metrics_left_out_total", "Metrics that are left out because of the bounds: ticks of nodes beyond the limit, and series.", []string{"what"}, prometheus.Labels{"tool": tool}),
 	}
 	for _, m := range series.All {
 		n.metrics[m] = prometheus.NewDesc(m.Name, m.Help, m.Labels, nil)
@@ -69,7 +69,7 @@ func (n *nodes) add(t *tick.Tick, now time.Time) {
 	n.mu.Lock()
 	x, known := n.nodes[t.Node], false
 	if known = x != nil; !known && len(n.nodes) >= maxNodes {
-		n.beyondNodes++
+		n.omittedTicks++
 		n.mu.Unlock()
 		return
 	}
@@ -80,13 +80,13 @@ func (n *nodes) add(t *tick.Tick, now time.Time) {
 	}
 
 	x.counts.Add(t) // only this goroutine uses it
-	samples, left := legible(x.counts.Samples(t), min(maxNodeSeries, room+len(x.samples)))
+	samples, left := validSamples(x.counts.Samples(t), min(maxNodeSeries, room+len(x.samples)))
 
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.series += len(samples) - len(x.samples)
-	n.beyondSeries += float64(left)
-	x.samples, x.time, x.heard = samples, t.Time, now
+	n.omittedSeries += float64(left)
+	x.samples, x.time, x.lastTick = samples, t.Time, now
 	n.nodes[t.Node] = x
 }
 
@@ -105,14 +105,14 @@ func (n *nodes) endRound() {
 
 // sweep forgets nodes, once a minute.
 func (n *nodes) sweep(now time.Time) {
-	if now.Sub(n.swept) < time.Minute {
+	if now.Sub(n.sweptAt) < time.Minute {
 		return
 	}
-	n.swept = now
+	n.sweptAt = now
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	maps.DeleteFunc(n.nodes, func(_ string, x *node) bool {
-		old := now.Sub(x.heard) > forgetAfter
+		old := now.Sub(x.lastTick) > forgetAfter
 		if old {
 			n.series -= len(x.samples)
 		}
@@ -120,9 +120,9 @@ func (n *nodes) sweep(now time.Time) {
 	})
 }
 
-// legible makes labels valid for Prometheus, and returns at most limit samples, no two of the same series, and how many it
+// validSamples makes labels valid for Prometheus, and returns at most limit samples, no two of the same series, and how many it
 // omitted.
-func legible(samples []series.Sample, limit int) (kept []series.Sample, left int) {
+func validSamples(samples []series.Sample, limit int) (kept []series.Sample, left int) {
 	kept = samples[:0]
 	seen := make(map[string]bool, len(samples))
 	for _, s := range samples {
@@ -163,11 +163,11 @@ func (n *nodes) Collect(into chan<- prometheus.Metric) {
 	for _, x := range n.nodes {
 		all = append(all, x.samples)
 	}
-	left := map[string]float64{"nodes": n.beyondNodes, "series": n.beyondSeries}
+	left := map[string]float64{"nodes": n.omittedTicks, "series": n.omittedSeries}
 	n.mu.Unlock()
 
 	for what, v := range left {
-		into <- prometheus.MustNewConstMetric(n.leftOut, prometheus.CounterValue, v, what)
+		into <- prometheus.MustNewConstMetric(n.omitted, prometheus.CounterValue, v, what)
 	}
 	for _, samples := range all {
 		for _, s := range samples {

@@ -16,10 +16,10 @@ import (
 // These bound the cost of clients, which are not trusted: the tool needs its descriptors and its memory for the node.
 const (
 	maxConnections = 16
-	maxAtOnce      = 3 // concurrent responses
-	readWithin     = 5 * time.Second
-	writeWithin    = 30 * time.Second
-	idleFor        = 2 * time.Minute // Prometheus keeps its connection between two scrapes
+	maxConcurrent  = 3 // concurrent responses
+	readTimeout    = 5 * time.Second
+	writeTimeout   = 30 * time.Second
+	idleTimeout    = 2 * time.Minute // Prometheus keeps its connection between two scrapes
 	maxHeaderBytes = 16 << 10
 )
 
@@ -29,7 +29,7 @@ type server struct {
 	done     chan struct{}
 }
 
-func answer(addr string, registry *prometheus.Registry) (*server, error) {
+func listenAndServe(addr string, registry *prometheus.Registry) (*server, error) {
 	l, err := listen.Open(addr, maxConnections)
 	if err != nil {
 		return nil, err
@@ -37,11 +37,11 @@ func answer(addr string, registry *prometheus.Registry) (*server, error) {
 	silent := log.New(io.Discard, "", 0) // clients' errors are not logged
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{
-		ErrorLog: silent, ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: maxAtOnce,
+		ErrorLog: silent, ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: maxConcurrent,
 		DisableCompression: true, // a compressor's tables are as large as all of a tool's own memory
 	}))
 	s := &server{listener: l, done: make(chan struct{}), http: http.Server{
-		Handler: mux, ErrorLog: silent, ReadTimeout: readWithin, WriteTimeout: writeWithin, IdleTimeout: idleFor, MaxHeaderBytes: maxHeaderBytes,
+		Handler: mux, ErrorLog: silent, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
 	}}
 	go func() {
 		defer close(s.done)

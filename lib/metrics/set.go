@@ -81,12 +81,12 @@ func New(tool, version string) *Set {
 
 // Tick adds a tick that contains only the section that the tool has just created, and the time that it took, negative if it
 // is unknown.
-func (s *Set) Tick(t *tick.Tick, took time.Duration) {
+func (s *Set) Tick(t *tick.Tick, duration time.Duration) {
 	if s == nil {
 		return
 	}
-	if took >= 0 {
-		s.handling.Observe(took.Seconds())
+	if duration >= 0 {
+		s.handling.Observe(duration.Seconds())
 	}
 	s.nodes.add(t, time.Now())
 }
@@ -124,7 +124,7 @@ func (s *Set) Serve(addr string) error {
 	if s == nil || s.server != nil {
 		return nil
 	}
-	server, err := answer(addr, s.registry)
+	server, err := listenAndServe(addr, s.registry)
 	if err != nil {
 		return fmt.Errorf("--metrics-addr %s: %w", addr, err)
 	}

@@ -225,8 +225,8 @@ func TestBounds(t *testing.T) {
 	for i := range maxNodes + more {
 		n.add(evictTick(fmt.Sprint("n", i)), now)
 	}
-	if len(n.nodes) != maxNodes || n.beyondNodes != more {
-		t.Errorf("%d nodes, %v left out; want %d and %d", len(n.nodes), n.beyondNodes, maxNodes, more)
+	if len(n.nodes) != maxNodes || n.omittedTicks != more {
+		t.Errorf("%d nodes, %v left out; want %d and %d", len(n.nodes), n.omittedTicks, maxNodes, more)
 	}
 	n.add(evictTick("n0"), now.Add(forgetAfter))
 	n.add(evictTick("n1"), now.Add(forgetAfter+2*time.Minute)) // the others have been silent for too long now
@@ -250,8 +250,8 @@ func TestBounds(t *testing.T) {
 		rules[j] = fmt.Sprint("r", j)
 	}
 	n.add(evictTick("n", rules...), now)
-	if got := len(n.nodes["n"].samples); got != maxNodeSeries || n.series != got || n.beyondSeries == 0 {
-		t.Errorf("%d series of one node, %d counted, %v left out; want %d", got, n.series, n.beyondSeries, maxNodeSeries)
+	if got := len(n.nodes["n"].samples); got != maxNodeSeries || n.series != got || n.omittedSeries == 0 {
+		t.Errorf("%d series of one node, %d counted, %v left out; want %d", got, n.series, n.omittedSeries, maxNodeSeries)
 	}
 	for i := range maxSeries/maxNodeSeries + 3 {
 		n.add(evictTick(fmt.Sprint("m", i), rules...), now)
@@ -299,7 +299,7 @@ func TestScrapesDoNotHoldUpTicks(t *testing.T) {
 	stop()
 	for range read {
 	}
-	if worst > writeWithin/2 { // as if the server waits for a client that does not read
+	if worst > writeTimeout/2 { // as if the server waits for a client that does not read
 		t.Errorf("the slowest of %d ticks beside the scrapes took %s", ticks, worst)
 	}
 }
@@ -375,7 +375,7 @@ func TestClose(t *testing.T) {
 	addr := s.Addr()
 	begun := time.Now()
 	s.Close()
-	if took := time.Since(begun); took > writeWithin/2 { // the time limit of a response
+	if took := time.Since(begun); took > writeTimeout/2 { // the time limit of a response
 		t.Errorf("Close took %s", took)
 	}
 	again := New("evict", "")

@@ -62,29 +62,29 @@ type Pod struct {
 // pod reclaimed. The system class has the same result in a namespace where anybody may set it, because system pods are
 // neither confined nor evicted. problems names errors and doubtful values.
 func (p *Pod) Class(bestEffort string) (class, source string, problems []string) {
-	class, source, problems = p.marked(bestEffort)
+	class, source, problems = p.labeledClass(bestEffort)
 	if class == tick.QoSSystem && !p.System {
 		what := "label " + KoordinatorClass + " is SYSTEM"
 		if source == tick.QoSFromKatalyst {
 			what = "annotation " + KatalystLevel + " is system_cores"
 		}
-		return tick.QoSShared, source, append(problems, what+" in a namespace that is not the system's: taken for shared")
+		return tick.QoSShared, source, append(problems, what+" in a namespace that is not the system's: treated as shared")
 	}
 	return class, source, problems
 }
 
-// marked returns the class by the pod's marks, in any namespace.
-func (p *Pod) marked(bestEffort string) (class, source string, problems []string) {
+// labeledClass returns the class by the pod's marks, in any namespace.
+func (p *Pod) labeledClass(bestEffort string) (class, source string, problems []string) {
 	level, leveled := p.Annotations[KatalystLevel]
 	label, labeled := p.Labels[KoordinatorClass]
 	fromLevel, fromLabel := katalyst[level], koordinator[label]
 	if leveled && fromLevel == "" {
-		problems = append(problems, fmt.Sprintf("annotation %s is %q: want dedicated_cores, shared_cores, reclaimed_cores or system_cores; taken for shared_cores", KatalystLevel, clip.Text(level, 40)))
+		problems = append(problems, fmt.Sprintf("annotation %s is %q: want dedicated_cores, shared_cores, reclaimed_cores or system_cores; treated as shared_cores", KatalystLevel, clip.Text(level, 40)))
 	}
 	if labeled && fromLabel == "" {
 		problem := fmt.Sprintf("label %s is %q: want LSE, LSR, LS, BE or SYSTEM", KoordinatorClass, clip.Text(label, 40))
 		if !leveled {
-			problem += "; taken for LS"
+			problem += "; treated as LS"
 		}
 		problems = append(problems, problem)
 	}
@@ -93,7 +93,7 @@ func (p *Pod) marked(bestEffort string) (class, source string, problems []string
 		return tick.QoSShared, tick.QoSFromKatalyst, problems
 	case leveled:
 		if fromLabel != "" && fromLabel != fromLevel {
-			problems = append(problems, fmt.Sprintf("annotation %s is %s and label %s is %s: the annotation holds", KatalystLevel, level, KoordinatorClass, label))
+			problems = append(problems, fmt.Sprintf("annotation %s is %s and label %s is %s: the annotation applies", KatalystLevel, level, KoordinatorClass, label))
 		}
 		return fromLevel, tick.QoSFromKatalyst, problems
 	case labeled && fromLabel == "":
@@ -104,7 +104,7 @@ func (p *Pod) marked(bestEffort string) (class, source string, problems []string
 		return tick.QoSReclaimed, tick.QoSFromKoordinator, problems
 	}
 	if p.Reclaimed {
-		problems = append(problems, fmt.Sprintf("requests reclaimed resources without annotation %s: taken for shared_cores", KatalystLevel))
+		problems = append(problems, fmt.Sprintf("requests reclaimed resources without annotation %s: treated as shared_cores", KatalystLevel))
 		return tick.QoSShared, tick.QoSFromKubernetes, problems
 	}
 	if p.Kubernetes == BestEffort && bestEffort != "" {

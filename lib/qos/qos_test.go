@@ -42,7 +42,7 @@ func TestClass(t *testing.T) {
 			Pod{Annotations: level("reclaimed_cores"), Labels: label("BE")}, "", tick.QoSReclaimed, tick.QoSFromKatalyst, "",
 		},
 		"both differ": {
-			Pod{Annotations: level("shared_cores"), Labels: label("BE")}, "", tick.QoSShared, tick.QoSFromKatalyst, "the annotation holds",
+			Pod{Annotations: level("shared_cores"), Labels: label("BE")}, "", tick.QoSShared, tick.QoSFromKatalyst, "the annotation applies",
 		},
 		"a wrong annotation beside a label that would do": {
 			Pod{Annotations: level("reclaimed"), Labels: label("BE")}, "", tick.QoSShared, tick.QoSFromKatalyst, `"reclaimed": want dedicated_cores`,
@@ -50,7 +50,7 @@ func TestClass(t *testing.T) {
 		"a wrong label beside an annotation": {
 			Pod{Annotations: level("reclaimed_cores"), Labels: label("be")}, "", tick.QoSReclaimed, tick.QoSFromKatalyst, `"be": want LSE`,
 		},
-		"an empty annotation": {Pod{Annotations: level("")}, "", tick.QoSShared, tick.QoSFromKatalyst, "taken for shared_cores"},
+		"an empty annotation": {Pod{Annotations: level("")}, "", tick.QoSShared, tick.QoSFromKatalyst, "treated as shared_cores"},
 		"not in the other's place": {
 			Pod{Labels: level("reclaimed_cores"), Annotations: label("BE")}, "", tick.QoSShared, tick.QoSFromKubernetes, "",
 		},

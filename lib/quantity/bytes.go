@@ -9,7 +9,7 @@ type Bytes int64
 func (b *Bytes) Set(text string) error {
 	v, err := Whole(text)
 	if err != nil {
-		return fmt.Errorf("%.80q is no amount of memory: want bytes or a number with Ki, Mi, Gi or Ti, not negative", text)
+		return fmt.Errorf("%.80q is not an amount of memory: want bytes or a number with Ki, Mi, Gi or Ti, not negative", text)
 	}
 	*b = Bytes(v)
 	return nil

@@ -19,7 +19,7 @@ func TestBytes(t *testing.T) {
 	}
 	for _, text := range []string{"", "-1", "1GiB", "much", "NaN", "1e300", "9007199254740993", "0x10", strings.Repeat("1", 1000)} {
 		b := Bytes(7)
-		if err := b.Set(text); err == nil || b != 7 || !strings.Contains(err.Error(), "is no amount of memory") {
+		if err := b.Set(text); err == nil || b != 7 || !strings.Contains(err.Error(), "is not an amount of memory") {
 			t.Errorf("Set(%q) = %d, %v; want an error, and the value as it was", text, b, err)
 		}
 	}

@@ -66,22 +66,22 @@ func parse(v any) (resource.Quantity, error) {
 	text, ok := asText(v)
 	switch {
 	case !ok:
-		return resource.Quantity{}, fmt.Errorf("%q is no amount", clip.Text(fmt.Sprint(v), 40))
+		return resource.Quantity{}, fmt.Errorf("%q is not an amount", clip.Text(fmt.Sprint(v), 40))
 	case len(text) > maxText:
-		return resource.Quantity{}, fmt.Errorf("%q is no amount: longer than %d bytes", clip.Text(fmt.Sprint(v), 40), maxText)
+		return resource.Quantity{}, fmt.Errorf("%q is not an amount: longer than %d bytes", clip.Text(fmt.Sprint(v), 40), maxText)
 	}
 	if i := strings.LastIndexAny(text, "eE"); i >= 0 { // 1e1000000000 would be written out digit by digit
 		n, err := strconv.Atoi(text[i+1:])
 		if errors.Is(err, strconv.ErrRange) || err == nil && (n < -maxExponent || n > maxExponent) {
-			return resource.Quantity{}, fmt.Errorf("%q is no amount: its exponent is out of range", clip.Text(fmt.Sprint(v), 40))
+			return resource.Quantity{}, fmt.Errorf("%q is not an amount: its exponent is out of range", clip.Text(fmt.Sprint(v), 40))
 		}
 	}
 	q, err := resource.ParseQuantity(text)
 	if err != nil || !strings.ContainsAny(text, "0123456789") { // the library accepts "m" as 0
-		return q, fmt.Errorf("%q is no amount: want one such as 500m, 2 or 1Gi", clip.Text(fmt.Sprint(v), 40))
+		return q, fmt.Errorf("%q is not an amount: want one such as 500m, 2 or 1Gi", clip.Text(fmt.Sprint(v), 40))
 	}
 	if q.Sign() < 0 {
-		return q, fmt.Errorf("%q is less than nothing", clip.Text(fmt.Sprint(v), 40))
+		return q, fmt.Errorf("%q is negative", clip.Text(fmt.Sprint(v), 40))
 	}
 	return q, nil
 }

@@ -52,7 +52,7 @@ func Read(root string) (*tick.Resctrl, error) {
 	case errors.Is(err, fs.ErrNotExist): // it is mounted only for monitoring
 		return m, nil
 	case err != nil:
-		return m, fmt.Errorf("read what resctrl divides: %w", err)
+		return m, fmt.Errorf("list the resources of resctrl: %w", err)
 	}
 	lines := schemata.ParseFile(text)
 	var errs []error
@@ -84,11 +84,11 @@ func readCache(m *tick.Resctrl, dir string, lines []schemata.Line) error {
 	if _, err := schemata.Mask(mask); err != nil {
 		return fmt.Errorf("%s: %w", filepath.Join(info, "cbm_mask"), err)
 	}
-	least, err := readNumber(filepath.Join(info, "min_cbm_bits"))
+	minimum, err := readNumber(filepath.Join(info, "min_cbm_bits"))
 	if err != nil {
 		return err
 	}
-	m.CBMMask, m.MinCBMBits, m.L3 = mask, least, line.IDs()
+	m.CBMMask, m.MinCBMBits, m.L3 = mask, minimum, line.IDs()
 	return nil
 }
 
@@ -98,7 +98,7 @@ func readBandwidth(m *tick.Resctrl, root, dir string, lines []schemata.Line) err
 		return nil
 	}
 	info := filepath.Join(dir, "info", schemata.MB)
-	least, err := readNumber(filepath.Join(info, "min_bandwidth"))
+	minimum, err := readNumber(filepath.Join(info, "min_bandwidth"))
 	if err != nil {
 		return err
 	}
@@ -106,14 +106,14 @@ func readBandwidth(m *tick.Resctrl, root, dir string, lines []schemata.Line) err
 	if err != nil {
 		return err
 	}
-	m.MBMin, m.MBGranularity, m.MB = least, step, line.IDs()
-	m.MBps = inMBps(root) || m.Vendor == schemata.Intel &&
+	m.MBMin, m.MBGranularity, m.MB = minimum, step, line.IDs()
+	m.MBps = isMBps(root) || m.Vendor == schemata.Intel &&
 		slices.ContainsFunc(line.Values, func(v schemata.Value) bool { return v.Part > 100 })
 	return nil
 }
 
-// inMBps reports whether resctrl is mounted with mba_MBps; there is one resctrl, however often it is mounted.
-func inMBps(root string) bool {
+// isMBps reports whether resctrl is mounted with mba_MBps; there is one resctrl, however often it is mounted.
+func isMBps(root string) bool {
 	f, err := os.Open(filepath.Join(root, "proc/self/mountinfo"))
 	if err != nil {
 		return false
@@ -131,18 +131,18 @@ func closids(dir string) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	least := int64(0)
+	minimum := int64(0)
 	for _, name := range names {
 		n, err := readNumber(filepath.Join(dir, "info", name.Name(), "num_closids"))
 		switch {
 		case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR): // a resource that is only monitored; last_cmd_status
 		case err != nil:
 			return 0, err
-		case least == 0 || n < least:
-			least = n
+		case minimum == 0 || n < minimum:
+			minimum = n
 		}
 	}
-	return least, nil
+	return minimum, nil
 }
 
 // vendors are the processor vendors whose memory bandwidth is supported, by vendor_id in /proc/cpuinfo.

@@ -29,7 +29,7 @@ func Check(m *tick.Resctrl, l Line) (Line, error) {
 		if m.MBps {
 			return Line{}, fmt.Errorf("%s: memory bandwidth is in MiB/s here (resctrl is mounted with mba_MBps), not in percent", l)
 		}
-		return out, each(out, m.MB, func(v *Value) error { return bandwidth(m, v) })
+		return out, checkValues(out, m.MB, func(v *Value) error { return checkBandwidth(m, v) })
 	case L3:
 		if m.CDP {
 			return Line{}, fmt.Errorf("%s: the cache is divided for code and data here (resctrl is mounted with cdp): L3CODE and L3DATA", l)
@@ -43,10 +43,10 @@ func Check(m *tick.Resctrl, l Line) (Line, error) {
 	if err != nil && len(m.L3) > 0 {
 		return Line{}, fmt.Errorf("%s: the machine's mask: %w", l, err)
 	}
-	return out, each(out, m.L3, func(v *Value) error { return ways(v.Part, whole, m.MinCBMBits) })
+	return out, checkValues(out, m.L3, func(v *Value) error { return checkWays(v.Part, whole, m.MinCBMBits) })
 }
 
-func each(l Line, ids []int64, check func(*Value) error) error {
+func checkValues(l Line, ids []int64, check func(*Value) error) error {
 	if len(ids) == 0 {
 		return fmt.Errorf("%s: this machine cannot divide that", l)
 	}
@@ -62,7 +62,7 @@ func each(l Line, ids []int64, check func(*Value) error) error {
 	return nil
 }
 
-func ways(mask, whole uint64, least int64) error {
+func checkWays(mask, whole uint64, minimum int64) error {
 	switch {
 	case mask == 0:
 		return fmt.Errorf("a mask without a way")
@@ -70,23 +70,23 @@ func ways(mask, whole uint64, least int64) error {
 		return fmt.Errorf("%x is not within the machine's mask %x", mask, whole)
 	case !Contiguous(mask):
 		return fmt.Errorf("%x is not one block of ways", mask)
-	case int64(bits.OnesCount64(mask)) < least:
-		return fmt.Errorf("%x has fewer ways than the least of %d", mask, least)
+	case int64(bits.OnesCount64(mask)) < minimum:
+		return fmt.Errorf("%x has fewer ways than the minimum of %d", mask, minimum)
 	}
 	return nil
 }
 
-func bandwidth(m *tick.Resctrl, v *Value) error {
-	most, unit := uint64(100), " %"
+func checkBandwidth(m *tick.Resctrl, v *Value) error {
+	maximum, unit := uint64(100), " %"
 	if m.Vendor == AMD {
-		most, unit = UnlimitedAMD, " eighths of a GB/s"
+		maximum, unit = UnlimitedAMD, " eighths of a GB/s"
 	}
-	least := uint64(max(m.MBMin, 1))
-	if v.Part < least || v.Part > most {
-		return fmt.Errorf("%d is not from %d to %d%s", v.Part, least, most, unit)
+	minimum := uint64(max(m.MBMin, 1))
+	if v.Part < minimum || v.Part > maximum {
+		return fmt.Errorf("%d is not from %d to %d%s", v.Part, minimum, maximum, unit)
 	}
 	if step := uint64(max(m.MBGranularity, 1)); m.Vendor != AMD {
-		v.Part = min((v.Part+step-1)/step*step, most)
+		v.Part = min((v.Part+step-1)/step*step, maximum)
 	}
 	return nil
 }

@@ -66,7 +66,7 @@ func Parse(text string) (Line, error) {
 	l := Line{Resource: strings.TrimSpace(name)}
 	mask, known := masks(l.Resource)
 	if !found || !known {
-		return Line{}, fmt.Errorf("%q is no line of L3, L3CODE, L3DATA or MB", clip.Text(text, 60))
+		return Line{}, fmt.Errorf("%q is not a line of L3, L3CODE, L3DATA or MB", clip.Text(text, 60))
 	}
 	base := 10
 	if mask {

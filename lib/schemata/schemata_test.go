@@ -148,7 +148,7 @@ func TestCheck(t *testing.T) {
 		{intel, "L3:0=0", "!without a way"},
 		{intel, "L3:0=fff", "!fff is not within the machine's mask 7ff"},
 		{intel, "L3:0=5", "!5 is not one block"},
-		{intel, "L3:0=4", "!4 has fewer ways than the least of 2"},
+		{intel, "L3:0=4", "!4 has fewer ways than the minimum of 2"},
 		{intel, "L3:2=f", "!no domain 2: the machine has [0 1]"},
 		{intel, "L3:0=f;1=1", "!domain 1: 1 has fewer"},
 		{intel, "L3CODE:0=f", "!not divided for code and data"},

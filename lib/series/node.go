@@ -14,20 +14,20 @@ import (
 
 // Node contains the counters over the ticks of one node.
 type Node struct {
-	tool      string
-	ticks     float64
-	fallbacks float64
-	errors    counts // by tool
-	sources   counts
-	writes    counts            // by key
-	taken     float64           // bytes of reclaimed memory
-	reclaims  counts            // by state
-	written   counts            // by target
-	evictions counts            // by rule and state
-	states    map[string]string // the last state of each eviction, by UID and rule
-	worth     Worth
-	shadow    counts    // by how much the shadow's offer differs, by direction and policy
-	advised   time.Time // of the last advice
+	tool       string
+	ticks      float64
+	fallbacks  float64
+	errors     counts // by tool
+	sources    counts
+	writes     counts            // by key
+	taken      float64           // bytes of reclaimed memory
+	reclaims   counts            // by state
+	written    counts            // by target
+	evictions  counts            // by rule and state
+	states     map[string]string // the last state of each eviction, by UID and rule
+	worth      Worth
+	shadow     counts    // by how much the shadow's offer differs, by direction and policy
+	lastAdvice time.Time // of the last advice
 }
 
 // NewNode returns a node without a tick yet, for a tool's metrics.
@@ -128,14 +128,14 @@ func (n *Node) addEvictions(reported []tick.PodEviction) {
 // Samples returns the node's series: t's values, and the counters. No two of them have the same labels.
 func (n *Node) Samples(t *tick.Tick) []Sample {
 	p := &page{node: t.Node}
-	p.number(tickTimestamp, float64(t.Time.UnixMilli())/1000, n.label(n.tool, t))
-	p.number(ticks, n.ticks, n.label(n.tool, t))
+	p.addNumber(tickTimestamp, float64(t.Time.UnixMilli())/1000, n.label(n.tool, t))
+	p.addNumber(ticks, n.ticks, n.label(n.tool, t))
 	if t.Sample != nil {
 		p.sample(t.Sample)
-		n.each(n.sources, func(source string, v float64) { p.number(sourceErrors, v, source) })
-		p.number(droppedTicks, float64(t.Sample.DroppedTicks), n.label("collect", t))
+		n.each(n.sources, func(source string, v float64) { p.addNumber(sourceErrors, v, source) })
+		p.addNumber(droppedTicks, float64(t.Sample.DroppedTicks), n.label("collect", t))
 	}
-	p.worth(&n.worth)
+	p.addWorth(&n.worth)
 	if t.Advice != nil {
 		p.advice(t.Advice)
 		n.each(n.shadow, func(key string, v float64) {
@@ -143,24 +143,24 @@ func (n *Node) Samples(t *tick.Tick) []Sample {
 			if !whole {
 				policy = other
 			}
-			p.number(shadowDiffers, v, policy, direction)
+			p.addNumber(shadowDifference, v, policy, direction)
 		})
 	}
 	if i := t.Network; i != nil {
 		distinct(i.Classes, func(x tick.NetworkCount) string { return x.Link + "\x00" + x.Class }, func(x tick.NetworkCount) {
-			p.number(networkSent, x.SentBytes, x.Link, x.Class)
-			p.number(networkDropped, x.DroppedPackets, x.Link, x.Class)
-			p.number(networkBacklog, x.BacklogBytes, x.Link, x.Class)
+			p.addNumber(networkSent, x.SentBytes, x.Link, x.Class)
+			p.addNumber(networkDropped, x.DroppedPackets, x.Link, x.Class)
+			p.addNumber(networkBacklog, x.BacklogBytes, x.Link, x.Class)
 		})
 	}
 	if i := t.Isolation; i != nil {
-		n.each(n.writes, func(key string, v float64) { p.number(isolationWrites, v, key) })
-		p.number(isolationUnchanged, float64(i.Unchanged))
-		p.number(isolationMissing, float64(i.Missing))
-		p.number(isolationFallbacks, n.fallbacks)
-		p.number(memoryTaken, n.taken)
-		n.each(n.reclaims, func(state string, v float64) { p.number(reclaims, v, state) })
-		p.number(droppedTicks, float64(i.DroppedTicks), n.label("isolate", t))
+		n.each(n.writes, func(key string, v float64) { p.addNumber(isolationWrites, v, key) })
+		p.addNumber(isolationUnchanged, float64(i.Unchanged))
+		p.addNumber(isolationMissing, float64(i.Missing))
+		p.addNumber(isolationFallbacks, n.fallbacks)
+		p.addNumber(memoryReclaimed, n.taken)
+		n.each(n.reclaims, func(state string, v float64) { p.addNumber(reclaims, v, state) })
+		p.addNumber(droppedTicks, float64(i.DroppedTicks), n.label("isolate", t))
 	}
 	if t.Eviction != nil {
 		p.eviction(t.Eviction)
@@ -169,15 +169,15 @@ func (n *Node) Samples(t *tick.Tick) []Sample {
 			if !whole {
 				state = other
 			}
-			p.number(evictions, v, rule, state)
+			p.addNumber(evictions, v, rule, state)
 		})
-		p.number(droppedTicks, float64(t.Eviction.DroppedTicks), n.label("evict", t))
+		p.addNumber(droppedTicks, float64(t.Eviction.DroppedTicks), n.label("evict", t))
 	}
 	if t.Report != nil {
 		p.report(t.Report)
-		n.each(n.written, func(target string, v float64) { p.number(targetWrites, v, target) })
+		n.each(n.written, func(target string, v float64) { p.addNumber(targetWrites, v, target) })
 	}
-	n.each(n.errors, func(tool string, v float64) { p.number(errorsTotal, v, tool) })
+	n.each(n.errors, func(tool string, v float64) { p.addNumber(errorsTotal, v, tool) })
 	return p.samples
 }
 
@@ -200,44 +200,44 @@ func distinct[E any, K cmp.Ordered](list []E, key func(E) K, visit func(E)) {
 
 func (p *page) advice(a *tick.Advice) {
 	if r := a.Reclaimed; r != nil {
-		p.put(reclaimedCPU, inCores(number(r.MilliCPU)))
-		p.put(reclaimedMemory, number(r.MemoryBytes))
+		p.add(reclaimedCPU, inCores(number(r.MilliCPU)))
+		p.add(reclaimedMemory, number(r.MemoryBytes))
 		distinct(r.NUMANodes, func(x tick.ReclaimedNUMA) int { return x.ID }, func(x tick.ReclaimedNUMA) {
-			p.put(reclaimedNUMACPU, inCores(number(x.MilliCPU)), strconv.Itoa(x.ID))
-			p.put(reclaimedNUMAMem, number(x.MemoryBytes), strconv.Itoa(x.ID))
+			p.add(reclaimedNUMACPU, inCores(number(x.MilliCPU)), strconv.Itoa(x.ID))
+			p.add(reclaimedNUMAMem, number(x.MemoryBytes), strconv.Itoa(x.ID))
 		})
 	}
 	if x := a.Shadow; x != nil && x.Reclaimed != nil {
-		p.put(shadowCPU, inCores(number(x.Reclaimed.MilliCPU)), x.Policy)
-		p.put(shadowMemory, number(x.Reclaimed.MemoryBytes), x.Policy)
+		p.add(shadowCPU, inCores(number(x.Reclaimed.MilliCPU)), x.Policy)
+		p.add(shadowMemory, number(x.Reclaimed.MemoryBytes), x.Policy)
 	}
 	pools := slices.SortedStableFunc(slices.Values(a.Pools), func(a, b tick.Pool) int { return cmp.Compare(a.Name, b.Name) })
 	distinct(pools, func(x tick.Pool) string { return x.Name }, func(x tick.Pool) {
 		if set, err := cpus.Parse(x.CPUs); err == nil {
-			p.number(poolCPUs, float64(set.Size()), x.Name)
+			p.addNumber(poolCPUs, float64(set.Size()), x.Name)
 		}
 	})
 	if a.BatchStarved != nil {
-		p.truth(batchStarved, *a.BatchStarved)
+		p.addBool(batchStarved, *a.BatchStarved)
 	}
-	p.number(adviceReasons, float64(len(a.Reasons)))
+	p.addNumber(adviceReasons, float64(len(a.Reasons)))
 }
 
-func (p *page) worth(w *Worth) {
+func (p *page) addWorth(w *Worth) {
 	if w.Seconds == 0 {
 		return
 	}
-	p.number(batchTime, w.Batch)
-	p.number(batchBeyond, w.BeyondRequests)
-	p.number(batchThrottled, w.Throttled)
-	p.number(leftTime, w.Left)
+	p.addNumber(batchTime, w.Batch)
+	p.addNumber(batchBeyondRequests, w.BeyondRequests)
+	p.addNumber(batchThrottled, w.Throttled)
+	p.addNumber(unusedTime, w.Left)
 	if w.Services > 0 {
-		p.number(servicesTime, w.Services)
-		p.number(servicesWaited, w.Waited)
+		p.addNumber(servicesTime, w.Services)
+		p.addNumber(servicesWaited, w.Waited)
 	}
 	for _, key := range slices.Sorted(maps.Keys(w.pods)) {
 		namespace, pod, _ := strings.Cut(key, "\x00")
-		p.number(batchPodTime, w.pods[key], namespace, pod)
+		p.addNumber(batchPodTime, w.pods[key], namespace, pod)
 	}
 }
 
@@ -251,21 +251,21 @@ func (p *page) eviction(e *tick.Eviction) {
 	distinct(e.Pressures, func(x tick.PressureFinding) string {
 		return x.Rule + "\x00" + x.Scope + "\x00" + x.Part + "\x00" + level(x)
 	}, func(x tick.PressureFinding) {
-		p.number(pressureValue, x.Value, x.Rule, x.Scope, x.Part, level(x))
-		p.number(pressureThreshold, x.Threshold, x.Rule, x.Scope, x.Part, level(x))
-		p.truth(pressureMet, x.Met, x.Rule, x.Scope, x.Part, level(x))
+		p.addNumber(pressureValue, x.Value, x.Rule, x.Scope, x.Part, level(x))
+		p.addNumber(pressureThreshold, x.Threshold, x.Rule, x.Scope, x.Part, level(x))
+		p.addBool(pressureMet, x.Met, x.Rule, x.Scope, x.Part, level(x))
 	})
 	distinct(e.Pressures, func(x tick.PressureFinding) string { return x.Rule }, func(x tick.PressureFinding) {
-		p.truth(ruleDryRun, e.DryRun || x.DryRun, x.Rule)
+		p.addBool(ruleDryRun, e.DryRun || x.DryRun, x.Rule)
 	})
 	distinct(e.Taints, func(x tick.Taint) string { return x.Key + "\x00" + x.Effect }, func(x tick.Taint) {
-		p.number(taint, 1, x.Key, x.Effect)
+		p.addNumber(taint, 1, x.Key, x.Effect)
 	})
-	p.number(evictionQueue, float64(e.Queued))
+	p.addNumber(evictionQueue, float64(e.Queued))
 	if f := e.Fleet; f != nil {
-		p.truth(fleetProtection, f.Protection != "")
-		p.truth(fleetHeld, f.Held)
-		p.number(fleetWaiting, float64(f.Waiting))
+		p.addBool(fleetProtection, f.Protection != "")
+		p.addBool(fleetHeld, f.Held)
+		p.addNumber(fleetWaiting, float64(f.Waiting))
 	}
 }
 
@@ -275,7 +275,7 @@ var targetStates = []string{tick.TargetWritten, tick.TargetUnchanged, tick.Targe
 func (p *page) report(r *tick.Report) {
 	distinct(r.Targets, func(x tick.Target) string { return x.Target }, func(x tick.Target) {
 		for _, state := range targetStates {
-			p.truth(targetState, state == x.State, x.Target, state)
+			p.addBool(targetState, state == x.State, x.Target, state)
 		}
 	})
 }

@@ -34,8 +34,8 @@ type page struct {
 	samples []Sample
 }
 
-// put adds a sample; its labels are those after the node. An unknown value has no sample.
-func (p *page) put(m *Metric, v *float64, labels ...string) {
+// add adds a sample; its labels are those after the node. An unknown value has no sample.
+func (p *page) add(m *Metric, v *float64, labels ...string) {
 	if v == nil || math.IsNaN(*v) {
 		return
 	}
@@ -43,13 +43,13 @@ func (p *page) put(m *Metric, v *float64, labels ...string) {
 	p.samples = append(p.samples, Sample{m, append(append(values, p.node), labels...), *v})
 }
 
-func (p *page) number(m *Metric, v float64, labels ...string) { p.put(m, &v, labels...) }
+func (p *page) addNumber(m *Metric, v float64, labels ...string) { p.add(m, &v, labels...) }
 
-func (p *page) truth(m *Metric, is bool, labels ...string) {
+func (p *page) addBool(m *Metric, is bool, labels ...string) {
 	if is {
-		p.number(m, 1, labels...)
+		p.addNumber(m, 1, labels...)
 	} else {
-		p.number(m, 0, labels...)
+		p.addNumber(m, 0, labels...)
 	}
 }
 
@@ -69,8 +69,8 @@ func number(n *int64) *float64 {
 	return new(float64(*n))
 }
 
-// plus adds the known values; a sum without any is unknown.
-func plus(sum, v *float64) *float64 {
+// addPointer adds the known values; a sum without any is unknown.
+func addPointer(sum, v *float64) *float64 {
 	switch {
 	case v == nil:
 		return sum

@@ -27,7 +27,7 @@ func text(samples []Sample) []string {
 }
 
 // Each metric of the list has a sample, each sample's metric is in the list, and each has its labels.
-func TestAllAreThere(t *testing.T) {
+func TestAllMetricsExist(t *testing.T) {
 	seen := map[*Metric]bool{}
 	for _, s := range append(samplesOf(seriestest.Everything()), samplesOf(seriestest.Fleet())...) {
 		seen[s.Metric] = true
@@ -169,7 +169,7 @@ func TestCountersBeginAtZero(t *testing.T) {
 }
 
 // Rules that a stream invents leave room for real ones.
-func TestMadeUpRulesLeaveRoom(t *testing.T) {
+func TestUnknownRulesLeaveRoom(t *testing.T) {
 	n := NewNode("evict")
 	e := &tick.Eviction{Evictions: []tick.PodEviction{{UID: "u", Rule: "real", State: tick.StateRequested}}}
 	for i := range maxKeys {

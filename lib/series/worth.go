@@ -27,18 +27,18 @@ type Worth struct {
 	// Evicted are the accepted evictions, without those that a budget refused.
 	Evicted float64
 
-	last time.Time
-	pods counts // the CPU time of each present batch pod, by namespace and name
+	lastTick time.Time
+	pods     counts // the CPU time of each present batch pod, by namespace and name
 }
 
-// longestGap is the longest time between two ticks that counts, in intervals of the tick: a longer gap is unknown.
-const longestGap = 3
+// maxGapIntervals is the longest time between two ticks that counts, in intervals of the tick: a longer gap is unknown.
+const maxGapIntervals = 3
 
-// span returns the time in seconds that a tick covers, 0 if it is unknown.
-func (w *Worth) span(t *tick.Tick) float64 {
-	since := t.Time.Sub(w.last).Seconds()
-	first := w.last.IsZero()
-	w.last = t.Time
+// coveredSeconds returns the time in seconds that a tick covers, 0 if it is unknown.
+func (w *Worth) coveredSeconds(t *tick.Tick) float64 {
+	since := t.Time.Sub(w.lastTick).Seconds()
+	first := w.lastTick.IsZero()
+	w.lastTick = t.Time
 	if t.Sample == nil || t.Sample.IntervalSeconds == nil {
 		return 0
 	}
@@ -46,7 +46,7 @@ func (w *Worth) span(t *tick.Tick) float64 {
 	switch {
 	case !(interval > 0) || math.IsInf(interval, 0) || !first && since <= 0: // a repeated tick, or the clock was set back
 		return 0
-	case first || since > longestGap*interval:
+	case first || since > maxGapIntervals*interval:
 		return interval
 	}
 	return since
@@ -54,7 +54,7 @@ func (w *Worth) span(t *tick.Tick) float64 {
 
 // add counts a tick.
 func (w *Worth) add(t *tick.Tick) {
-	seconds := w.span(t)
+	seconds := w.coveredSeconds(t)
 	if t.Sample == nil || t.Sample.CPU == nil || t.Sample.CPU.UsageMilliCPU == nil || t.Sample.Topology == nil {
 		return
 	}
@@ -62,9 +62,9 @@ func (w *Worth) add(t *tick.Tick) {
 	if err != nil || seconds == 0 {
 		return
 	}
-	w.wait(t.Sample.Pods, seconds)
+	w.addWaiting(t.Sample.Pods, seconds)
 	var batch, beyond, throttled float64 // milli-CPU, milli-CPU, percent
-	present := counts{}
+	podSeconds := counts{}
 	for i := range t.Sample.Pods {
 		p := &t.Sample.Pods[i]
 		if p.QoS != tick.QoSReclaimed || p.UsageMilliCPU == nil {
@@ -78,12 +78,12 @@ func (w *Worth) add(t *tick.Tick) {
 			}
 		}
 		key := p.Namespace + "\x00" + p.Name
-		if _, there := present[key]; !there {
-			present.add(key, w.pods[key])
+		if _, isKnown := podSeconds[key]; !isKnown {
+			podSeconds.add(key, w.pods[key])
 		}
-		present.add(key, *p.UsageMilliCPU/1000*seconds)
+		podSeconds.add(key, *p.UsageMilliCPU/1000*seconds)
 	}
-	w.pods = present
+	w.pods = podSeconds
 	w.Seconds += seconds
 	w.Batch += batch / 1000 * seconds
 	// The counters are read one after the other, so that the pods' use may slightly exceed the node's.
@@ -93,8 +93,8 @@ func (w *Worth) add(t *tick.Tick) {
 	w.Throttled += throttled / 100 * seconds
 }
 
-// wait counts how long services waited.
-func (w *Worth) wait(pods []tick.Pod, seconds float64) {
+// addWaiting counts how long services waited.
+func (w *Worth) addWaiting(pods []tick.Pod, seconds float64) {
 	for i := range pods {
 		p := &pods[i]
 		if v := p.CPUWaitPermille; p.QoS != tick.QoSReclaimed && v != nil && *v >= 0 {

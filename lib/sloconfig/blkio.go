@@ -16,10 +16,10 @@ const (
 
 // ioNumber is one of the numbers of [IOCfg].
 type ioNumber struct {
-	name        string
-	value       *int64
-	least, most int64
-	ofRoot      bool // it is read only for the root, the others only for batch
+	name             string
+	value            *int64
+	minimum, maximum int64
+	ofRoot           bool // it is read only for the root, the others only for batch
 }
 
 // numbers returns all numbers of [IOCfg], set or not.
@@ -45,11 +45,11 @@ func (c *IOCfg) numbers() []ioNumber {
 
 func (c *checks) blkio(in string, b *BlkIOQOS) {
 	if len(b.Blocks) > maxBlocks {
-		c.wrong(in+"blocks", "%d of them: want %d at most", len(b.Blocks), maxBlocks)
+		c.addFault(in+"blocks", "%d of them: want %d at most", len(b.Blocks), maxBlocks)
 	}
 	for i := range b.Blocks[:min(len(b.Blocks), maxBlocks)] {
 		for _, n := range b.Blocks[i].IO.numbers() {
-			c.within(fmt.Sprintf("%sblocks[%d].ioCfg.%s", in, i, n.name), n.value, n.least, n.most)
+			c.within(fmt.Sprintf("%sblocks[%d].ioCfg.%s", in, i, n.name), n.value, n.minimum, n.maximum)
 		}
 	}
 }

@@ -49,27 +49,27 @@ func (m *MemoryQOS) Numbers() []Number {
 // checks collects faults.
 type checks struct{ faults []*fault }
 
-func (c *checks) wrong(field, format string, a ...any) {
+func (c *checks) addFault(field, format string, a ...any) {
 	c.faults = append(c.faults, &fault{field: field, err: fmt.Errorf(format, a...)})
 }
 
 // within checks a number; nil means not set.
-func (c *checks) within(field string, v *int64, least, most int64) {
-	if v != nil && (*v < least || *v > most) {
-		c.wrong(field, "%d: want %d to %d", *v, least, most)
+func (c *checks) within(field string, v *int64, minimum, maximum int64) {
+	if v != nil && (*v < minimum || *v > maximum) {
+		c.addFault(field, "%d: want %d to %d", *v, minimum, maximum)
 	}
 }
 
 func (c *checks) oneOf(field string, v *string, words ...string) {
 	if v != nil && !slices.Contains(words, *v) {
-		c.wrong(field, "%q: want %s", fields.Clip(*v), strings.Join(words, ", "))
+		c.addFault(field, "%q: want %s", fields.Clip(*v), strings.Join(words, ", "))
 	}
 }
 
 // below checks that a lower threshold is under the upper one.
 func (c *checks) below(field string, lower, upper *int64, of string) {
 	if lower != nil && upper != nil && *lower >= *upper {
-		c.wrong(field, "%d: want less than %s, which is %d", *lower, of, *upper)
+		c.addFault(field, "%d: want less than %s, which is %d", *lower, of, *upper)
 	}
 }
 
@@ -80,11 +80,11 @@ func (c *Colocation) check() []*fault {
 	if p := c.MetricAggregatePolicy; p != nil {
 		const field = "metricAggregatePolicy.durations"
 		if len(p.Durations) > maxDurations {
-			v.wrong(field, "%d of them: want %d at most", len(p.Durations), maxDurations)
+			v.addFault(field, "%d of them: want %d at most", len(p.Durations), maxDurations)
 		}
 		for _, text := range p.Durations[:min(len(p.Durations), maxDurations)] {
 			if d, err := time.ParseDuration(text); err != nil || d <= 0 || d > maxDuration {
-				v.wrong(field, "%q: want a time span up to %s, such as 5m", fields.Clip(text), maxDuration)
+				v.addFault(field, "%q: want a time span up to %s, such as 5m", fields.Clip(text), maxDuration)
 			}
 		}
 	}
@@ -96,7 +96,7 @@ func (c *Colocation) check() []*fault {
 	v.within("degradeTimeMinutes", c.DegradeTimeMinutes, 1, maxMinutes)
 	v.within("updateTimeThresholdSeconds", c.UpdateTimeThresholdSeconds, 1, maxSeconds)
 	if d := c.ResourceDiffThreshold; d != nil && (math.IsNaN(*d) || *d <= 0 || *d > maxPercent) {
-		v.wrong("resourceDiffThreshold", "%s: want over 0, such as 0.1", strconv.FormatFloat(*d, 'g', -1, 64))
+		v.addFault("resourceDiffThreshold", "%s: want over 0, such as 0.1", strconv.FormatFloat(*d, 'g', -1, 64))
 	}
 	v.within("midCPUThresholdPercent", c.MidCPUThresholdPercent, 0, 100)
 	v.within("midMemoryThresholdPercent", c.MidMemoryThresholdPercent, 0, 100)
@@ -111,20 +111,20 @@ func (c *Colocation) check() []*fault {
 	return v.faults
 }
 
-// doubts returns values that Koordinator's node resource controller accepts and its webhook does not. A policy that exists only for
+// warnings returns values that Koordinator's node resource controller accepts and its webhook does not. A policy that exists only for
 // memory has the controller's meaning.
-func (c *Colocation) doubts() []*fault {
+func (c *Colocation) warnings() []*fault {
 	var v checks
 	if p := c.CPUCalculatePolicy; p != nil && *p == CalculateRequest {
-		v.wrong("cpuCalculatePolicy", "%q is for memory alone: %s holds", *p, CalculateUsage)
+		v.addFault("cpuCalculatePolicy", "%q applies only to memory: %s is used", *p, CalculateUsage)
 		c.CPUCalculatePolicy = new(CalculateUsage)
 	}
 	if d := c.ResourceDiffThreshold; d != nil && *d > 1 {
-		v.wrong("resourceDiffThreshold", "%s is over 1: what is offered may more than double before it is published", strconv.FormatFloat(*d, 'g', -1, 64))
+		v.addFault("resourceDiffThreshold", "%s is over 1: what is offered may more than double before it is published", strconv.FormatFloat(*d, 'g', -1, 64))
 	}
 	over := func(field string, p *int64) {
 		if p != nil && *p > 100 {
-			v.wrong(field, "%d is over 100: the threshold of mid resources holds", *p)
+			v.addFault(field, "%d is over 100: the threshold of mid resources applies", *p)
 		}
 	}
 	over("midStaticCPUReservedPercent", c.MidStaticCPUReservedPercent)
@@ -147,7 +147,7 @@ func (t *Threshold) check() []*fault {
 	v.within("cpuEvictBESatisfactionLowerPercent", t.CPUEvictBESatisfactionLowerPercent, 0, 100)
 	lower, upper := t.CPUEvictBESatisfactionLowerPercent, t.CPUEvictBESatisfactionUpperPercent
 	if lower != nil && upper != nil && *lower > *upper {
-		v.wrong("cpuEvictBESatisfactionLowerPercent", "%d: want at most cpuEvictBESatisfactionUpperPercent, which is %d", *lower, *upper)
+		v.addFault("cpuEvictBESatisfactionLowerPercent", "%d: want at most cpuEvictBESatisfactionUpperPercent, which is %d", *lower, *upper)
 	}
 	v.within("cpuEvictBEUsageThresholdPercent", t.CPUEvictBEUsageThresholdPercent, 0, 100)
 	v.within("cpuEvictTimeWindowSeconds", t.CPUEvictTimeWindowSeconds, 1, maxSeconds)

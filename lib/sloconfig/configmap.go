@@ -33,32 +33,32 @@ type ConfigMap struct {
 // missing, or empty, has the defaults.
 func (m Memory) Settle(from string, data map[string]string) *ConfigMap {
 	c := &ConfigMap{from: from}
-	c.colocation = settle(c, m, colocationKind, data)
-	c.threshold = settle(c, m, thresholdKind, data)
-	c.qos = settle(c, m, qosKind, data)
-	c.burst = settle(c, m, burstKind, data)
-	c.system = settle(c, m, systemKind, data)
+	c.colocation = resolveKey(c, m, colocationKind, data)
+	c.threshold = resolveKey(c, m, thresholdKind, data)
+	c.qos = resolveKey(c, m, qosKind, data)
+	c.burst = resolveKey(c, m, burstKind, data)
+	c.system = resolveKey(c, m, systemKind, data)
 	c.Unsupported = append(unknownKeys(data), c.Unsupported...)
-	if n := len(c.Unsupported) - maxNoted; n > 0 {
-		c.Unsupported = append(c.Unsupported[:maxNoted], fmt.Sprintf("and %d more", n))
+	if n := len(c.Unsupported) - maxListed; n > 0 {
+		c.Unsupported = append(c.Unsupported[:maxListed], fmt.Sprintf("and %d more", n))
 	}
 	return c
 }
 
-func settle[T any](c *ConfigMap, m Memory, k *kind[T], data map[string]string) *document[T] {
-	none, _ := k.read("{}")
+func resolveKey[T any](c *ConfigMap, m Memory, k *kind[T], data map[string]string) *document[T] {
+	defaults, _ := k.read("{}")
 	text := data[k.key]
 	if strings.TrimSpace(text) == "" {
 		delete(m, k.key)
-		return none
+		return defaults
 	}
 	d, faults := k.read(text)
 	if len(faults) == 0 {
 		m[k.key] = text
-		c.note(k.key, d.wrong, "the cluster's strategy holds in its place")
-		c.note(k.key, d.doubts, "")
+		c.addProblems(k.key, d.invalidEntries, "the cluster's strategy applies instead")
+		c.addProblems(k.key, d.warnings, "")
 		for _, path := range d.scan.unknown {
-			c.Unsupported = append(c.Unsupported, k.key+": "+path+unknownNote(path))
+			c.Unsupported = append(c.Unsupported, k.key+": "+path+unknownSuffix(path))
 		}
 		for _, path := range d.unused {
 			c.Unsupported = append(c.Unsupported, k.key+": "+path)
@@ -66,18 +66,18 @@ func settle[T any](c *ConfigMap, m Memory, k *kind[T], data map[string]string) *
 		return d
 	}
 	if last, isKnown := m[k.key]; isKnown {
-		if d, wrong := k.read(last); len(wrong) == 0 {
-			c.note(k.key, faults, "the last good one stays in force")
+		if d, errs := k.read(last); len(errs) == 0 {
+			c.addProblems(k.key, faults, "the last valid one stays in force")
 			return d
 		}
 		delete(m, k.key)
 	}
-	c.note(k.key, faults, "none before it was good: the defaults hold, with nothing enabled")
-	return none
+	c.addProblems(k.key, faults, "no earlier one was valid: the defaults apply, with nothing enabled")
+	return defaults
 }
 
-// note records problems of one key.
-func (c *ConfigMap) note(key string, faults []*fault, instead string) {
+// addProblems records problems of one key.
+func (c *ConfigMap) addProblems(key string, faults []*fault, instead string) {
 	for i, f := range faults {
 		if i == maxFaults {
 			c.Problems = append(c.Problems, fmt.Errorf("%s: and %d more", key, len(faults)-i))
@@ -103,8 +103,8 @@ var (
 	pageCacheLimit = "pagecachelimit"
 )
 
-// unknownNote marks a field that is not known as Koordinator's either.
-func unknownNote(path string) string {
+// unknownSuffix marks a field that is not known as Koordinator's either.
+func unknownSuffix(path string) string {
 	name := path[strings.LastIndexByte(path, '.')+1:]
 	if slices.ContainsFunc(ofClasses, func(part string) bool { return strings.HasSuffix(strings.ToLower(path), strings.ToLower("."+part)) }) {
 		return ""
@@ -112,7 +112,7 @@ func unknownNote(path string) string {
 	if strings.HasPrefix(strings.ToLower(strings.ReplaceAll(name, "_", "")), pageCacheLimit) || slices.ContainsFunc(otherFields, func(f string) bool { return strings.EqualFold(f, name) }) {
 		return ""
 	}
-	return " (not known)"
+	return " (unknown)"
 }
 
 // unknownKeys returns the ConfigMap's keys that are not read.
@@ -121,12 +121,12 @@ func unknownKeys(data map[string]string) (list []string) {
 		text := strings.Join(strings.Fields(data[key]), "")
 		switch {
 		case slices.Contains(Keys, key) || text == "" || text == "{}":
-		case len(list) == 2*maxNoted:
+		case len(list) == 2*maxListed:
 			return list
 		case slices.Contains(otherKeys, key):
 			list = append(list, key)
 		default:
-			list = append(list, fields.Clip(key)+" (not known)")
+			list = append(list, fields.Clip(key)+" (unknown)")
 		}
 	}
 	return list
@@ -166,7 +166,7 @@ func resolve[T any](s *Strategies, k *kind[T], d *document[T], nodeLabels map[st
 	}
 	*k.part(s) = *merged(new(T), strategy)
 	if len(others) > 0 {
-		errs = append(errs, fmt.Errorf("%s: the node is selected by %s and by %s: the first one counts", k.key, chosen.title(), strings.Join(others, ", ")))
+		errs = append(errs, fmt.Errorf("%s: the node is selected by %s and by %s: the first one applies", k.key, chosen.describe(), strings.Join(others, ", ")))
 	}
 	return errs
 }

@@ -47,11 +47,11 @@ func Defaults() Strategies {
 }
 
 // Within returns a setting within bounds, or its default if it is not set.
-func Within(v *int64, otherwise, least, most int64) int64 {
+func Within(v *int64, otherwise, minimum, maximum int64) int64 {
 	if v == nil {
 		return otherwise
 	}
-	return min(max(*v, least), most)
+	return min(max(*v, minimum), maximum)
 }
 
 // IsTrue reports whether a switch is set, and on.

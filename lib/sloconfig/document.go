@@ -37,23 +37,23 @@ const (
 type kind[T any] struct {
 	key, cluster, nodes string
 	part                func(*Strategies) *T
-	check, doubts       func(*T) []*fault
+	check, warnings     func(*T) []*fault
 	unused              func(*T) []string // the known parts that are set without effect
 	shape               *shape
 }
 
 var (
-	colocationKind = newKind(KeyColocation, "", "nodeConfigs", func(s *Strategies) *Colocation { return &s.Colocation }, (*Colocation).check, (*Colocation).doubts, nil)
+	colocationKind = newKind(KeyColocation, "", "nodeConfigs", func(s *Strategies) *Colocation { return &s.Colocation }, (*Colocation).check, (*Colocation).warnings, nil)
 	thresholdKind  = newKind(KeyThreshold, "clusterStrategy", "nodeStrategies", func(s *Strategies) *Threshold { return &s.Threshold }, (*Threshold).check, nil, nil)
 	qosKind        = newKind(KeyQOS, "clusterStrategy", "nodeStrategies", func(s *Strategies) *ResourceQOS { return &s.QOS }, (*ResourceQOS).check, nil, (*ResourceQOS).unused)
 	burstKind      = newKind(KeyBurst, "clusterStrategy", "nodeStrategies", func(s *Strategies) *CPUBurst { return &s.Burst }, (*CPUBurst).check, nil, nil)
 	systemKind     = newKind(KeySystem, "clusterStrategy", "nodeStrategies", func(s *Strategies) *System { return &s.System }, (*System).check, nil, nil)
 )
 
-func newKind[T any](key, cluster, nodes string, part func(*Strategies) *T, check, doubts func(*T) []*fault,
+func newKind[T any](key, cluster, nodes string, part func(*Strategies) *T, check, warnings func(*T) []*fault,
 	unused func(*T) []string,
 ) *kind[T] {
-	k := &kind[T]{key: key, cluster: cluster, nodes: nodes, part: part, check: check, doubts: doubts, unused: unused}
+	k := &kind[T]{key: key, cluster: cluster, nodes: nodes, part: part, check: check, warnings: warnings, unused: unused}
 	strategy := shapeOf[T]()
 	entries := strategy.with(field{"name", nil}, field{"nodeSelector", shapeOf[nodeSelector]()})
 	entries.list = true
@@ -62,8 +62,8 @@ func newKind[T any](key, cluster, nodes string, part func(*Strategies) *T, check
 	} else {
 		k.shape = &shape{fields: []field{{cluster, strategy}, {nodes, entries}}}
 	}
-	if doubts == nil {
-		k.doubts = func(*T) []*fault { return nil }
+	if warnings == nil {
+		k.warnings = func(*T) []*fault { return nil }
 	}
 	if unused == nil {
 		k.unused = func(*T) []string { return nil }
@@ -76,9 +76,9 @@ type document[T any] struct {
 	scan    *scan
 	cluster *T
 	entries []entry[T]
-	// wrong are the errors in node entries, doubts the doubtful values in force, unused those without effect.
-	wrong, doubts []*fault
-	unused        []string
+	// invalidEntries are the errors in node entries, warnings the doubtful values in force, unused those without effect.
+	invalidEntries, warnings []*fault
+	unused                   []string
 }
 
 // entry is a document's part for some nodes.
@@ -98,14 +98,14 @@ func (k *kind[T]) read(text string) (*document[T], []*fault) {
 	if err != nil {
 		return d, []*fault{asFault(err, "")}
 	}
-	if d.scan, err = look([]byte(text), k.shape); err != nil { // a text that was decoded can be scanned
+	if d.scan, err = scanKeys([]byte(text), k.shape); err != nil { // a text that was decoded can be scanned
 		return d, []*fault{asFault(err, "")}
 	}
 	if len(nodes) > maxEntries {
 		return d, []*fault{{field: k.nodes, err: fmt.Errorf("%d entries: want %d at most", len(nodes), maxEntries)}}
 	}
-	for _, path := range d.scan.twice {
-		d.doubts = append(d.doubts, &fault{field: path, err: errors.New("it stands twice: the last one counts")})
+	for _, path := range d.scan.duplicates {
+		d.warnings = append(d.warnings, &fault{field: path, err: errors.New("it occurs twice: the last one applies")})
 	}
 	own := new(T)
 	if len(cluster) > 0 {
@@ -113,13 +113,13 @@ func (k *kind[T]) read(text string) (*document[T], []*fault) {
 			return d, []*fault{asFault(err, k.cluster)}
 		}
 	}
-	d.ignores(k.cluster, k.unused(own))
+	d.addUnused(k.cluster, k.unused(own))
 	defaults := Defaults()
 	d.cluster = merged(k.part(&defaults), own)
 	if faults := k.check(d.cluster); len(faults) > 0 {
 		return d, inside(k.cluster, faults)
 	}
-	d.doubts = append(d.doubts, inside(k.cluster, k.doubts(d.cluster))...)
+	d.warnings = append(d.warnings, inside(k.cluster, k.warnings(d.cluster))...)
 	for i, text := range nodes {
 		d.entry(k, i, text)
 	}
@@ -146,7 +146,7 @@ func (k *kind[T]) parts(text []byte) (cluster json.RawMessage, nodes []json.RawM
 func (d *document[T]) entry(k *kind[T], i int, text []byte) {
 	e := entry[T]{path: fmt.Sprintf("%s[%d]", k.nodes, i), selector: labels.Nothing()}
 	refuse := func(faults ...*fault) {
-		d.wrong = append(d.wrong, inside(e.path, faults)...)
+		d.invalidEntries = append(d.invalidEntries, inside(e.path, faults)...)
 		d.entries = append(d.entries, e)
 	}
 	var top struct {
@@ -166,29 +166,29 @@ func (d *document[T]) entry(k *kind[T], i int, text []byte) {
 	}
 	if e.selector == nil {
 		e.selector = labels.Nothing()
-		d.doubts = append(d.doubts, &fault{field: e.path, err: errors.New("it has no nodeSelector: it is for no node")})
+		d.warnings = append(d.warnings, &fault{field: e.path, err: errors.New("it has no nodeSelector: it is for no node")})
 	}
 	own := new(T)
 	if err := decode(text, own); err != nil {
 		refuse(asFault(err, ""))
 		return
 	}
-	d.ignores(e.path, k.unused(own))
+	d.addUnused(e.path, k.unused(own))
 	strategy := merged(d.cluster, own)
 	if faults := k.check(strategy); len(faults) > 0 {
 		refuse(faults...)
 		return
 	}
-	if faults := k.doubts(strategy); len(faults) > 0 && len(k.doubts(merged(new(T), own))) > 0 { // the cluster's are already named
-		d.doubts = append(d.doubts, inside(e.path, faults)...)
+	if faults := k.warnings(strategy); len(faults) > 0 && len(k.warnings(merged(new(T), own))) > 0 { // the cluster's are already named
+		d.warnings = append(d.warnings, inside(e.path, faults)...)
 	}
 	e.strategy = strategy
 	d.entries = append(d.entries, e)
 }
 
-// ignores records settings of a part that have no effect.
-func (d *document[T]) ignores(in string, paths []string) {
-	for _, path := range paths[:min(len(paths), maxNoted-len(d.unused))] {
+// addUnused records settings of a part that have no effect.
+func (d *document[T]) addUnused(in string, paths []string) {
+	for _, path := range paths[:min(len(paths), maxListed-len(d.unused))] {
 		d.unused = append(d.unused, join(in, path))
 	}
 }
@@ -215,7 +215,7 @@ func (d *document[T]) selector(path string, text json.RawMessage) (labels.Select
 	}
 	in := path + ".nodeSelector."
 	if i := slices.IndexFunc(d.scan.unknown, func(p string) bool { return strings.HasPrefix(p, in) }); i >= 0 {
-		return nil, &fault{field: strings.TrimPrefix(d.scan.unknown[i], in), err: errors.New("it is not known: want matchLabels and matchExpressions")}
+		return nil, &fault{field: strings.TrimPrefix(d.scan.unknown[i], in), err: errors.New("unknown key: want matchLabels and matchExpressions")}
 	}
 	var s nodeSelector
 	if err := decode(text, &s); err != nil {
@@ -257,14 +257,14 @@ func (d *document[T]) choose(nodeLabels labels.Set) (chosen *entry[T], others []
 		case chosen == nil:
 			chosen = e
 		case len(others) < maxFaults:
-			others = append(others, e.title())
+			others = append(others, e.describe())
 		}
 	}
 	return chosen, others
 }
 
-// title returns the entry's name.
-func (e *entry[T]) title() string {
+// describe returns the entry's name.
+func (e *entry[T]) describe() string {
 	if e.name == "" {
 		return e.path
 	}

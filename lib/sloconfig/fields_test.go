@@ -147,7 +147,7 @@ func TestFields(t *testing.T) {
 			last := c.field[strings.LastIndex(c.field, ".")+1:]
 			syntax := value == "NaN" || value == "null1"
 			if got := at(t, s, path); got != c.fallback || !strings.HasPrefix(problems, c.key+": ") || !strings.Contains(problems, "want ") && !syntax ||
-				!strings.Contains(problems, last) && !syntax || !strings.HasSuffix(problems, "none before it was good: the defaults hold, with nothing enabled") {
+				!strings.Contains(problems, last) && !syntax || !strings.HasSuffix(problems, "no earlier one was valid: the defaults apply, with nothing enabled") {
 				t.Errorf("%s: %s is taken as %s; problems %q", path, value, got, problems)
 			}
 		}

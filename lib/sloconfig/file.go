@@ -40,7 +40,7 @@ func refusals[T any](k *kind[T], data map[string]string, at func(string, int) st
 	}
 	d, faults := k.read(text)
 	if d != nil {
-		faults = append(faults, d.wrong...)
+		faults = append(faults, d.invalidEntries...)
 	}
 	for i, f := range faults {
 		if i == maxFaults {

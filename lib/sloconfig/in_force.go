@@ -16,9 +16,9 @@ type InForce struct {
 	// Last are the last valid ones: nil if no ConfigMap is read, or before it was first read.
 	Last *Strategies `json:"strategies,omitempty"`
 
-	raw            tick.Raw // the last text that was read, and the result
-	unread, looked bool
-	err            error
+	raw              tick.Raw // the last text that was read, and the result
+	isUnread, isRead bool
+	err              error
 }
 
 // Take reads a sample's configuration if it has changed. The error says why the last ones stay.
@@ -30,20 +30,20 @@ func (f *InForce) Take(s *tick.Sample) error {
 }
 
 // TakeRaw is like [InForce.Take] for a configuration; unread reports whether collect could not read all of it.
-func (f *InForce) TakeRaw(raw tick.Raw, unread bool) error {
-	if f.looked && f.unread == unread && bytes.Equal(f.raw, raw) {
+func (f *InForce) TakeRaw(raw tick.Raw, isUnread bool) error {
+	if f.isRead && f.isUnread == isUnread && bytes.Equal(f.raw, raw) {
 		return f.err
 	}
-	read, err := Read(raw)
+	strategies, err := Read(raw)
 	switch {
 	case err == nil:
-		f.Last = read
-	case errors.Is(err, ErrNone) && unread:
+		f.Last = strategies
+	case errors.Is(err, ErrNone) && isUnread:
 		err = ErrUnread
 	case errors.Is(err, ErrNone):
 		f.Last, err = nil, nil
 	}
-	f.raw, f.unread, f.looked, f.err = slices.Clone(raw), unread, true, err
+	f.raw, f.isUnread, f.isRead, f.err = slices.Clone(raw), isUnread, true, err
 	return err
 }
 

@@ -73,7 +73,7 @@ func TestOrder(t *testing.T) {
 		{name: "by an expression", labels: map[string]string{"size": "xl"}, cpu: "30", memory: "51", degrade: "7", durations: `["1m","2m"]`, entry: "big"},
 		{
 			name: "the first of two", labels: map[string]string{"pool": "gpu", "size": "l"}, cpu: "40", memory: "51", degrade: "5", durations: `["3m"]`, entry: "gpu",
-			problem: `colocation-config: the node is selected by nodeConfigs[0] ("gpu") and by nodeConfigs[1] ("big"): the first one counts`,
+			problem: `colocation-config: the node is selected by nodeConfigs[0] ("gpu") and by nodeConfigs[1] ("big"): the first one applies`,
 		},
 		{
 			name: "the annotation over it", labels: map[string]string{"pool": "gpu"}, annotations: map[string]string{annotation: `{"CpuReclaimThresholdPercent":20,"memoryReclaimThresholdPercent":21}`},
@@ -89,11 +89,11 @@ func TestOrder(t *testing.T) {
 		},
 		{
 			name: "no annotation at all", annotations: map[string]string{annotation: `{"cpuReclaimThresholdPercent":20`}, cpu: "50", memory: "51", degrade: "5", durations: `["1m","2m"]`,
-			problem: "annotation node.koordinator.sh/colocation-strategy: it is no JSON: unexpected end of JSON input: it is left out",
+			problem: "annotation node.koordinator.sh/colocation-strategy: it is not JSON: unexpected end of JSON input: it is left out",
 		},
 		{
 			name: "an empty annotation", annotations: map[string]string{annotation: ""}, cpu: "50", memory: "51", degrade: "5", durations: `["1m","2m"]`,
-			problem: "it is no JSON",
+			problem: "it is not JSON",
 		},
 		{
 			name: "an annotation out of bounds", annotations: map[string]string{annotation: `{"cpuReclaimThresholdPercent":20,"degradeTimeMinutes":0}`}, cpu: "50", memory: "51", degrade: "5", durations: `["1m","2m"]`,
@@ -105,7 +105,7 @@ func TestOrder(t *testing.T) {
 		},
 		{
 			name: "with an unknown field", annotations: map[string]string{annotation: `{"degradeTimeMinutes":9,"degradeMinutes":9}`}, cpu: "50", memory: "51", degrade: "9", durations: `["1m","2m"]`,
-			problem: "degradeMinutes: it is not known",
+			problem: "degradeMinutes: unknown key",
 		},
 	} {
 		s, problems := resolved(t, config, c.labels, c.annotations)
@@ -145,8 +145,8 @@ func TestSelectors(t *testing.T) {
 		{`{"matchExpressions":[{"key":"a","operator":"Exists"}]}`, nil, false, ""},
 		{`{"matchExpressions":[{"key":"a","operator":"DoesNotExist"}]}`, nil, true, ""},
 		{`{"matchLabels":{"a":"1"},"matchExpressions":[{"key":"b","operator":"Exists"}]}`, map[string]string{"a": "1"}, false, ""},
-		{`{"matchLabel":{"a":"1"}}`, map[string]string{"a": "1"}, false, "nodeSelector.matchLabel: it is not known: want matchLabels and matchExpressions"},
-		{`{"a":"1"}`, map[string]string{"a": "1"}, false, "nodeSelector.a: it is not known"},
+		{`{"matchLabel":{"a":"1"}}`, map[string]string{"a": "1"}, false, "nodeSelector.matchLabel: unknown key: want matchLabels and matchExpressions"},
+		{`{"a":"1"}`, map[string]string{"a": "1"}, false, "nodeSelector.a: unknown key"},
 		{`{"matchLabels":{"a":1}}`, map[string]string{"a": "1"}, false, "nodeSelector.matchLabels"},
 		{`{"matchLabels":{"a b":"1"}}`, map[string]string{"a b": "1"}, false, "nodeSelector.matchLabels: key: Invalid value"},
 		{`{"matchExpressions":[{"key":"a","operator":"Gt","values":["1"]}]}`, map[string]string{"a": "2"}, false, `nodeSelector.matchExpressions[0]: operator "Gt": want In, NotIn, Exists or DoesNotExist`},
@@ -179,7 +179,7 @@ func TestInvalidEntries(t *testing.T) {
 			if *s.Threshold.CPUSuppressThresholdPercent != want || (s.Entries[KeyThreshold] == "all") != (pool == "b") {
 				t.Errorf("%s: pool %s has %d by %v; want %d", c.entry, pool, *s.Threshold.CPUSuppressThresholdPercent, s.Entries, want)
 			}
-			if problems != "resource-threshold-config: "+c.problem+": the cluster's strategy holds in its place" {
+			if problems != "resource-threshold-config: "+c.problem+": the cluster's strategy applies instead" {
 				t.Errorf("%s: %s", c.entry, problems)
 			}
 		}
@@ -211,22 +211,22 @@ func TestLastGood(t *testing.T) {
 	const auto = `{"clusterStrategy":{"policy":"auto"}}`
 	of := func(v string) string { return `{"clusterStrategy":{"cpuSuppressThresholdPercent":` + v + `}}` }
 	const bad = "resource-threshold-config: clusterStrategy.cpuSuppressThresholdPercent: 101: want 0 to 100: "
-	step("bad from the start", of("101"), auto, "65", "auto", bad+"none before it was good: the defaults hold, with nothing enabled")
+	step("bad from the start", of("101"), auto, "65", "auto", bad+"no earlier one was valid: the defaults apply, with nothing enabled")
 	step("good", of("50"), auto, "50", "auto", "")
-	step("bad", of("101"), `{"clusterStrategy":{"policy":"none"}}`, "50", "none", bad+"the last good one stays in force")
-	step("no JSON", of("101")+"}", auto, "50", "auto", "resource-threshold-config: it is no JSON: invalid character '}' after top-level value: the last good one stays in force")
-	step("bad burst beside a good one", of("40"), `{"clusterStrategy":{"policy":"x"}}`, "40", "auto", `cpu-burst-config: clusterStrategy.policy: "x": want none, cpuBurstOnly, cfsQuotaBurstOnly, auto: the last good one stays in force`)
+	step("bad", of("101"), `{"clusterStrategy":{"policy":"none"}}`, "50", "none", bad+"the last valid one stays in force")
+	step("no JSON", of("101")+"}", auto, "50", "auto", "resource-threshold-config: it is not JSON: invalid character '}' after top-level value: the last valid one stays in force")
+	step("bad burst beside a good one", of("40"), `{"clusterStrategy":{"policy":"x"}}`, "40", "auto", `cpu-burst-config: clusterStrategy.policy: "x": want none, cpuBurstOnly, cfsQuotaBurstOnly, auto: the last valid one stays in force`)
 	step("empty is good", "{}", auto, "65", "auto", "")
-	step("bad after empty", of("101"), auto, "65", "auto", bad+"the last good one stays in force")
+	step("bad after empty", of("101"), auto, "65", "auto", bad+"the last valid one stays in force")
 	step("gone", "", "", "65", "none", "")
-	step("bad after it was gone", of("101"), "", "65", "none", bad+"none before it was good: the defaults hold, with nothing enabled")
+	step("bad after it was gone", of("101"), "", "65", "none", bad+"no earlier one was valid: the defaults apply, with nothing enabled")
 	step("good again", of("30"), "", "30", "none", "")
 	if len(m) != 1 || m[KeyThreshold] != of("30") {
 		t.Errorf("memory %v", m)
 	}
 	// An earlier run remembered a document that is invalid for this one.
 	m[KeyThreshold] = of("102")
-	step("a bad memory", of("101"), "", "65", "none", bad+"none before it was good: the defaults hold, with nothing enabled")
+	step("a bad memory", of("101"), "", "65", "none", bad+"no earlier one was valid: the defaults apply, with nothing enabled")
 }
 
 // The cluster's switch overrides the nodes' own.
@@ -305,7 +305,7 @@ func FuzzSettle(f *testing.F) {
 		if err := s.check(); err != nil {
 			t.Fatalf("out of bounds: %v", err)
 		}
-		if len(errs) > 100 || len(c.Unsupported) > 5*maxNoted {
+		if len(errs) > 100 || len(c.Unsupported) > 5*maxListed {
 			t.Fatalf("%d errors, %d unsupported", len(errs), len(c.Unsupported))
 		}
 		// The tools read the resolved strategies.

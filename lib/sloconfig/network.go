@@ -103,7 +103,7 @@ func (c *checks) bandwidth(field string, b *Bandwidth) {
 		return
 	}
 	if _, _, err := b.Parse(); err != nil {
-		c.wrong(field, "%w", err)
+		c.addFault(field, "%w", err)
 	}
 }
 
@@ -118,7 +118,7 @@ func (s *System) check() []*fault {
 	var v checks
 	if s.TotalNetworkBandwidth != nil {
 		if _, err := s.TotalNetworkBandwidth.BitsPerSecond(); err != nil {
-			v.wrong("totalNetworkBandwidth", "%w", err)
+			v.addFault("totalNetworkBandwidth", "%w", err)
 		}
 	}
 	return v.faults

@@ -1,6 +1,7 @@
 package sloconfig
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -25,11 +26,11 @@ var ratios = []struct {
 // ofNode overrides the colocation strategy with the node's own settings, without invalid ones.
 func (s *Strategies) ofNode(labels, annotations map[string]string) (errs []error) {
 	if text, ok := annotations[AnnotationColocation]; ok {
-		strategy, faults, doubts := s.Colocation.annotated(text)
+		strategy, faults, warnings := s.Colocation.annotated(text)
 		for _, f := range faults {
 			errs = append(errs, fmt.Errorf("annotation %s: %w: it is left out", AnnotationColocation, f))
 		}
-		for _, f := range doubts {
+		for _, f := range warnings {
 			errs = append(errs, fmt.Errorf("annotation %s: %w", AnnotationColocation, f))
 		}
 		s.Colocation = *strategy
@@ -50,21 +51,21 @@ func (s *Strategies) ofNode(labels, annotations map[string]string) (errs []error
 }
 
 // annotated returns the strategy with an annotation over it, or only the strategy if the annotation is invalid.
-func (c *Colocation) annotated(text string) (_ *Colocation, faults, doubts []*fault) {
+func (c *Colocation) annotated(text string) (_ *Colocation, faults, warnings []*fault) {
 	own := new(Colocation)
 	if err := decode([]byte(text), own); err != nil {
 		return c, []*fault{asFault(err, "")}, nil
 	}
-	if l, err := look([]byte(text), shapeOf[Colocation]()); err == nil {
+	if l, err := scanKeys([]byte(text), shapeOf[Colocation]()); err == nil {
 		for _, path := range l.unknown[:min(len(l.unknown), maxFaults)] {
-			doubts = append(doubts, &fault{field: path, err: fmt.Errorf("it is not known")})
+			warnings = append(warnings, &fault{field: path, err: errors.New("unknown key")})
 		}
 	}
 	over := merged(c, own)
 	if faults = over.check(); len(faults) > 0 {
 		return c, faults[:min(len(faults), maxFaults)], nil
 	}
-	return over, nil, append(doubts, over.doubts()...)
+	return over, nil, append(warnings, over.warnings()...)
 }
 
 // percentOf returns a ratio in whole percent, truncated. A decimal ratio has no exact binary form, so 0.29 must

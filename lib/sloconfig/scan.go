@@ -66,14 +66,14 @@ type scan struct {
 	d    *json.Decoder
 	at   map[string]int64 // the end of each field's name, and the beginning of each list member, by path in the shape's names
 	// unknown are paths of fields that are not in the shape; twice are those of repeated fields.
-	unknown, twice []string
+	unknown, duplicates []string
 }
 
-// maxNoted bounds the notes of one document.
-const maxNoted = 50
+// maxListed bounds the notes of one document.
+const maxListed = 50
 
-// look scans a document.
-func look(text []byte, s *shape) (*scan, error) {
+// scanKeys scans a document.
+func scanKeys(text []byte, s *shape) (*scan, error) {
 	l := &scan{text: text, d: json.NewDecoder(bytes.NewReader(text)), at: map[string]int64{}}
 	if err := l.value(s, ""); err != nil {
 		return l, err
@@ -118,10 +118,10 @@ func (l *scan) value(s *shape, path string) error {
 		}
 		inner := join(path, fields.Clip(name))
 		switch {
-		case !known && len(l.unknown) < maxNoted:
+		case !known && len(l.unknown) < maxListed:
 			l.unknown = append(l.unknown, inner)
-		case seen[name] && len(l.twice) < maxNoted:
-			l.twice = append(l.twice, inner)
+		case seen[name] && len(l.duplicates) < maxListed:
+			l.duplicates = append(l.duplicates, inner)
 		}
 		seen[name] = true
 		l.at[inner] = l.d.InputOffset()
@@ -159,16 +159,16 @@ func lineAt(text []byte, offset int64) int {
 func decode(text []byte, into any) error {
 	err := json.Unmarshal(text, into)
 	if syntax, is := errors.AsType[*json.SyntaxError](err); is {
-		return &fault{offset: syntax.Offset, err: fmt.Errorf("it is no JSON: %w", err)}
+		return &fault{offset: syntax.Offset, err: fmt.Errorf("it is not JSON: %w", err)}
 	}
 	if mistyped, is := errors.AsType[*json.UnmarshalTypeError](err); is {
-		return &fault{field: mistyped.Field, offset: mistyped.Offset, err: fmt.Errorf("got %s: want %s", fields.Clip(mistyped.Value), wanted(mistyped.Type))}
+		return &fault{field: mistyped.Field, offset: mistyped.Offset, err: fmt.Errorf("got %s: want %s", fields.Clip(mistyped.Value), typeName(mistyped.Type))}
 	}
 	return err
 }
 
-// wanted describes a type for messages.
-func wanted(t reflect.Type) string {
+// typeName describes a type for messages.
+func typeName(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Bool:
 		return "true or false"

@@ -83,12 +83,12 @@ func TestPairs(t *testing.T) {
 // Doubtful values are in force and reported.
 func TestDoubts(t *testing.T) {
 	for _, c := range []struct{ fields, field, value, want string }{
-		{`"cpuCalculatePolicy":"request"`, "cpuCalculatePolicy", `"usage"`, `cpuCalculatePolicy: "request" is for memory alone: usage holds`},
+		{`"cpuCalculatePolicy":"request"`, "cpuCalculatePolicy", `"usage"`, `cpuCalculatePolicy: "request" applies only to memory: usage is used`},
 		{`"resourceDiffThreshold":2`, "resourceDiffThreshold", "2", "resourceDiffThreshold: 2 is over 1"},
 		{`"midStaticCPUReservedPercent":150`, "midStaticCPUReservedPercent", "150", "midStaticCPUReservedPercent: 150 is over 100"},
 		{`"midStaticMemoryReservedPercent":150`, "midStaticMemoryReservedPercent", "150", "midStaticMemoryReservedPercent: 150 is over 100"},
-		{`"enable":true,"Enable":false`, "enable", "false", "enable: it stands twice: the last one counts"},
-		{`"degradeTimeMinutes":1,"degradeTimeMinutes":2`, "degradeTimeMinutes", "2", "degradeTimeMinutes: it stands twice"},
+		{`"enable":true,"Enable":false`, "enable", "false", "enable: it occurs twice: the last one applies"},
+		{`"degradeTimeMinutes":1,"degradeTimeMinutes":2`, "degradeTimeMinutes", "2", "degradeTimeMinutes: it occurs twice"},
 	} {
 		s, problems := resolved(t, data(KeyColocation, in(KeyColocation, c.fields)), nil, nil)
 		if got := at(t, s, "colocation."+c.field); got != c.value || !strings.HasPrefix(problems, KeyColocation+": "+c.want) {
@@ -108,7 +108,7 @@ func TestDoubts(t *testing.T) {
 
 // These documents are invalid.
 func TestDocuments(t *testing.T) {
-	const none = "none before it was good"
+	const none = "no earlier one was valid"
 	for _, c := range []struct{ key, text, want string }{
 		{KeyThreshold, "", ""},
 		{KeyThreshold, " \n\t", ""},
@@ -118,14 +118,14 @@ func TestDocuments(t *testing.T) {
 		{KeyThreshold, `{"nodeStrategies":[null]}`, "nodeStrategies[0]: it has no nodeSelector: it is for no node"},
 		{KeyThreshold, "[]", none},
 		{KeyThreshold, "3", "got number: want an object: " + none},
-		{KeyThreshold, "enable: true", "it is no JSON: invalid character 'e'"},
-		{KeyThreshold, `{"clusterStrategy":{"enable":true}`, "it is no JSON: unexpected end of JSON input: " + none},
-		{KeyThreshold, `{} {}`, "it is no JSON: "},
+		{KeyThreshold, "enable: true", "it is not JSON: invalid character 'e'"},
+		{KeyThreshold, `{"clusterStrategy":{"enable":true}`, "it is not JSON: unexpected end of JSON input: " + none},
+		{KeyThreshold, `{} {}`, "it is not JSON: "},
 		{KeyThreshold, `{"clusterStrategy":[]}`, "clusterStrategy: got array: want an object"},
 		{KeyThreshold, `{"nodeStrategies":{}}`, "nodeStrategies: got object: want a list"},
 		{KeyColocation, `{"metricAggregatePolicy":[]}`, "metricAggregatePolicy: got array: want an object: " + none},
 		{KeyColocation, `{"nodeConfigs":3}`, "nodeConfigs: got number: want a list"},
-		{KeyColocation, strings.Repeat("[", 20_000), "it is no JSON"},
+		{KeyColocation, strings.Repeat("[", 20_000), "it is not JSON"},
 		{KeyColocation, `{"enable":true,"x":"` + strings.Repeat("x", maxDocument) + `"}`, "bytes: want 524288 at most"},
 		{KeyColocation, `{"nodeConfigs":[` + strings.Repeat(`{},`, maxEntries) + `{}]}`, "nodeConfigs: 1001 entries: want 1000 at most"},
 	} {

@@ -24,13 +24,13 @@ func TestUnsupported(t *testing.T) {
 		"resource-treshold-config":      `{"clusterStrategy":{"enable":true}}`,
 	})
 	want := []string{
-		"cpu-normalization-config", "host-application-config", "resource-treshold-config (not known)",
-		"colocation-config: cpuReclaimTresholdPercent (not known)", "colocation-config: nodeConfigs[0].extensions",
-		"resource-threshold-config: enable (not known)",
+		"cpu-normalization-config", "host-application-config", "resource-treshold-config (unknown)",
+		"colocation-config: cpuReclaimTresholdPercent (unknown)", "colocation-config: nodeConfigs[0].extensions",
+		"resource-threshold-config: enable (unknown)",
 		"resource-qos-config: clusterStrategy.policies.cpuPolicy", "resource-qos-config: clusterStrategy.cgroupRoot.memoryQOS",
 		"resource-qos-config: clusterStrategy.beClass.cpuQOS.groupIdentity", "resource-qos-config: clusterStrategy.beClass.cpuQOS.coreExpeller",
 		"resource-qos-config: clusterStrategy.beClass.memoryQOS.pageCacheLimitEnable", "resource-qos-config: clusterStrategy.beClass.memoryQOS.PageCacheLimitSize",
-		"resource-qos-config: clusterStrategy.beClass.memoryQOS.pagecache_limit_sync", "resource-qos-config: clusterStrategy.beClass.blkioQOS.blocks[0].ioCfg.readLatencies (not known)",
+		"resource-qos-config: clusterStrategy.beClass.memoryQOS.pagecache_limit_sync", "resource-qos-config: clusterStrategy.beClass.blkioQOS.blocks[0].ioCfg.readLatencies (unknown)",
 		"resource-qos-config: clusterStrategy.lsrClass.networkQOS", `resource-qos-config: clusterStrategy.beClass.blkioQOS.blocks[0] (type "volumegroup")`,
 		"resource-qos-config: clusterStrategy.beClass.networkQOS.ingressLimit", "system-config: clusterStrategy.minFreeKbytesFactor",
 	}
@@ -49,7 +49,7 @@ func TestUnsupported(t *testing.T) {
 		fmt.Fprintf(&fields, "%q:1,", fmt.Sprint("field", i))
 	}
 	many[KeyBurst] = "{" + fields.String() + `"clusterStrategy":{}}`
-	if c := (Memory{}).Settle("x", many); len(c.Unsupported) != maxNoted+1 || !strings.HasSuffix(c.Unsupported[maxNoted], " more") {
+	if c := (Memory{}).Settle("x", many); len(c.Unsupported) != maxListed+1 || !strings.HasSuffix(c.Unsupported[maxListed], " more") {
 		t.Errorf("%d unsupported", len(c.Unsupported))
 	}
 }
@@ -94,12 +94,12 @@ func TestUnused(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", c.text, diff)
 		}
 		// A rejection would disable the supported ones.
-		if _, errs := m.Resolve(nil, nil); len(m.Problems) > 0 || len(errs) > 0 && !strings.Contains(fmt.Sprint(errs), "the first one counts") {
+		if _, errs := m.Resolve(nil, nil); len(m.Problems) > 0 || len(errs) > 0 && !strings.Contains(fmt.Sprint(errs), "the first one applies") {
 			t.Errorf("%s: problems %v, %v", c.text, m.Problems, errs)
 		}
 	}
 	many := `{"nodeStrategies":[` + strings.Repeat(`{"nodeSelector":{"matchLabels":{"a":"b"}},"systemClass":{`+parts+`}},`, 900) + `{}]}`
-	if c := (Memory{}).Settle("x", data(KeyQOS, many)); len(c.Unsupported) != maxNoted {
-		t.Errorf("%d unsupported; want %d at most", len(c.Unsupported), maxNoted)
+	if c := (Memory{}).Settle("x", data(KeyQOS, many)); len(c.Unsupported) != maxListed {
+		t.Errorf("%d unsupported; want %d at most", len(c.Unsupported), maxListed)
 	}
 }

@@ -33,13 +33,13 @@ func (f *Flags) complete(w io.Writer, words []string) {
 	if flag := flagNamed(strings.TrimLeft(name, "-"), f.flags); flag != nil && strings.HasPrefix(name, "-") {
 		_, isSwitch := flag.(*cli.BoolFlag)
 		if isSwitch && joined {
-			offer(w, prefix, value, []string{"true", "false"})
+			suggest(w, prefix, value, []string{"true", "false"})
 		}
 		if _, several := flag.(*cli.StringSliceFlag); several { // a,b,c
 			at := strings.LastIndex(value, ",") + 1
 			prefix, value = prefix+value[:at], value[at:]
 		}
-		offer(w, prefix, value, f.words[flag.Names()[0]])
+		suggest(w, prefix, value, f.words[flag.Names()[0]])
 		if !isSwitch || joined {
 			return
 		}
@@ -49,11 +49,11 @@ func (f *Flags) complete(w io.Writer, words []string) {
 		names = append(names, "--"+flag.Names()[0])
 	}
 	slices.Sort(names)
-	offer(w, "", current, append(names, "--help", "--manual", "--version"))
+	suggest(w, "", current, append(names, "--help", "--manual", "--version"))
 }
 
-// offer prints the words that begin with a text.
-func offer(w io.Writer, prefix, begins string, words []string) {
+// suggest prints the words that begin with a text.
+func suggest(w io.Writer, prefix, begins string, words []string) {
 	for _, word := range words {
 		if strings.HasPrefix(word, begins) {
 			fmt.Fprintln(w, prefix+word)

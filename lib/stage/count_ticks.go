@@ -23,7 +23,7 @@ func (s *Session) serveMetrics() error {
 
 // measure counts a handled tick in the metrics: of the sections only the tool's own, because the other tools count
 // theirs.
-func (s *Session) measure(l *tick.Line, section any, refused string, took time.Duration) {
+func (s *Session) measure(l *tick.Line, section any, refused string, duration time.Duration) {
 	if s.Metrics == nil {
 		return
 	}
@@ -45,7 +45,7 @@ func (s *Session) measure(l *tick.Line, section any, refused string, took time.D
 	case *tick.Report:
 		t.Report = section
 	}
-	s.Metrics.Tick(&t, took)
+	s.Metrics.Tick(&t, duration)
 }
 
 // invalid returns the reason why a line is not a tick, in one word.

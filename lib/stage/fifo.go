@@ -16,11 +16,11 @@ const pipeBytes = 1 << 20
 
 // stream is an opened input or output.
 type stream struct {
-	*os.File      // nil if the stream is not a file
-	in            io.Reader
-	out           io.Writer
-	fifo, closing bool
-	wholeLines    bool // in reads no further than to the end of a line
+	*os.File        // nil if the stream is not a file
+	in              io.Reader
+	out             io.Writer
+	isFIFO, closing bool
+	hasWholeLines   bool // in reads no further than to the end of a line
 }
 
 func (s *stream) Close() error {
@@ -30,8 +30,8 @@ func (s *stream) Close() error {
 	return nil
 }
 
-// recording reports whether the stream is a file on a disk.
-func (s *stream) recording() bool {
+// isRecording reports whether the stream is a file on a disk.
+func (s *stream) isRecording() bool {
 	f := s.File
 	if f == nil {
 		f, _ = s.in.(*os.File)
@@ -43,8 +43,8 @@ func (s *stream) recording() bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// terminal reports whether the stream is a terminal.
-func (s *stream) terminal() bool {
+// isTerminal reports whether the stream is a terminal.
+func (s *stream) isTerminal() bool {
 	f := s.File
 	if f == nil {
 		f, _ = s.in.(*os.File)
@@ -52,14 +52,14 @@ func (s *stream) terminal() bool {
 	if f == nil {
 		return false
 	}
-	terminal := false
+	isTerminal := false
 	if c, err := f.SyscallConn(); err == nil { // Fd would make the file blocking
 		_ = c.Control(func(fd uintptr) {
 			_, err := unix.IoctlGetTermios(int(fd), unix.TCGETS)
-			terminal = err == nil
+			isTerminal = err == nil
 		})
 	}
-	return terminal
+	return isTerminal
 }
 
 // openInput opens a file or a FIFO for reading, or returns std for "-".
@@ -71,7 +71,7 @@ func openInput(path string, std io.Reader) (*stream, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open --input: %w", err)
 	}
-	return &stream{File: f, in: f, fifo: fifo, closing: true}, nil
+	return &stream{File: f, in: f, isFIFO: fifo, closing: true}, nil
 }
 
 // openOutput opens a file or a FIFO for writing, or returns std for "-". The first byte into a FIFO is a newline: it
@@ -84,7 +84,7 @@ func openOutput(path string, std io.Writer) (*stream, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open --output: %w", err)
 	}
-	s := &stream{File: f, out: f, fifo: fifo, closing: true}
+	s := &stream{File: f, out: f, isFIFO: fifo, closing: true}
 	if fifo {
 		s.out = &newlineFirst{f: f}
 	}
@@ -93,16 +93,16 @@ func openOutput(path string, std io.Writer) (*stream, error) {
 
 // newlineFirst writes a newline before the first line; not at once, because a full FIFO would block the start.
 type newlineFirst struct {
-	f       *os.File
-	written bool
+	f          *os.File
+	hasWritten bool
 }
 
 func (n *newlineFirst) Write(p []byte) (int, error) {
-	if !n.written {
+	if !n.hasWritten {
 		if _, err := n.f.Write([]byte{'\n'}); err != nil {
 			return 0, err
 		}
-		n.written = true
+		n.hasWritten = true
 	}
 	return n.f.Write(p)
 }
@@ -123,7 +123,7 @@ func open(path string, flags int) (*os.File, bool, error) {
 		f, err := openFIFO(path)
 		return f, true, err
 	case named && err == nil:
-		return nil, false, fmt.Errorf("%s is no FIFO (%s): remove it, or name another", path, info.Mode().Type())
+		return nil, false, fmt.Errorf("%s is not a FIFO (%s): remove it, or name another", path, info.Mode().Type())
 	}
 	f, err := os.OpenFile(path, flags, 0o644)
 	return f, false, err
@@ -136,7 +136,7 @@ func openFIFO(path string) (*os.File, error) {
 	}
 	info, err := f.Stat()
 	if err == nil && info.Mode()&fs.ModeNamedPipe == 0 {
-		err = fmt.Errorf("%s is no FIFO any more", path)
+		err = fmt.Errorf("%s is no longer a FIFO", path)
 	}
 	if err != nil {
 		f.Close()

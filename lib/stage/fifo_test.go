@@ -176,12 +176,12 @@ func TestLiveToolIsNotStoppedByASlowNextStage(t *testing.T) {
 	stop()
 }
 
-func TestOpenRefusesWhatIsNoFIFO(t *testing.T) {
+func TestOpenRefusesNonFIFO(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file.fifo")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := open(path, os.O_RDONLY); err == nil || !strings.Contains(err.Error(), "is no FIFO") {
+	if _, _, err := open(path, os.O_RDONLY); err == nil || !strings.Contains(err.Error(), "is not a FIFO") {
 		t.Errorf("open: %v; want a refusal", err)
 	}
 	if _, _, err := open("fifo:"+filepath.Join(t.TempDir(), "no", "directory"), os.O_RDONLY); err == nil || !strings.Contains(err.Error(), "does its directory exist?") {

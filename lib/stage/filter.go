@@ -14,8 +14,8 @@ import (
 	"polder/lib/tick"
 )
 
-// drainWithin is how long a stopping tool waits for the rest of a line that it has begun to read or write.
-const drainWithin = 2 * time.Second
+// drainTimeout is how long a stopping tool waits for the rest of a line that it has begun to read or write.
+const drainTimeout = 2 * time.Second
 
 // replayGCPercent is the garbage collector's target for recordings, unless GOGC is set. On a node a tool uses one or two
 // megabytes and handles one tick per second: there the default is right, because memory is scarce. A recording runs as fast as
@@ -53,13 +53,13 @@ type Incoming struct {
 	Dropped int64
 }
 
-// arrival is a line that passes from the reader to the decoder, and with its tick to the loop.
-type arrival struct {
-	line     *tick.Line
-	tick     *tick.Tick
-	rejected error       // a section violates the schema
-	err      error       // the end of the input
-	counts   tick.Counts // the reader's counts, at the end
+// inputLine is a line that passes from the reader to the decoder, and with its tick to the loop.
+type inputLine struct {
+	line       *tick.Line
+	tick       *tick.Tick
+	sectionErr error       // a section violates the schema
+	err        error       // the end of the input
+	counts     tick.Counts // the reader's counts, at the end
 }
 
 // Filter runs f until the input ends or ctx does. On SIGTERM a tool leaves a FIFO at the beginning of a line: it
@@ -73,10 +73,10 @@ func (s *Session) Filter(ctx context.Context, f Filter) error {
 		return &UsageError{err}
 	}
 	defer in.Close()
-	if in.terminal() {
-		fmt.Fprintf(s.Err, "%s: waits for ticks that are typed on this terminal: give it a recording (--input FILE) or a pipe (collect | ...), or press Ctrl-D\n", s.Tool)
+	if in.isTerminal() {
+		fmt.Fprintf(s.Err, "%s: waits for ticks from this terminal: give it a recording (--input FILE) or a pipe (collect | ...), or press Ctrl-D\n", s.Tool)
 	}
-	if in.recording() {
+	if in.isRecording() {
 		s.SetGCPercent(replayGCPercent)
 	} else {
 		s.OneProcessor()
@@ -88,40 +88,40 @@ func (s *Session) Filter(ctx context.Context, f Filter) error {
 
 	// Reading, decoding and handling run concurrently, each on the next line. From a FIFO no line is read before the previous one
 	// has been forwarded: lines that this process has read are lost when it is killed, those in the FIFO are not.
-	lines, arrivals := make(chan arrival), make(chan arrival)
-	ahead := 2 // a live stream needs no more, and each is as large as a line
-	if in.recording() {
-		ahead = 4
+	lines, decoded := make(chan inputLine), make(chan inputLine)
+	bufferedLines := 2 // a live stream needs no more, and each is as large as a line
+	if in.isRecording() {
+		bufferedLines = 4
 	}
-	if in.fifo {
-		ahead = 1
+	if in.isFIFO {
+		bufferedLines = 1
 		if l, err := newLineReader(in.File); err != nil {
-			s.Log.Warn("cannot look ahead in the FIFO: when this process is killed, what it has read ahead is lost", "error", err)
+			s.Log.Warn("cannot read the FIFO by lines (tee): if this process is killed, ticks that it has read are lost", "error", err)
 		} else {
 			defer l.Close()
-			in.in, in.wholeLines = l, true
+			in.in, in.hasWholeLines = l, true
 		}
 	}
-	free := make(chan *tick.Line, ahead)
+	free := make(chan *tick.Line, bufferedLines)
 	for range cap(free) {
 		free <- new(tick.Line)
 	}
-	gone := make(chan struct{})
-	defer close(gone)
+	done := make(chan struct{})
+	defer close(done)
 	s.notify.ready(ctx)
 	limit := &rateLimit{log: s.Log, now: s.Now}
-	go s.read(ctx, in, limit, lines, free, gone)
+	go s.read(ctx, in, limit, lines, free, done)
 	decoder := tick.NewDecoder(f.Ignores...)
-	go decode(decoder, f.Reads, lines, arrivals, gone)
+	go decode(decoder, f.Reads, lines, decoded, done)
 
-	err = s.loop(ctx, f, in.fifo, out, limit, arrivals, free)
+	err = s.loop(ctx, f, in.isFIFO, out, limit, decoded, free)
 	return errors.Join(err, out.end(s.Log))
 }
 
-// silentAgain is the maximum time between two calls of Silent while the input is silent.
-const silentAgain = 5 * time.Second
+// silenceRetry is the maximum time between two calls of Silent while the input is silent.
+const silenceRetry = 5 * time.Second
 
-func (s *Session) loop(ctx context.Context, f Filter, drains bool, out *sink, limit *rateLimit, arrivals <-chan arrival,
+func (s *Session) loop(ctx context.Context, f Filter, drainInput bool, out *sink, limit *rateLimit, decoded <-chan inputLine,
 	free chan<- *tick.Line,
 ) error {
 	var silence <-chan time.Time
@@ -131,26 +131,26 @@ func (s *Session) loop(ctx context.Context, f Filter, drains bool, out *sink, li
 		defer timer.Stop()
 		silence = timer.C
 	}
-	idle, stopIdle := s.notify.idle()
+	idle, stopIdle := s.notify.watchdogTicks()
 	defer stopIdle()
 	stopped := ctx.Done()
 	for {
 		select {
-		case a, ok := <-arrivals:
+		case a, ok := <-decoded:
 			s.Metrics.Cut(a.counts.Cut)
 			if !ok || errors.Is(a.err, io.EOF) {
-				limit.flush(a.counts)
+				limit.logTotals(a.counts)
 				if ctx.Err() == nil {
-					return limit.noStream(a.counts)
+					return limit.checkStream(a.counts)
 				}
 				return nil
 			}
 			if a.err != nil {
 				return a.err
 			}
-			if a.rejected != nil {
+			if a.sectionErr != nil {
 				s.Metrics.Invalid(metrics.InvalidSection)
-				if err := limit.reject(a.line.Number, a.rejected, s.Strict); err != nil {
+				if err := limit.dropSection(a.line.Number, a.sectionErr, s.Strict); err != nil {
 					return err
 				}
 				free <- a.line
@@ -163,15 +163,15 @@ func (s *Session) loop(ctx context.Context, f Filter, drains bool, out *sink, li
 			if err := s.handle(context.WithoutCancel(ctx), f, a, out); err != nil {
 				return err
 			}
-			out.settle()
+			out.waitWritten()
 			free <- a.line
 		case <-silence:
 			f.Silent(ctx)
-			timer.Reset(min(f.SilentAfter, silentAgain)) // so that failures are retried
+			timer.Reset(min(f.SilentAfter, silenceRetry)) // so that failures are retried
 		case <-idle:
 			s.notify.alive()
 		case <-stopped:
-			if !drains {
+			if !drainInput {
 				return nil // standard input cannot be interrupted, and its writer ends with this process
 			}
 			stopped = nil // the reader stops at a line's end
@@ -179,47 +179,47 @@ func (s *Session) loop(ctx context.Context, f Filter, drains bool, out *sink, li
 	}
 }
 
-func (s *Session) handle(ctx context.Context, f Filter, a arrival, out *sink) error {
-	refused, why := s.refuse(a.line)
-	begun := time.Now()
+func (s *Session) handle(ctx context.Context, f Filter, a inputLine, out *sink) error {
+	refused, word := s.refusal(a.line)
+	started := time.Now()
 	section, err := f.Handle(ctx, Incoming{Tick: a.tick, Line: a.line, Refused: refused, Dropped: out.dropped()})
 	if err != nil {
 		return err
 	}
-	s.measure(a.line, section, why, time.Since(begun))
-	s.beat()
+	s.measure(a.line, section, word, time.Since(started))
+	s.notifyAlive()
 	if f.Terminal {
 		return nil
 	}
-	return out.put(a.line, f.Section, section)
+	return out.forward(a.line, f.Section, section)
 }
 
 // read splits the input into lines; it closes the channel at the end.
 func (s *Session) read(
-	ctx context.Context, in *stream, limit *rateLimit, lines chan<- arrival, free <-chan *tick.Line, gone <-chan struct{},
+	ctx context.Context, in *stream, limit *rateLimit, lines chan<- inputLine, free <-chan *tick.Line, done <-chan struct{},
 ) {
 	defer close(lines)
 	r := tick.NewReader(in.in)
-	r.Strict, r.MaxLine, r.Restarted, r.WholeLines = s.Strict, s.MaxLine, in.fifo, in.wholeLines
+	r.Strict, r.MaxLine, r.Restarted, r.WholeLines = s.Strict, s.MaxLine, in.isFIFO, in.hasWholeLines
 	r.Bad = func(number int64, err error) {
-		limit.badLine(number, err)
+		limit.logDropped(number, err)
 		s.Metrics.Invalid(invalid(err))
 	}
 
-	if in.fifo {
+	if in.isFIFO {
 		interrupted := context.AfterFunc(ctx, func() { _ = in.SetReadDeadline(time.Now()) })
 		defer interrupted()
 	}
 	for {
-		var a arrival
+		var a inputLine
 		select {
 		case a.line = <-free: // before the next line is read
-		case <-gone:
+		case <-done:
 			return
 		}
 		line, err := r.Next()
 		if errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() != nil {
-			_ = in.SetReadDeadline(time.Now().Add(drainWithin))
+			_ = in.SetReadDeadline(time.Now().Add(drainTimeout))
 			r.Finish()
 			if line, err = r.Next(); errors.Is(err, os.ErrDeadlineExceeded) {
 				err = io.EOF
@@ -234,7 +234,7 @@ func (s *Session) read(
 		}
 		select {
 		case lines <- a:
-		case <-gone:
+		case <-done:
 			return
 		}
 		if err != nil {
@@ -244,15 +244,15 @@ func (s *Session) read(
 }
 
 // decode decodes the lines' sections; it closes arrivals after the last line.
-func decode(d *tick.Decoder, sections []string, lines <-chan arrival, arrivals chan<- arrival, gone <-chan struct{}) {
-	defer close(arrivals)
+func decode(d *tick.Decoder, sections []string, lines <-chan inputLine, decoded chan<- inputLine, done <-chan struct{}) {
+	defer close(decoded)
 	for a := range lines {
 		if a.err == nil {
-			a.tick, a.rejected = d.Decode(a.line, sections...)
+			a.tick, a.sectionErr = d.Decode(a.line, sections...)
 		}
 		select {
-		case arrivals <- a:
-		case <-gone:
+		case decoded <- a:
+		case <-done:
 			return
 		}
 	}
@@ -261,8 +261,8 @@ func decode(d *tick.Decoder, sections []string, lines <-chan arrival, arrivals c
 // defaultMaxAge is used if a tick does not contain its interval.
 const defaultMaxAge = 3 * time.Second
 
-// refuse returns why this tick must not be acted on, as a sentence and as a word for the metrics.
-func (s *Session) refuse(l *tick.Line) (sentence, word string) {
+// refusal returns why this tick must not be acted on, as a sentence and as a word for the metrics.
+func (s *Session) refusal(l *tick.Line) (sentence, word string) {
 	if s.DryRun || s.isSet == nil {
 		return "", ""
 	}
@@ -285,8 +285,8 @@ func (s *Session) refuse(l *tick.Line) (sentence, word string) {
 	return "", ""
 }
 
-// beat touches the heartbeat file and notifies the service manager's watchdog.
-func (s *Session) beat() {
+// notifyAlive touches the heartbeat file and notifies the service manager's watchdog.
+func (s *Session) notifyAlive() {
 	s.notify.alive()
 	if s.HeartbeatFile == "" {
 		return
@@ -300,62 +300,62 @@ func (s *Session) beat() {
 	}
 }
 
-// badLogEvery is the minimum time between two log lines about dropped lines.
-const badLogEvery = 10 * time.Second
+// logInterval is the minimum time between two log lines about dropped lines.
+const logInterval = 10 * time.Second
 
-// rateLimit logs dropped lines, the first at once and then at most one every badLogEvery with the number of omitted ones.
+// rateLimit logs dropped lines, the first at once and then at most one every logInterval with the number of omitted ones.
 type rateLimit struct {
 	log *slog.Logger
 	now func() time.Time
 
-	mu       sync.Mutex
-	last     time.Time
-	skipped  int64
-	rejected int64
-	first    error // why the first line was dropped
+	mu              sync.Mutex
+	last            time.Time
+	notLogged       int64
+	droppedSections int64
+	first           error // why the first line was dropped
 }
 
-func (r *rateLimit) badLine(number int64, err error) {
+func (r *rateLimit) logDropped(number int64, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.first == nil {
 		r.first = fmt.Errorf("line %d: %w", number, err)
 	}
-	if now := r.now(); r.last.IsZero() || now.Sub(r.last) >= badLogEvery || now.Before(r.last) {
-		r.log.Warn("dropped a line", "line", number, "error", err, "notLogged", r.skipped)
-		r.last, r.skipped = now, 0
+	if now := r.now(); r.last.IsZero() || now.Sub(r.last) >= logInterval || now.Before(r.last) {
+		r.log.Warn("dropped a line", "line", number, "error", err, "notLogged", r.notLogged)
+		r.last, r.notLogged = now, 0
 		return
 	}
-	r.skipped++
+	r.notLogged++
 }
 
-// reject drops a line with a section that could not be decoded.
-func (r *rateLimit) reject(number int64, err error, strict bool) error {
+// dropSection drops a line with a section that could not be decoded.
+func (r *rateLimit) dropSection(number int64, err error, strict bool) error {
 	if strict {
 		return fmt.Errorf("read ticks: line %d: %w", number, err)
 	}
 	r.mu.Lock()
-	r.rejected++
+	r.droppedSections++
 	r.mu.Unlock()
-	r.badLine(number, err)
+	r.logDropped(number, err)
 	return nil
 }
 
-// noStream returns the error of an input that has ended without any tick: it is probably the wrong file. An input without lines, or
+// checkStream returns the error of an input that has ended without any tick: it is probably the wrong file. An input without lines, or
 // with only a line that was cut off, is no error: its writer ended early.
-func (r *rateLimit) noStream(c tick.Counts) error {
+func (r *rateLimit) checkStream(c tick.Counts) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if bad := c.Bad + r.rejected; bad > 0 && c.Lines == r.rejected {
-		return fmt.Errorf("no line of the input is a tick (%d dropped; the first: %w): want what collect writes", bad, r.first)
+	if bad := c.Bad + r.droppedSections; bad > 0 && c.Lines == r.droppedSections {
+		return fmt.Errorf("no line of the input is a tick (%d dropped; the first: %w): want collect's output", bad, r.first)
 	}
 	return nil
 }
 
-func (r *rateLimit) flush(c tick.Counts) {
+func (r *rateLimit) logTotals(c tick.Counts) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if c.Bad+r.rejected > 0 || c.Cut > 0 {
-		r.log.Info("end of input", "ticks", c.Lines-r.rejected, "dropped", c.Bad+r.rejected, "tooLong", c.TooLong, "cut", c.Cut)
+	if c.Bad+r.droppedSections > 0 || c.Cut > 0 {
+		r.log.Info("end of input", "ticks", c.Lines-r.droppedSections, "dropped", c.Bad+r.droppedSections, "tooLong", c.TooLong, "cut", c.Cut)
 	}
 }

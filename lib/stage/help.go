@@ -62,9 +62,9 @@ type described struct {
 
 var placeholder = regexp.MustCompile("`([^`]*)`")
 
-// describe reads an option's usage: its first line is for --help, the others are details. A word in backquotes names the
+// describeFlag reads an option's usage: its first line is for --help, the others are details. A word in backquotes names the
 // value. The default is added unless the first line contains it, in a shorter form than that of --check-config.
-func describe(f cli.DocGenerationFlag) described {
+func describeFlag(f cli.DocGenerationFlag) described {
 	usage, details, _ := strings.Cut(f.GetUsage(), "\n")
 	d := described{name: "--" + f.(cli.Flag).Names()[0], details: strings.ReplaceAll(details, "\n", " ")}
 	if f.TakesValue() {
@@ -131,7 +131,7 @@ func (c Command) helpText(flags []cli.Flag) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s - %s\n\nUsage: %s [options]\n", c.Name, c.Synopsis, c.Name)
 	for _, sub := range c.Subcommands {
-		hang(&b, fmt.Sprintf("       %s [options]  ", sub.Name), sub.Synopsis)
+		writeIndented(&b, fmt.Sprintf("       %s [options]  ", sub.Name), sub.Synopsis)
 	}
 	b.WriteString("\n")
 	if summary := strings.TrimSpace(c.Summary); summary != "" {
@@ -174,7 +174,7 @@ func (c Command) helpGroup(w io.Writer, group optionGroup) {
 			families[family] = append(families[family], strings.TrimPrefix(name, family))
 			continue
 		}
-		lines = append(lines, describe(f))
+		lines = append(lines, describeFlag(f))
 	}
 	fmt.Fprintf(w, "%s:\n", group.name)
 	width := 0
@@ -182,7 +182,7 @@ func (c Command) helpGroup(w io.Writer, group optionGroup) {
 		width = max(width, len(d.name))
 	}
 	for _, d := range lines {
-		hang(w, fmt.Sprintf("  %-*s  ", width, d.name), d.brief)
+		writeIndented(w, fmt.Sprintf("  %-*s  ", width, d.name), d.brief)
 	}
 	fmt.Fprintln(w)
 	if len(families) == 0 {
@@ -195,7 +195,7 @@ func (c Command) helpGroup(w io.Writer, group optionGroup) {
 	}
 	for _, family := range c.Families {
 		if names := families[family]; len(names) > 0 {
-			hang(w, fmt.Sprintf("  --%-*s  ", width, family), strings.Join(names, ", "))
+			writeIndented(w, fmt.Sprintf("  --%-*s  ", width, family), strings.Join(names, ", "))
 		}
 	}
 	fmt.Fprintln(w)
@@ -212,8 +212,8 @@ func (c Command) family(name string) string {
 	return longest
 }
 
-// hang prints text beside a first column, and continues it in the same column if it is too long for the line.
-func hang(w io.Writer, column, text string) {
+// writeIndented prints text beside a first column, and continues it in the same column if it is too long for the line.
+func writeIndented(w io.Writer, column, text string) {
 	line := column
 	for i, word := range strings.Fields(text) {
 		switch {

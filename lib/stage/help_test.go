@@ -83,7 +83,7 @@ Stream:
 // A text that is too long for a line continues below itself, and no line is wider than the help.
 func TestHelpWraps(t *testing.T) {
 	var b strings.Builder
-	hang(&b, "  --x  ", strings.Repeat("word ", 30))
+	writeIndented(&b, "  --x  ", strings.Repeat("word ", 30))
 	lines := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
 	if len(lines) != 2 || len(lines[0]) > helpWidth || !strings.HasPrefix(lines[1], "       word") || strings.Count(b.String(), "word") != 30 {
 		t.Errorf("%q", lines)

@@ -13,14 +13,14 @@ import (
 // stays in the kernel for its successor: so SIGKILL costs the current line and none after it. tee(2) copies the content of a pipe, without
 // consuming it, to the reader's own pipe; lineReader finds the end of the line there, and then reads exactly up to it.
 type lineReader struct {
-	from     *os.File // the FIFO, which the caller owns
-	to, back *os.File // the write and read ends of the reader's own pipe
-	taken    int      // bytes read of the current line
-	ask      int      // how much to copy: about the length of the last line
+	fifo              *os.File // the FIFO, which the caller owns
+	writeEnd, readEnd *os.File // the write and read ends of the reader's own pipe
+	lineBytes         int      // bytes read of the current line
+	copyBytes         int      // how much to copy: about the length of the last line
 }
 
-// leastAsk is one page, which is the unit of tee.
-const leastAsk = 4096
+// pageBytes is one page, which is the unit of tee.
+const pageBytes = 4096
 
 // newLineReader fails if tee is unavailable: a seccomp filter may forbid it.
 func newLineReader(fifo *os.File) (*lineReader, error) {
@@ -28,7 +28,7 @@ func newLineReader(fifo *os.File) (*lineReader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a pipe: %w", err)
 	}
-	l := &lineReader{from: fifo, to: to, back: back, ask: leastAsk}
+	l := &lineReader{fifo: fifo, writeEnd: to, readEnd: back, copyBytes: pageBytes}
 	if _, err := l.tee(0); err != nil {
 		return nil, errors.Join(fmt.Errorf("tee %s: %w", fifo.Name(), err), l.Close())
 	}
@@ -37,7 +37,7 @@ func newLineReader(fifo *os.File) (*lineReader, error) {
 
 // Read reads into p up to the end of a line at most. It waits for data, until the file's read deadline.
 func (l *lineReader) Read(p []byte) (int, error) {
-	p = p[:min(len(p), l.ask)]
+	p = p[:min(len(p), l.copyBytes)]
 	n, err := l.peek(p)
 	if err != nil {
 		return 0, err
@@ -47,13 +47,13 @@ func (l *lineReader) Read(p []byte) (int, error) {
 		n = end
 	}
 	// Only the bytes that were really read count, in case another process reads the FIFO, too.
-	if n, err = l.from.Read(p[:n]); err != nil {
+	if n, err = l.fifo.Read(p[:n]); err != nil {
 		return n, err
 	}
-	l.taken += n
-	l.ask = max(l.ask, l.taken)
+	l.lineBytes += n
+	l.copyBytes = max(l.copyBytes, l.lineBytes)
 	if end > 0 {
-		l.ask, l.taken = max(leastAsk, l.taken+l.taken/8), 0
+		l.copyBytes, l.lineBytes = max(pageBytes, l.lineBytes+l.lineBytes/8), 0
 	}
 	return n, nil
 }
@@ -65,7 +65,7 @@ func (l *lineReader) peek(p []byte) (int, error) {
 		return 0, err
 	}
 	for read := 0; read < n; { // all of it is available
-		some, err := l.back.Read(p[read:n])
+		some, err := l.readEnd.Read(p[read:n])
 		if err != nil {
 			return 0, err
 		}
@@ -76,11 +76,11 @@ func (l *lineReader) peek(p []byte) (int, error) {
 
 // tee copies up to length bytes to the reader's own pipe, which is empty.
 func (l *lineReader) tee(length int) (n int, err error) {
-	from, err := l.from.SyscallConn()
+	from, err := l.fifo.SyscallConn()
 	if err != nil {
 		return 0, err
 	}
-	to, err := l.to.SyscallConn()
+	to, err := l.writeEnd.SyscallConn()
 	if err != nil {
 		return 0, err
 	}
@@ -101,5 +101,5 @@ func (l *lineReader) tee(length int) (n int, err error) {
 
 // Close closes the reader's own pipe.
 func (l *lineReader) Close() error {
-	return errors.Join(l.to.Close(), l.back.Close())
+	return errors.Join(l.writeEnd.Close(), l.readEnd.Close())
 }

@@ -112,7 +112,7 @@ func TestLineReaderWaits(t *testing.T) {
 
 // While one tick is handled the following ones are in the FIFO, also for a live tool, which forwards it before it reads
 // the next one.
-func TestOneTickInHand(t *testing.T) {
+func TestOneTickInMemory(t *testing.T) {
 	for _, live := range []bool{false, true} {
 		t.Run(fmt.Sprintf("live=%t", live), func(t *testing.T) {
 			dir := t.TempDir()
@@ -175,7 +175,7 @@ func fill(t *testing.T, f *os.File) {
 }
 
 // A live tool whose next stage reads nothing logs at its end how many ticks it dropped.
-func TestGivenUpAtTheEnd(t *testing.T) {
+func TestDroppedAtEndIsLogged(t *testing.T) {
 	dir := t.TempDir()
 	inPath, outPath := filepath.Join(dir, "in.fifo"), filepath.Join(dir, "out.fifo")
 	in, out := openTestFIFO(t, inPath), openTestFIFO(t, outPath)

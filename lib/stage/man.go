@@ -46,7 +46,7 @@ func (c Command) manual(w io.Writer, flags []cli.Flag, form markup) error {
 	for _, group := range optionGroups(flags) {
 		form.subheading(&b, group.name)
 		for _, f := range group.flags {
-			d := describe(f)
+			d := describeFlag(f)
 			about := d.brief
 			if d.details != "" {
 				about += ". " + d.details

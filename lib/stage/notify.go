@@ -14,12 +14,12 @@ import (
 // notifier reports the tool's state to the service manager that started it, like sd_notify(3): a datagram for each word. It
 // is nil, and sends nothing, if $NOTIFY_SOCKET is not set.
 type notifier struct {
-	socket int
-	to     unix.SockaddrUnix
-	within time.Duration // the manager stops a tool that sends nothing for this long; 0 is never
+	socket          int
+	to              unix.SockaddrUnix
+	watchdogTimeout time.Duration // the manager stops a tool that sends nothing for this long; 0 is never
 
-	begun atomic.Bool
-	once  sync.Once
+	isStarted atomic.Bool
+	once      sync.Once
 }
 
 // newNotifier reads the manager's settings. The socket does not block, because a busy manager must not stop the stream. The next
@@ -36,7 +36,7 @@ func newNotifier(getenv func(string) string) (*notifier, error) {
 	n := &notifier{socket: socket, to: unix.SockaddrUnix{Name: address}} // a leading @ is the abstract namespace here, too
 	if pid := getenv("WATCHDOG_PID"); pid == "" || pid == strconv.Itoa(os.Getpid()) {
 		if us, err := strconv.ParseInt(getenv("WATCHDOG_USEC"), 10, 64); err == nil && us > 0 {
-			n.within = time.Duration(us) * time.Microsecond
+			n.watchdogTimeout = time.Duration(us) * time.Microsecond
 		}
 	}
 	return n, nil
@@ -50,8 +50,8 @@ func (n *notifier) send(word string) (full bool) {
 	return err == unix.EAGAIN || err == unix.ENOBUFS
 }
 
-// readyAgain is how long after an attempt that met a full queue READY=1 is sent again.
-const readyAgain = 50 * time.Millisecond
+// readyRetry is how long after an attempt that met a full queue READY=1 is sent again.
+const readyRetry = 50 * time.Millisecond
 
 // ready notifies the manager that the tool is running, and when ctx ends that it is stopping.
 func (n *notifier) ready(ctx context.Context) {
@@ -60,7 +60,7 @@ func (n *notifier) ready(ctx context.Context) {
 	}
 	if n.send("READY=1") {
 		go func() {
-			again := time.NewTicker(readyAgain)
+			again := time.NewTicker(readyRetry)
 			defer again.Stop()
 			for sent := false; !sent; sent = !n.send("READY=1") {
 				select {
@@ -71,31 +71,31 @@ func (n *notifier) ready(ctx context.Context) {
 			}
 		}()
 	}
-	n.begun.Store(true)
+	n.isStarted.Store(true)
 	context.AfterFunc(ctx, n.stopping)
 }
 
 // stopping notifies the manager, once. A tool that was stopped may end before the goroutine that sends the word runs, so it is also sent
 // at the tool's end.
 func (n *notifier) stopping() {
-	if n != nil && n.begun.Load() {
+	if n != nil && n.isStarted.Load() {
 		n.once.Do(func() { n.send("STOPPING=1") })
 	}
 }
 
 // alive notifies the manager's watchdog.
 func (n *notifier) alive() {
-	if n != nil && n.within > 0 {
+	if n != nil && n.watchdogTimeout > 0 {
 		n.send("WATCHDOG=1")
 	}
 }
 
-// idle returns a channel at whose ticks an idle loop notifies the watchdog, because a tool is healthy although its input is
+// watchdogTicks returns a channel at whose ticks an idle loop notifies the watchdog, because a tool is healthy although its input is
 // silent. Stop ends it.
-func (n *notifier) idle() (often <-chan time.Time, stop func()) {
-	if n == nil || n.within < 3 {
+func (n *notifier) watchdogTicks() (often <-chan time.Time, stop func()) {
+	if n == nil || n.watchdogTimeout < 3 {
 		return nil, func() {}
 	}
-	t := time.NewTicker(n.within / 3)
+	t := time.NewTicker(n.watchdogTimeout / 3)
 	return t.C, t.Stop
 }

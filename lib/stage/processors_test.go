@@ -38,7 +38,7 @@ func TestOneProcessorUntilThereIsWork(t *testing.T) {
 }
 
 // GOMAXPROCS takes precedence.
-func TestGOMAXPROCSIsLeftAlone(t *testing.T) {
+func TestGOMAXPROCSIsKept(t *testing.T) {
 	s := &Session{Env: Env{
 		Getenv:     func(name string) string { return map[string]string{"GOMAXPROCS": "3"}[name] },
 		Processors: func(n int) int { t.Error("set to " + fmt.Sprint(n)); return 8 },

@@ -14,53 +14,53 @@ import (
 type Saver struct {
 	session  *Session
 	snapshot func() (tick.Raw, error)
-	off      bool
-	every    time.Duration
-	at       time.Time // when the last save began, by the session's clock
+	isOff    bool
+	interval time.Duration
+	lastSave time.Time // when the last save began, by the session's clock
 	save     func(state tick.Raw) error
-	within   time.Duration
+	timeout  time.Duration
 
-	made    int64         // counts the snapshots, so that an older one never replaces a newer one
-	turn    chan struct{} // taken by the writer, so that a disk that hangs blocks only one
-	written int64         // the last one that was written; only the writer uses it
-	busy    sync.WaitGroup
+	snapshots   int64         // counts the snapshots, so that an older one never replaces a newer one
+	writer      chan struct{} // taken by the writer, so that a disk that hangs blocks only one
+	lastWritten int64         // the last one that was written; only the writer uses it
+	writers     sync.WaitGroup
 }
 
-// saveWithin is the time limit of a write: a disk that hangs must delay neither a caller that waits for a record nor the end.
-const saveWithin = 5 * time.Second
+// saveTimeout is the time limit of a write: a disk that hangs must delay neither a caller that waits for a record nor the end.
+const saveTimeout = 5 * time.Second
 
 // NewSaver returns the saver of a tool's state; version is as in [Session.SaveState]. snapshot encodes the present state.
 func (s *Session) NewSaver(version int, every time.Duration, snapshot func() (tick.Raw, error)) *Saver {
 	return &Saver{
-		session: s, snapshot: snapshot, off: s.State == "" || s.DryRun, every: every, at: s.Now(), within: saveWithin,
-		turn: make(chan struct{}, 1),
-		save: func(state tick.Raw) error { return s.SaveState(version, state) },
+		session: s, snapshot: snapshot, isOff: s.State == "" || s.DryRun, interval: every, lastSave: s.Now(), timeout: saveTimeout,
+		writer: make(chan struct{}, 1),
+		save:   func(state tick.Raw) error { return s.SaveState(version, state) },
 	}
 }
 
 // SaveIfDue saves concurrently with the stream if the last save was long ago.
 func (v *Saver) SaveIfDue() {
 	now := v.session.Now()
-	if v.off || now.Sub(v.at) < v.every && !now.Before(v.at) {
+	if v.isOff || now.Sub(v.lastSave) < v.interval && !now.Before(v.lastSave) {
 		return
 	}
-	v.at = now
+	v.lastSave = now
 	write := v.Prepare()
-	v.busy.Go(func() {
+	v.writers.Go(func() {
 		if err := write(); err != nil {
-			v.session.Log.Warn("the state is not saved", "error", err)
+			v.session.Log.Warn("cannot save the state", "error", err)
 		}
 	})
 }
 
 // Prepare takes a snapshot now and returns the function that writes it, which may be called on any goroutine.
 func (v *Saver) Prepare() func() error {
-	if v.off {
+	if v.isOff {
 		return func() error { return nil }
 	}
 	state, err := v.snapshot()
-	v.made++
-	number := v.made
+	v.snapshots++
+	number := v.snapshots
 	return func() error {
 		if err != nil {
 			return err
@@ -71,34 +71,34 @@ func (v *Saver) Prepare() func() error {
 
 // write returns when the state is written, or at the time limit.
 func (v *Saver) write(number int64, state tick.Raw) error {
-	late := time.NewTimer(v.within)
-	defer late.Stop()
-	hangs := fmt.Errorf("write --state %s: not done after %s (a disk that hangs?)", v.session.State, v.within)
+	timer := time.NewTimer(v.timeout)
+	defer timer.Stop()
+	errTimeout := fmt.Errorf("write --state %s: not finished after %s (does the disk hang?)", v.session.State, v.timeout)
 	select {
-	case v.turn <- struct{}{}:
-	case <-late.C:
-		return hangs
+	case v.writer <- struct{}{}:
+	case <-timer.C:
+		return errTimeout
 	}
 	done := make(chan error, 1)
 	go func() {
-		defer func() { <-v.turn }()
-		if number < v.written {
+		defer func() { <-v.writer }()
+		if number < v.lastWritten {
 			done <- nil
 			return
 		}
-		v.written = number
+		v.lastWritten = number
 		done <- v.save(state)
 	}()
 	select {
 	case err := <-done:
 		return err
-	case <-late.C:
-		return hangs
+	case <-timer.C:
+		return errTimeout
 	}
 }
 
 // End saves a last time, and joins the error with err.
 func (v *Saver) End(err error) error {
-	v.busy.Wait()
+	v.writers.Wait()
 	return errors.Join(err, v.Prepare()())
 }

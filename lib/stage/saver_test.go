@@ -39,22 +39,22 @@ func TestStateOnAHungDisk(t *testing.T) {
 			time.Sleep(every)
 			v.SaveIfDue()
 		}
-		time.Sleep(saveWithin)
+		time.Sleep(saveTimeout)
 		synctest.Wait()
 		if n := waiting.Load(); n != 1 {
 			t.Errorf("after ten minutes %d goroutines wait; want one", n)
 		}
 		before := time.Now()
 		state = "2"
-		if err := v.Prepare()(); err == nil || !strings.Contains(err.Error(), "write --state /slow/state: not done after 5s") {
+		if err := v.Prepare()(); err == nil || !strings.Contains(err.Error(), "write --state /slow/state: not finished after 5s") {
 			t.Errorf("an eviction's record: %v", err)
 		}
 		failed := errors.New("the stream")
 		state = "3"
-		if err := v.End(failed); !errors.Is(err, failed) || !strings.Contains(err.Error(), "not done after") {
+		if err := v.End(failed); !errors.Is(err, failed) || !strings.Contains(err.Error(), "not finished after") {
 			t.Errorf("at the end: %v", err)
 		}
-		if took := time.Since(before); took > 2*saveWithin {
+		if took := time.Since(before); took > 2*saveTimeout {
 			t.Errorf("the record and the end took %s; want 5 s each at most", took)
 		}
 		close(hang) // the disk works again

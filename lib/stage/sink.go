@@ -22,13 +22,13 @@ type sink struct {
 	line    []byte
 }
 
-// counting counts the lines that are written, each in one piece, alone or with others.
-type counting struct {
+// countingWriter counts the lines that are written, each in one piece, alone or with others.
+type countingWriter struct {
 	io.Writer
 	metrics *metrics.Set
 }
 
-func (c counting) Write(p []byte) (int, error) {
+func (c countingWriter) Write(p []byte) (int, error) {
 	n, err := c.Writer.Write(p)
 	if err == nil {
 		for range bytes.Count(p, []byte{'\n'}) {
@@ -50,12 +50,12 @@ func (s *Session) openSink(ctx context.Context, live bool) (*sink, error) {
 	if err != nil {
 		return nil, &UsageError{err}
 	}
-	if out.fifo {
-		context.AfterFunc(ctx, func() { _ = out.SetWriteDeadline(time.Now().Add(drainWithin)) })
+	if out.isFIFO {
+		context.AfterFunc(ctx, func() { _ = out.SetWriteDeadline(time.Now().Add(drainTimeout)) })
 	}
 	k := &sink{stream: out, pipe: pipeOf(out.out)}
 	if s.Metrics != nil {
-		out.out = counting{out.out, s.Metrics}
+		out.out = countingWriter{out.out, s.Metrics}
 	}
 	if live {
 		k.mailbox = tick.NewMailbox(out.out)
@@ -70,8 +70,8 @@ func (k *sink) dropped() int64 {
 	return k.mailbox.Dropped()
 }
 
-// put forwards a tick, with section spliced in unless it is nil.
-func (k *sink) put(l *tick.Line, name string, section any) error {
+// forward forwards a tick, with section spliced in unless it is nil.
+func (k *sink) forward(l *tick.Line, name string, section any) error {
 	if section == nil {
 		k.line = append(append(k.line[:0], l.Bytes()...), '\n')
 		return k.write()
@@ -95,15 +95,15 @@ func (k *sink) write() error {
 	return nil
 }
 
-// settleWithin is how long a live tool waits for its output before it reads the next tick: much longer than a write takes, and less than
+// settleTimeout is how long a live tool waits for its output before it reads the next tick: much longer than a write takes, and less than
 // any interval. Without it the ticks that waited while the tool was busy would replace one another before the first is written.
-const settleWithin = 100 * time.Millisecond
+const settleTimeout = 100 * time.Millisecond
 
-// settle waits until everything is written to the output. A next stage that has not read it by then is slow, and will get the
+// waitWritten waits until everything is written to the output. A next stage that has not read it by then is slow, and will get the
 // newest tick.
-func (k *sink) settle() {
+func (k *sink) waitWritten() {
 	if k.mailbox != nil {
-		k.mailbox.Settle(settleWithin)
+		k.mailbox.Settle(settleTimeout)
 	}
 }
 
@@ -111,7 +111,7 @@ func (k *sink) settle() {
 func (k *sink) end(log *slog.Logger) error {
 	err := k.Close()
 	if n := k.dropped(); n > 0 {
-		log.Info("ticks were given up for newer ones, or not taken by the next stage", "droppedTicks", n)
+		log.Info("ticks were dropped: replaced by newer ones, or not read by the next stage", "droppedTicks", n)
 	}
 	return err
 }
@@ -129,9 +129,9 @@ func (k *sink) Close() error {
 
 // Source is the output of a tool that creates ticks.
 type Source struct {
-	sink  *sink
-	s     *Session
-	begun time.Time
+	sink      *sink
+	s         *Session
+	startedAt time.Time
 }
 
 // OpenSource opens the output. With live, the newest tick replaces the waiting one if the next stage is slow.
@@ -148,7 +148,7 @@ func (s *Session) OpenSource(ctx context.Context, live bool) (*Source, error) {
 }
 
 // Begin records the beginning of the next tick, for the metrics.
-func (o *Source) Begin() { o.begun = time.Now() }
+func (o *Source) Begin() { o.startedAt = time.Now() }
 
 // Put writes a tick.
 func (o *Source) Put(t *tick.Tick) error {
@@ -158,7 +158,7 @@ func (o *Source) Put(t *tick.Tick) error {
 		return err
 	}
 	o.sink.line = append(line, '\n')
-	o.s.beat()
+	o.s.notifyAlive()
 	return o.sink.write()
 }
 
@@ -167,11 +167,11 @@ func (o *Source) count(t *tick.Tick) {
 	if o.s.Metrics == nil {
 		return
 	}
-	took := time.Duration(-1)
-	if !o.begun.IsZero() {
-		took = time.Since(o.begun)
+	duration := time.Duration(-1)
+	if !o.startedAt.IsZero() {
+		duration = time.Since(o.startedAt)
 	}
-	o.s.Metrics.Tick(&tick.Tick{V: t.V, Node: t.Node, Time: t.Time, Sample: t.Sample}, took)
+	o.s.Metrics.Tick(&tick.Tick{V: t.V, Node: t.Node, Time: t.Time, Sample: t.Sample}, duration)
 }
 
 // PutAll writes the ticks of many nodes as one: if the next stage is slow, later ones replace all of them, and they
@@ -180,7 +180,7 @@ func (o *Source) PutAll(ticks []*tick.Tick) error {
 	all := o.sink.line[:0]
 	for _, t := range ticks {
 		o.count(t)
-		o.begun = time.Time{} // the time included all of them
+		o.startedAt = time.Time{} // the time included all of them
 		var err error
 		if all, err = tick.AppendMarshal(all, t); err != nil {
 			return err
@@ -191,7 +191,7 @@ func (o *Source) PutAll(ticks []*tick.Tick) error {
 	if len(all) == 0 {
 		return nil
 	}
-	o.s.beat()
+	o.s.notifyAlive()
 	return o.sink.write()
 }
 

@@ -87,7 +87,7 @@ func TestExitStatus(t *testing.T) {
 		{"a bad word", fails(nil), []string{"--log-level", "loud"}, "", 2, "want one of debug, info, warn, error"},
 		{"no room for a line", h.echo(filterKind, nil), []string{"--max-line", "0"}, "", 2, "--max-line 0: want a positive number"},
 		{"a bad memory limit", fails(nil), []string{"--memory-limit", "lots"}, "", 2, "want a number with KiB"},
-		{"strict", h.echo(filterKind, nil), []string{"--strict"}, "{}\n", 1, "line 1: no valid tick"},
+		{"strict", h.echo(filterKind, nil), []string{"--strict"}, "{}\n", 1, "line 1: not a valid tick"},
 		{"not strict", h.echo(filterKind, nil), nil, "{}\n" + line("a", 0) + "\n", 0, "dropped a line"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -305,7 +305,7 @@ func TestStateKnowsTheBoot(t *testing.T) {
 }
 
 // An input in which no line is a tick is probably the wrong file, which is reported at the end. One valid line suffices.
-func TestFilterRefusesWhatIsNoStream(t *testing.T) {
+func TestFilterRefusesNonStream(t *testing.T) {
 	for in, want := range map[string]int{
 		"root:x:0:0\n{}\n":                   1,
 		line("a", 0)[:20] + "}\n":            1,

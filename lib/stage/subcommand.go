@@ -63,7 +63,7 @@ func (c Command) completeSubcommand(w io.Writer, words []string) {
 		begins = words[0]
 	}
 	for _, sub := range c.Subcommands {
-		offer(w, "", begins, []string{sub.word()})
+		suggest(w, "", begins, []string{sub.word()})
 	}
 }
 

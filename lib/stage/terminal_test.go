@@ -31,7 +31,7 @@ func TestFilterPrintsThatItWaitsForATerminal(t *testing.T) {
 	if _, err := master.WriteString("\x04"); err != nil { // Ctrl-D: the end of the input
 		t.Fatal(err)
 	}
-	const waits = "echo: waits for ticks that are typed on this terminal"
+	const waits = "echo: waits for ticks from this terminal"
 	h := &harness{in: slave}
 	if status := h.run(t, h.echo(filterKind, nil)); status != 0 || strings.Count(h.err.String(), waits) != 1 {
 		t.Errorf("on a terminal: status %d, %q; want %q once", status, &h.err, waits)

@@ -38,16 +38,16 @@ func (c Command) usage(err error, flags []cli.Flag) error {
 		return Usagef("--%s needs a value", m[1])
 	}
 	if m := wrongValue.FindStringSubmatch(text); m != nil {
-		return Usagef("--%s %s: %s", m[2], m[1], wanted(flagNamed(m[2], flags), m[1], m[3]))
+		return Usagef("--%s %s: %s", m[2], m[1], expectedValue(flagNamed(m[2], flags), m[1], m[3]))
 	}
 	if m := wrongEnv.FindStringSubmatch(text); m != nil {
-		return Usagef("%s %s (--%s): %s", m[2], m[1], m[3], wanted(flagNamed(m[3], flags), m[1], m[4]))
+		return Usagef("%s %s (--%s): %s", m[2], m[1], m[3], expectedValue(flagNamed(m[3], flags), m[1], m[4]))
 	}
 	return &UsageError{err}
 }
 
-// wanted returns the values that a flag accepts, or else the error of its type.
-func wanted(f cli.Flag, quoted, reported string) string {
+// expectedValue returns the values that a flag accepts, or else the error of its type.
+func expectedValue(f cli.Flag, quoted, reported string) string {
 	switch f.(type) {
 	case *cli.DurationFlag:
 		if value, err := strconv.Unquote(quoted); err == nil {

@@ -56,14 +56,14 @@ func (floatDecoder) Decode(ptr unsafe.Pointer, iter *jsoniter.Iterator) {
 	*(**float64)(ptr) = &(*block)[len(*block)-1]
 }
 
-// leaveOut makes decoders skip fields.
-type leaveOut struct {
+// omitFields makes decoders skip fields.
+type omitFields struct {
 	jsoniter.DummyExtension
 	fields []string
 }
 
 // UpdateStructDescriptor implements [jsoniter.Extension].
-func (x *leaveOut) UpdateStructDescriptor(d *jsoniter.StructDescriptor) {
+func (x *omitFields) UpdateStructDescriptor(d *jsoniter.StructDescriptor) {
 	for _, b := range d.Fields {
 		if slices.Contains(x.fields, d.Type.Type1().Name()+"."+b.Field.Name()) {
 			b.FromNames = nil

@@ -13,8 +13,8 @@ import (
 	"polder/lib/clip"
 )
 
-// shownBytes is the maximum length of foreign text in a message.
-const shownBytes = 40
+// maxShownBytes is the maximum length of foreign text in a message.
+const maxShownBytes = 40
 
 // Line is one tick as it was read, with the positions of its sections, whose contents are not decoded.
 type Line struct {
@@ -29,7 +29,7 @@ type Line struct {
 }
 
 // ErrNoTick is wrapped by every error about a line that is not a valid tick.
-var ErrNoTick = errors.New("no valid tick")
+var ErrNoTick = errors.New("not a valid tick")
 
 // ParseLine checks that raw is a tick and finds its sections. The Line keeps raw.
 func ParseLine(raw []byte) (*Line, error) {
@@ -70,7 +70,7 @@ func (l *Line) find() error {
 		}
 		for _, other := range l.members[:i] {
 			if string(other.key) == string(m.key) {
-				return fmt.Errorf("offset %d: key %q stands twice", m.keyStart, m.key)
+				return fmt.Errorf("offset %d: key %q occurs twice", m.keyStart, m.key)
 			}
 		}
 	}
@@ -84,7 +84,7 @@ func (l *Line) head() error {
 	}
 	var version int64
 	if err := Unmarshal(v, &version); err != nil || version != Version {
-		return fmt.Errorf("v is %s, want %d", clip.Text(v, shownBytes), Version)
+		return fmt.Errorf("v is %s, want %d", clip.Text(v, maxShownBytes), Version)
 	}
 	node := l.Section("node")
 	if node == nil {
@@ -93,7 +93,7 @@ func (l *Line) head() error {
 	if !(len(node) > 2 && node[0] == '"' && string(node[1:len(node)-1]) == l.Node) { // usually the same node as in the previous line
 		l.Node = ""
 		if err := Unmarshal(node, &l.Node); err != nil || l.Node == "" {
-			return fmt.Errorf("node is %s, want a name", clip.Text(node, shownBytes))
+			return fmt.Errorf("node is %s, want a name", clip.Text(node, maxShownBytes))
 		}
 		if err := CheckName(l.Node); err != nil {
 			return fmt.Errorf("node: %w", err)
@@ -109,7 +109,7 @@ func (l *Line) head() error {
 		l.Time, err = time.Parse(time.RFC3339Nano, string(at[1:len(at)-1]))
 	}
 	if err != nil || l.Time.IsZero() {
-		return fmt.Errorf("time is %s, want RFC 3339", clip.Text(at, shownBytes))
+		return fmt.Errorf("time is %s, want RFC 3339", clip.Text(at, maxShownBytes))
 	}
 	return nil
 }
@@ -149,7 +149,7 @@ type Decoder struct{ api jsoniter.API }
 // NewDecoder returns a Decoder that omits the named fields, as TYPE.FIELD of this package ("Container.ID").
 func NewDecoder(without ...string) *Decoder {
 	a := freeze(jsoniter.Config{CaseSensitive: true, ObjectFieldMustBeSimpleString: true})
-	a.RegisterExtension(&leaveOut{fields: without})
+	a.RegisterExtension(&omitFields{fields: without})
 	return &Decoder{api: a}
 }
 

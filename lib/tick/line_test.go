@@ -63,7 +63,7 @@ func TestParseLineRefuses(t *testing.T) {
 		{"{" + head + ",\"a\":\"\x01\"}", "control character"},
 		{"{" + head + ",\"a\":\"\xff\"}", "not UTF-8"},
 		{`{` + head + `,"a":` + strings.Repeat("[", 300) + strings.Repeat("]", 300) + `}`, "nested deeper"},
-		{`{` + head + `,"node":"twice"}`, `key "node" stands twice`},
+		{`{` + head + `,"node":"twice"}`, `key "node" occurs twice`},
 		{`{` + head + `,"sam\u0070le":{}}`, "an escape in a top-level key"},
 		{`{"node":"n","time":"2026-01-01T00:00:00Z"}`, `no "v"`},
 		{`{"v":2,"node":"n","time":"2026-01-01T00:00:00Z"}`, "v is 2, want 1"},

@@ -11,22 +11,22 @@ import (
 type Mailbox struct {
 	out io.Writer
 
-	mu      sync.Mutex
-	wake    *sync.Cond
-	waiting []byte
-	spare   []byte
-	full    bool
-	writing bool
-	closed  bool
-	dropped int64
-	err     error
-	idle    chan struct{} // has a value when everything was written, or nothing more will be written
-	done    chan struct{}
+	mu           sync.Mutex
+	wake         *sync.Cond
+	buffer       []byte
+	unusedBuffer []byte
+	hasLine      bool
+	isWriting    bool
+	isClosed     bool
+	dropped      int64
+	err          error
+	written      chan struct{} // has a value when everything was written, or nothing more will be written
+	done         chan struct{}
 }
 
 // NewMailbox returns a Mailbox that writes to out. Close ends it.
 func NewMailbox(out io.Writer) *Mailbox {
-	m := &Mailbox{out: out, idle: make(chan struct{}, 1), done: make(chan struct{})}
+	m := &Mailbox{out: out, written: make(chan struct{}, 1), done: make(chan struct{})}
 	m.wake = sync.NewCond(&m.mu)
 	go m.run()
 	return m
@@ -40,34 +40,34 @@ func (m *Mailbox) Put(line []byte) error {
 	if m.err != nil {
 		return m.err
 	}
-	if m.full {
+	if m.hasLine {
 		m.dropped++
 	}
-	m.waiting = append(m.waiting[:0], line...)
-	m.full = true
+	m.buffer = append(m.buffer[:0], line...)
+	m.hasLine = true
 	m.wake.Signal()
 	return nil
 }
 
 // Settle waits until all lines are written, or a write failed, but no longer than within. Only one goroutine at a
 // time may call it.
-func (m *Mailbox) Settle(within time.Duration) {
-	var late <-chan time.Time
+func (m *Mailbox) Settle(timeout time.Duration) {
+	var expired <-chan time.Time
 	for {
 		m.mu.Lock()
-		settled := !m.full && !m.writing || m.err != nil
+		isWritten := !m.hasLine && !m.isWriting || m.err != nil
 		m.mu.Unlock()
-		if settled {
+		if isWritten {
 			return
 		}
-		if late == nil {
-			t := time.NewTimer(within)
+		if expired == nil {
+			t := time.NewTimer(timeout)
 			defer t.Stop()
-			late = t.C
+			expired = t.C
 		}
 		select {
-		case <-m.idle:
-		case <-late:
+		case <-m.written:
+		case <-expired:
 			return
 		}
 	}
@@ -83,7 +83,7 @@ func (m *Mailbox) Dropped() int64 {
 // Close waits until the current line and the waiting one are written, and returns the first error of a write.
 func (m *Mailbox) Close() error {
 	m.mu.Lock()
-	m.closed = true
+	m.isClosed = true
 	m.wake.Signal()
 	m.mu.Unlock()
 	<-m.done
@@ -94,36 +94,36 @@ func (m *Mailbox) run() {
 	defer close(m.done)
 	for {
 		m.mu.Lock()
-		for !m.full && !m.closed {
+		for !m.hasLine && !m.isClosed {
 			m.wake.Wait()
 		}
-		if !m.full {
+		if !m.hasLine {
 			m.mu.Unlock()
 			return
 		}
-		line := m.waiting
-		m.waiting, m.spare = m.spare, nil
-		m.full, m.writing = false, true
+		line := m.buffer
+		m.buffer, m.unusedBuffer = m.unusedBuffer, nil
+		m.hasLine, m.isWriting = false, true
 		m.mu.Unlock()
 
 		_, err := m.out.Write(line)
 
 		m.mu.Lock()
-		m.writing = false
-		m.spare = line
-		if m.waiting == nil {
-			m.waiting, m.spare = m.spare, nil
+		m.isWriting = false
+		m.unusedBuffer = line
+		if m.buffer == nil {
+			m.buffer, m.unusedBuffer = m.unusedBuffer, nil
 		}
 		if err != nil {
 			m.err = err
 			m.dropped++
-			if m.full {
+			if m.hasLine {
 				m.dropped++
 			}
 		}
 		m.mu.Unlock()
 		select {
-		case m.idle <- struct{}{}:
+		case m.written <- struct{}{}:
 		default:
 		}
 		if err != nil {

@@ -7,7 +7,8 @@ func (p *Partition) Holds(cgroup string) bool {
 	return cgroup == p.Cgroup || strings.HasPrefix(cgroup, p.Cgroup+"/")
 }
 
-// IsHome reports whether all pods are below the partition's root, and none is the root, because such a pod has the partition for itself.
+// IsHome reports whether all pods are below the partition's root, and none is the root, because such a pod has the partition for
+// itself.
 func (p *Partition) IsHome(pods []Pod) bool {
 	some := false
 	for i := range pods {

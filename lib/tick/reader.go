@@ -38,17 +38,17 @@ type Reader struct {
 	// WholeLines means that one read of the input never returns data of two lines, so that Finish need not read byte by byte.
 	WholeLines bool
 
-	in        io.Reader
-	buf       []byte
-	start     int // the beginning of the current line in buf
-	end       int // the end of the data in buf
-	number    int64
-	counts    Counts
-	skip      bool // inside a line that is too long
-	last      bool // the current line ends with the input, not with a newline
-	err       error
-	finishing bool
-	line      Line
+	in          io.Reader
+	buf         []byte
+	start       int // the beginning of the current line in buf
+	end         int // the end of the data in buf
+	number      int64
+	counts      Counts
+	skip        bool // inside a line that is too long
+	last        bool // the current line ends with the input, not with a newline
+	err         error
+	isFinishing bool
+	line        Line
 }
 
 // NewReader returns a Reader of in.
@@ -63,7 +63,7 @@ func (r *Reader) Counts() Counts { return r.counts }
 // then io.EOF. So a stopping tool leaves a FIFO at the beginning of a line for its successor. It must not be
 // called while Next runs; an interrupted Next (a deadline on the input) has returned os.ErrDeadlineExceeded.
 func (r *Reader) Finish() {
-	r.finishing = true
+	r.isFinishing = true
 	if errors.Is(r.err, os.ErrDeadlineExceeded) {
 		r.err = nil
 	}
@@ -87,7 +87,7 @@ func (r *Reader) Next() (*Line, error) {
 				r.counts.Cut++
 				continue
 			}
-			if err := r.bad(err); err != nil {
+			if err := r.drop(err); err != nil {
 				return nil, err
 			}
 			continue
@@ -97,7 +97,7 @@ func (r *Reader) Next() (*Line, error) {
 	}
 }
 
-func (r *Reader) bad(err error) error {
+func (r *Reader) drop(err error) error {
 	r.counts.Bad++
 	if r.Strict {
 		return fmt.Errorf("line %d: %w", r.number, err)
@@ -124,7 +124,7 @@ func (r *Reader) nextLine() ([]byte, error) {
 			if r.skip || len(line) > maxLine {
 				r.skip = false
 				r.counts.TooLong++
-				if err := r.bad(fmt.Errorf("%w: %w", ErrNoTick, TooLong{maxLine})); err != nil {
+				if err := r.drop(fmt.Errorf("%w: %w", ErrNoTick, TooLong{maxLine})); err != nil {
 					return nil, err
 				}
 				continue
@@ -151,7 +151,7 @@ func (r *Reader) nextLine() ([]byte, error) {
 			r.skip = true
 			r.start, r.end, scanned = 0, 0, 0 // discard it, whatever its length
 		}
-		if r.finishing && r.end == r.start && !r.skip {
+		if r.isFinishing && r.end == r.start && !r.skip {
 			return nil, io.EOF
 		}
 		scanned -= r.makeRoom(maxLine)
@@ -179,7 +179,7 @@ func (r *Reader) makeRoom(maxLine int) int {
 
 func (r *Reader) fill() {
 	room := r.buf[r.end:]
-	if r.finishing && !r.WholeLines {
+	if r.isFinishing && !r.WholeLines {
 		room = room[:1]
 	}
 	for range 100 {

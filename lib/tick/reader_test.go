@@ -90,7 +90,7 @@ func TestReaderStrict(t *testing.T) {
 	r := NewReader(strings.NewReader(line("a") + "\n{}\n" + line("b") + "\n"))
 	r.Strict = true
 	got, err := readAll(r)
-	if len(got) != 1 || err == nil || !strings.Contains(err.Error(), `line 2: no valid tick: no "v"`) {
+	if len(got) != 1 || err == nil || !strings.Contains(err.Error(), `line 2: not a valid tick: no "v"`) {
 		t.Errorf("strict: %q, %v; want one tick and line 2's error", got, err)
 	}
 }
@@ -200,7 +200,7 @@ func TestMailboxKeepsTheNewest(t *testing.T) {
 	put("first\n")
 	for { // until the first one is being written
 		m.mu.Lock()
-		full := m.full
+		full := m.hasLine
 		m.mu.Unlock()
 		if !full {
 			break
@@ -221,7 +221,7 @@ func TestMailboxKeepsTheNewest(t *testing.T) {
 	}
 }
 
-func TestMailboxTellsOfTheOutput(t *testing.T) {
+func TestMailboxReturnsOutputError(t *testing.T) {
 	broken := errors.New("no reader")
 	m := NewMailbox(errWriter{broken})
 	if err := m.Put([]byte("a\n")); err != nil {

@@ -9,7 +9,7 @@ import (
 )
 
 // A line is parsed by itself: fields of the previous line must not replace missing ones.
-func TestReaderForgetsTheLineBefore(t *testing.T) {
+func TestReaderForgetsPreviousLine(t *testing.T) {
 	for _, second := range []string{
 		`{"v":1,"node":"2","time":1767225600}`,
 		`{"v":1,"node":"2","time":null}`,

@@ -20,15 +20,15 @@ type Point struct {
 
 // Add adds a value. It joins the last point if that is younger than width. Points older than keep are removed, and so are those
 // in the future, after the clock was set back.
-func (t *Trail) Add(at time.Time, figure float64, width, keep time.Duration) {
+func (t *Trail) Add(at time.Time, value float64, width, keep time.Duration) {
 	for len(t.Points) > 0 && t.Points[len(t.Points)-1].At.After(at) {
 		t.Points = t.Points[:len(t.Points)-1]
 	}
 	if n := len(t.Points); n > 0 && at.Sub(t.Points[n-1].At) < width {
-		t.Points[n-1].Sum += figure
+		t.Points[n-1].Sum += value
 		t.Points[n-1].N++
 	} else {
-		t.Points = append(t.Points, Point{at, figure, 1})
+		t.Points = append(t.Points, Point{at, value, 1})
 	}
 	old := 0
 	for old < len(t.Points) && at.Sub(t.Points[old].At) > keep {
@@ -37,8 +37,8 @@ func (t *Trail) Add(at time.Time, figure float64, width, keep time.Duration) {
 	t.Points = slices.Delete(t.Points, 0, old)
 }
 
-// within returns the points of the time before now.
-func (t *Trail) within(now time.Time, over time.Duration) []Point {
+// pointsIn returns the points of the time before now.
+func (t *Trail) pointsIn(now time.Time, over time.Duration) []Point {
 	first := len(t.Points)
 	for first > 0 && now.Sub(t.Points[first-1].At) <= over {
 		first--
@@ -53,7 +53,7 @@ func (t *Trail) within(now time.Time, over time.Duration) []Point {
 // Average returns the mean of the values of the time before now; false if there is none.
 func (t *Trail) Average(now time.Time, over time.Duration) (float64, bool) {
 	sum, n := 0.0, 0
-	for _, p := range t.within(now, over) {
+	for _, p := range t.pointsIn(now, over) {
 		sum += p.Sum
 		n += p.N
 	}
@@ -65,8 +65,8 @@ func (t *Trail) Average(now time.Time, over time.Duration) (float64, bool) {
 
 // Percentile returns a percentile, with share 0.5 for the median, of the points of the time before now, without interpolation:
 // of n points in ascending order the one at n*share - 1, as in Koordinator's metric cache. It returns false if there is none.
-func (t *Trail) Percentile(now time.Time, over time.Duration, share float64) (float64, bool) {
-	points := t.within(now, over)
+func (t *Trail) Percentile(now time.Time, over time.Duration, fraction float64) (float64, bool) {
+	points := t.pointsIn(now, over)
 	if len(points) == 0 {
 		return 0, false
 	}
@@ -75,13 +75,13 @@ func (t *Trail) Percentile(now time.Time, over time.Duration, share float64) (fl
 		means[i] = p.Sum / float64(p.N)
 	}
 	slices.Sort(means)
-	at := int(float32(len(means))*float32(share)) - 1
+	at := int(float32(len(means))*float32(fraction)) - 1
 	return means[min(max(at, 0), len(means)-1)], true
 }
 
 // Span returns the part of the time before now that the points cover, from the first of them to the last.
 func (t *Trail) Span(now time.Time, over time.Duration) time.Duration {
-	points := t.within(now, over)
+	points := t.pointsIn(now, over)
 	if len(points) == 0 {
 		return 0
 	}
@@ -89,7 +89,7 @@ func (t *Trail) Span(now time.Time, over time.Duration) time.Duration {
 }
 
 // Last returns the newest point's mean and its time; false if there is none.
-func (t *Trail) Last() (figure float64, at time.Time, ok bool) {
+func (t *Trail) Last() (value float64, at time.Time, ok bool) {
 	if len(t.Points) == 0 {
 		return 0, time.Time{}, false
 	}

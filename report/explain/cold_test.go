@@ -20,11 +20,11 @@ func TestColdMemory(t *testing.T) {
 	x.Isolation = &tick.Isolation{Reclaims: []tick.Reclaim{
 		{Cgroup: job, Bytes: 1 << 30, ReclaimedBytes: 1 << 30, State: tick.ReclaimDone},
 		{Cgroup: "/other", ReclaimedBytes: 1 << 30, State: tick.ReclaimPart},
-		{State: tick.ReclaimSkipped, Why: "an earlier one is under way\x1b[2J"},
+		{State: tick.ReclaimSkipped, Why: "an earlier one is in progress\x1b[2J"},
 	}}
 	at := moment(t, "12:00")
 	for about, want := range map[string]string{
-		"":          "2.00 GiB that batch did not use were taken back in 2 steps from 12:00:00 on (1 of them incomplete). 1 step not done; the last reason: an earlier one is under way?[2J. Advise reports: nothing to take back now; 1 pod left alone, the first for 30s more.",
+		"":          "2.00 GiB that batch did not use were taken back in 2 steps from 12:00:00 on (1 of them incomplete). 1 step not done; the last reason: an earlier one is in progress?[2J. Advise reports: nothing to take back now; 1 pod left alone, the first for 30s more.",
 		"batch/job": "1.00 GiB that it did not use were taken back of it in 1 step from 12:00:00 on.",
 	} {
 		text := spaces(ask(t, Question{Pod: about, At: at}, x))

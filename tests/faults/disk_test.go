@@ -159,7 +159,7 @@ func TestFaultJournalFull(t *testing.T) {
 	put(t, journal, "") // it can be opened, but not written
 	fill()
 	out, _ := runTool(t, 0, made.line(1), args...)
-	if !bytes.Contains(out, []byte("not written, for it could not be put back")) || !bytes.Contains(out, []byte(`"applied":0`)) {
+	if !bytes.Contains(out, []byte("not written, because the original value could not be recorded")) || !bytes.Contains(out, []byte(`"applied":0`)) {
 		t.Errorf("isolation = %s; want nothing applied, and the reason", clip(string(out), 2000))
 	}
 	if now := fmt.Sprint(isolated(t, own)); now != before {

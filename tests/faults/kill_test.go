@@ -341,7 +341,7 @@ func (r *row) checkQuotas(own *group.Group) {
 			}
 		}
 		for _, e := range x.Isolation.Errors {
-			if !strings.Contains(e.Error, "changed by someone else") { // the write of a killed isolate, which it did not report
+			if !strings.Contains(e.Error, "changed externally from ") { // the write of a killed isolate, which it did not report
 				r.t.Errorf("tick %d: %+v", n, e)
 			}
 		}

@@ -313,7 +313,7 @@ func silence(t *testing.T, stopped bool) {
 	if want := wants(next.Advice.Cgroups); written != want && written != want+"00" && !strings.HasPrefix(written, want+"00 ") {
 		t.Errorf("with the next advice %q was written; want %s: %+v", written, want, next.Isolation)
 	}
-	isolate.log.Await(t, patient, "advice is back", 1)
+	isolate.log.Await(t, patient, "advice arrives again", 1)
 	t.Logf("figures | %s | %s | fallback %s after the last tick (--stale-after %s), held; then %s by the next tick", what, gone, took.Round(time.Second/10), staleAfter, wants(next.Advice.Cgroups))
 	collect.stop(unix.SIGTERM)
 	advise.stop(unix.SIGTERM)

@@ -196,7 +196,7 @@ func (w *world) opposed(d driver) {
 	w.on(fmt.Sprintf(`setsid sh -c 'while :; do echo "%s" >%s/%s; sleep 1; done' </dev/null >/dev/null 2>&1 & echo $! >/run/opponent`,
 		d.none, d.tier(), d.quotaFile))
 	w.await("isolate leaves the quota to an opponent", func() string {
-		if w.count("left alone: someone else changed it", ticksFile) == 0 {
+		if w.count("left to the other writer: changed externally", ticksFile) == 0 {
 			return w.on("tail -n 1 /var/log/isolate.log")
 		}
 		return ""

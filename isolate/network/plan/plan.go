@@ -31,8 +31,8 @@ const maxMarked = MarkMask >> markShift
 
 // These bound the rates that are accepted. HTB's rates have 64 bits, in bytes.
 const (
-	LeastBits   = 8_000
-	MostBits    = 1_000_000_000_000_000
+	MinBits     = 8_000
+	MaxBits     = 1_000_000_000_000_000
 	maxLinks    = 16
 	maxCgroups  = 10_000
 	maxName     = 32
@@ -50,8 +50,8 @@ type Class struct {
 type Link struct {
 	Name  string
 	Index int
-	// Loopback means that packets on this link do not leave the machine.
-	Loopback bool
+	// IsLoopback means that packets on this link do not leave the machine.
+	IsLoopback bool
 	// RootKind and RootMajor describe the root qdisc; major 0 is the kernel's default one.
 	RootKind  string
 	RootMajor uint16
@@ -88,8 +88,8 @@ type Step struct {
 	Old string
 }
 
-// Named is a class of a link for which the kernel counts packets.
-type Named struct {
+// CountedClass is a class of a link for which the kernel counts packets.
+type CountedClass struct {
 	Link  string
 	Index int
 	Minor uint16
@@ -111,63 +111,63 @@ type Target struct {
 	Priority uint32
 }
 
-// Problem says what is refused or left alone, and why. A problem that is Lasting is caused by another program, and reported once.
+// Problem says what is refused or not changed, and why. A problem that IsPersistent is caused by another program, and reported once.
 type Problem struct {
-	Link    string
-	Text    string
-	Lasting bool
+	Link         string
+	Text         string
+	IsPersistent bool
 }
 
 // Plan is what must be done for one advice.
 type Plan struct {
 	Steps    []Step
-	Named    []Named
+	Counted  []CountedClass
 	Marks    []Mark
 	Targets  []Target
 	Problems []Problem
-	// Held are the links that are, or will be, shaped as desired.
-	Held []string
+	// Shaped are the links that are, or will be, shaped as desired.
+	Shaped []string
 }
 
 // Make compares the desired state with the observed one. due are links that isolate shapes and that no advice has named for long:
 // Polder's qdiscs there are removed, so that the kernel restores its own.
-func Make(desired *tick.Network, links []Link, due []string) Plan {
-	m := maker{links: map[string]*Link{}}
+func Make(desired *tick.Network, links []Link, release []string) Plan {
+	m := planner{links: map[string]*Link{}}
 	for i := range links {
 		m.links[links[i].Name] = &links[i]
 	}
-	sound := m.check(desired)
-	m.assignMarks(sound)
-	named := map[string]bool{}
-	for _, d := range sound {
-		named[d.Link] = true
+	valid := m.check(desired)
+	m.assignMarks(valid)
+	isAdvised := map[string]bool{}
+	for _, d := range valid {
+		isAdvised[d.Link] = true
 		m.link(d)
 	}
 	if desired != nil {
 		for i := range desired.Links { // an invalid advice releases no link
-			named[desired.Links[i].Link] = true
+			isAdvised[desired.Links[i].Link] = true
 		}
 	}
-	for _, name := range due {
-		if l := m.links[name]; l != nil && l.IsOurs() && !l.Loopback && !named[name] {
+	for _, name := range release {
+		if l := m.links[name]; l != nil && l.IsOurs() && !l.IsLoopback && !isAdvised[name] {
 			m.plan.Steps = append(m.plan.Steps, Step{Op: RemoveRoot, Link: name, Index: l.Index, Old: "htb"})
 		}
 	}
 	return m.plan
 }
 
-type maker struct {
+type planner struct {
 	links map[string]*Link
 	marks map[string]uint32
 	plan  Plan
 }
 
-func (m *maker) refuse(link, format string, args ...any) {
+func (m *planner) refuse(link, format string, args ...any) {
 	m.plan.Problems = append(m.plan.Problems, Problem{Link: link, Text: "refused: " + fmt.Sprintf(format, args...)})
 }
 
 // check returns the links that may be shaped.
-func (m *maker) check(desired *tick.Network) (sound []*tick.NetworkLink) {
+func (m *planner) check(desired *tick.Network) (valid []*tick.NetworkLink) {
 	if desired == nil {
 		return nil
 	}
@@ -176,17 +176,17 @@ func (m *maker) check(desired *tick.Network) (sound []*tick.NetworkLink) {
 		d := &desired.Links[i]
 		l := m.links[d.Link]
 		switch {
-		case len(sound) == maxLinks:
+		case len(valid) == maxLinks:
 			m.refuse("", "more than %d links", maxLinks)
-			return sound
+			return valid
 		case l == nil:
 			m.refuse("", "the machine has no link %.40q", d.Link)
 			continue
 		case seen[d.Link]:
 			m.refuse(d.Link, "the link is named twice")
 			continue
-		case l.Loopback:
-			m.refuse(d.Link, "nothing leaves the machine by the loopback")
+		case l.IsLoopback:
+			m.refuse(d.Link, "no packet leaves the machine through the loopback link")
 			continue
 		}
 		seen[d.Link] = true
@@ -203,20 +203,20 @@ func (m *maker) check(desired *tick.Network) (sound []*tick.NetworkLink) {
 		}
 		if l.RootMajor != 0 && !l.IsOurs() {
 			m.plan.Problems = append(m.plan.Problems, Problem{
-				Link: d.Link, Lasting: true,
-				Text: fmt.Sprintf("left alone: its root qdisc is %s %x:, which another program has set (tc qdisc del dev %s root gives the link back to the kernel)", l.RootKind, l.RootMajor, d.Link),
+				Link: d.Link, IsPersistent: true,
+				Text: fmt.Sprintf("not changed: its root qdisc is %s %x:, which another program has set (tc qdisc del dev %s root restores the kernel's default)", l.RootKind, l.RootMajor, d.Link),
 			})
 			continue
 		}
-		sound = append(sound, d)
+		valid = append(valid, d)
 	}
-	return sound
+	return valid
 }
 
 // checkLink returns what is wrong with a link's desired classes: such a link is not changed at all.
 func checkLink(d *tick.NetworkLink) error {
-	if d.RateBitsPerSecond < LeastBits || d.RateBitsPerSecond > MostBits {
-		return fmt.Errorf("rate %d bit/s: want %d to %d", d.RateBitsPerSecond, LeastBits, int64(MostBits))
+	if d.RateBitsPerSecond < MinBits || d.RateBitsPerSecond > MaxBits {
+		return fmt.Errorf("rate %d bit/s: want %d to %d", d.RateBitsPerSecond, MinBits, int64(MaxBits))
 	}
 	names, defaults, sum := map[string]bool{}, 0, int64(0)
 	for _, c := range d.Classes {
@@ -225,8 +225,8 @@ func checkLink(d *tick.NetworkLink) error {
 			return fmt.Errorf("class %.40q: want a name of 1 to %d letters, digits and dashes", c.Class, maxName)
 		case names[c.Class]:
 			return fmt.Errorf("class %s is named twice", c.Class)
-		case c.RateBitsPerSecond < LeastBits || c.RateBitsPerSecond > d.RateBitsPerSecond:
-			return fmt.Errorf("class %s: rate %d bit/s: want %d to the link's %d", c.Class, c.RateBitsPerSecond, LeastBits, d.RateBitsPerSecond)
+		case c.RateBitsPerSecond < MinBits || c.RateBitsPerSecond > d.RateBitsPerSecond:
+			return fmt.Errorf("class %s: rate %d bit/s: want %d to the link's %d", c.Class, c.RateBitsPerSecond, MinBits, d.RateBitsPerSecond)
 		case c.CeilingBitsPerSecond < c.RateBitsPerSecond || c.CeilingBitsPerSecond > d.RateBitsPerSecond:
 			return fmt.Errorf("class %s: ceiling %d bit/s: want the class's rate %d to the link's %d", c.Class, c.CeilingBitsPerSecond, c.RateBitsPerSecond, d.RateBitsPerSecond)
 		case c.Priority < 0 || c.Priority > maxPriority:
@@ -258,7 +258,7 @@ func isName(name string) bool {
 }
 
 // assignMarks gives each class except the default one a mark. A class of the same name has the same mark on all links.
-func (m *maker) assignMarks(links []*tick.NetworkLink) {
+func (m *planner) assignMarks(links []*tick.NetworkLink) {
 	m.marks = map[string]uint32{}
 	cgroups := map[string][]string{}
 	for _, d := range links {
@@ -287,7 +287,7 @@ func (m *maker) assignMarks(links []*tick.NetworkLink) {
 }
 
 // link adds the steps for one link.
-func (m *maker) link(d *tick.NetworkLink) {
+func (m *planner) link(d *tick.NetworkLink) {
 	l := m.links[d.Link]
 	step := func(op Op, c Class, name, old string) {
 		m.plan.Steps = append(m.plan.Steps, Step{Op: op, Link: d.Link, Index: l.Index, Class: c, Name: name, Old: old})
@@ -307,7 +307,7 @@ func (m *maker) link(d *tick.NetworkLink) {
 		}
 	}
 	set(Class{MinorRoot, rate, rate, 0}, "all")
-	m.plan.Held = append(m.plan.Held, d.Link)
+	m.plan.Shaped = append(m.plan.Shaped, d.Link)
 	for _, c := range d.Classes {
 		minor := uint16(MinorDefault)
 		if !c.Default {
@@ -320,7 +320,7 @@ func (m *maker) link(d *tick.NetworkLink) {
 		}
 		class := Class{minor, uint64(c.RateBitsPerSecond) / 8, uint64(c.CeilingBitsPerSecond) / 8, uint32(c.Priority)}
 		set(class, c.Class)
-		m.plan.Named = append(m.plan.Named, Named{d.Link, l.Index, minor, c.Class})
+		m.plan.Counted = append(m.plan.Counted, CountedClass{d.Link, l.Index, minor, c.Class})
 		if !l.IsOurs() || l.Leaves[minor] == "" { // a leaf of another kind belongs to another program
 			step(AddLeaf, class, c.Class, "")
 		}

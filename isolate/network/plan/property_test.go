@@ -17,7 +17,7 @@ var names = []string{"lo", "eth0", "eth1", "wlan0", "veth1234", "tun0"}
 func drawLinks(t *rapid.T) []Link {
 	var links []Link
 	for i, name := range names[:rapid.IntRange(0, len(names)).Draw(t, "links")] {
-		l := Link{Name: name, Index: i + 1, Loopback: name == "lo", Leaves: map[uint16]string{}}
+		l := Link{Name: name, Index: i + 1, IsLoopback: name == "lo", Leaves: map[uint16]string{}}
 		switch rapid.SampledFrom([]string{"kernel", "foreign", "ours", "htb of another number", "another kind of our number"}).Draw(t, "root") {
 		case "kernel":
 			l.RootKind = "noqueue"
@@ -46,9 +46,9 @@ func drawLinks(t *rapid.T) []Link {
 // drawRate draws a valid rate, or any number.
 func drawRate(t *rapid.T, label string) int64 {
 	if rapid.IntRange(0, 3).Draw(t, label+"?") > 0 {
-		return rapid.Int64Range(LeastBits, 1e10).Draw(t, label)
+		return rapid.Int64Range(MinBits, 1e10).Draw(t, label)
 	}
-	return rapid.SampledFrom([]int64{0, -1, 1, math.MinInt64, math.MaxInt64, MostBits, MostBits + 1, 1 << 35}).Draw(t, label)
+	return rapid.SampledFrom([]int64{0, -1, 1, math.MinInt64, math.MaxInt64, MaxBits, MaxBits + 1, 1 << 35}).Draw(t, label)
 }
 
 func drawDesired(t *rapid.T) *tick.Network {
@@ -90,7 +90,7 @@ func (k *kernel) do(s Step) {
 		k.t.Fatalf("%+v is on a link that the machine has not", s)
 	}
 	l := &k.links[i]
-	if l.Loopback {
+	if l.IsLoopback {
 		k.t.Fatalf("%+v is on the loopback", s)
 	}
 	if l.RootMajor != 0 && !l.IsOurs() {
@@ -139,7 +139,7 @@ func checkShaped(t *rapid.T, l *Link) {
 			hasDefault = true
 		}
 		sum += c.Rate
-		if c.Rate < LeastBits/8 || c.Rate > c.Ceiling || c.Priority > maxPriority {
+		if c.Rate < MinBits/8 || c.Rate > c.Ceiling || c.Priority > maxPriority {
 			t.Fatalf("%s: class %+v", l.Name, c)
 		}
 	}
@@ -169,7 +169,7 @@ func TestAnyAdvice(t *testing.T) {
 		}
 		for i := range k.links {
 			l := &k.links[i]
-			shaped := slices.Contains(p.Held, l.Name)
+			shaped := slices.Contains(p.Shaped, l.Name)
 			if shaped {
 				checkShaped(t, l)
 			}
@@ -204,7 +204,7 @@ func checkMarks(t *rapid.T, p *Plan, links []Link) {
 }
 
 // These are the steps for the advice that advise makes.
-func TestStepsInWords(t *testing.T) {
+func TestStepDescriptions(t *testing.T) {
 	desired := &tick.Network{Links: []tick.NetworkLink{{Link: "eth0", RateBitsPerSecond: 1e9, Classes: []tick.NetworkClass{
 		{Class: "services", RateBitsPerSecond: 9e8, CeilingBitsPerSecond: 1e9, Default: true},
 		{Class: "batch", RateBitsPerSecond: 1e8, CeilingBitsPerSecond: 5e8, Priority: 7, Cgroups: []string{"/b"}},

@@ -124,7 +124,7 @@ spec:
 
 	// A second one for all nodes: neither can be chosen.
 	l.Apply(aqc("more", "7", ""))
-	l.until(x, "a contradiction", frozen(only("all", "6"), "default/more and default/all are both for all nodes: what was in force stays"))
+	l.until(x, "a contradiction", frozen(only("all", "6"), "default/more and default/all are both for all nodes: the previous configuration stays in force"))
 	// The last good value outlasts a restart, since no other source has it.
 	if err := x.End(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -141,7 +141,7 @@ spec:
 	l.until(x, "the end of its time", config(only("more", "7")))
 	l.Apply(aqc("all", "9", "paused: true"))
 	l.Kubectl("delete", "adminqosconfiguration", "more")
-	l.until(x, "a pause", frozen(only("more", "7"), "default/all is not taken up: it is paused"))
+	l.until(x, "a pause", frozen(only("more", "7"), "default/all is not applied: it is paused"))
 	l.Kubectl("delete", "kcc", "adminqosconfigurations")
 	l.until(x, "the end of it all", config(""))
 }

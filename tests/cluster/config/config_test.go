@@ -31,7 +31,7 @@ func TestGuide(t *testing.T) {
 	patch("3")
 	l.soon("a change", "3 met=true")
 	patch("30000000")
-	l.valid("eviction-configuration", "False", "InvalidTargetConfig", "default/default: config.evictionPluginsConfig.reclaimedResourcesEvictionPluginConfig.evictionThreshold.katalyst.kubewharf.io/reclaimed_millicpu: 30000000: want a number over 0 and at most 1000000: what was in force stays", `["default/default"]`)
+	l.valid("eviction-configuration", "False", "InvalidTargetConfig", "default/default: config.evictionPluginsConfig.reclaimedResourcesEvictionPluginConfig.evictionThreshold.katalyst.kubewharf.io/reclaimed_millicpu: 30000000: want a number over 0 and at most 1000000: the previous configuration stays in force", `["default/default"]`)
 	l.stays("3 met=true")
 	patch("4")
 	l.soon("its repair", "4 met=true")
@@ -92,7 +92,7 @@ func TestAdminQoSConfiguration(t *testing.T) {
 	l.stays("8 met=false")
 	// An object of a kind that no tool reads, and one that contradicts the first.
 	l.Apply(strings.NewReplacer("eviction-configuration", "auth", "evictionconfigurations", "authconfigurations").Replace(reclaimed[:strings.Index(reclaimed, "---")]))
-	l.valid("auth", "Unknown", "TargetTypeNotRead", "its target is none that is read here", "")
+	l.valid("auth", "Unknown", "TargetTypeNotRead", "its target is not supported", "")
 	l.Apply(strings.Replace(reclaimed[:strings.Index(reclaimed, "---")], "name: eviction-configuration", "name: again", 1))
 	for _, name := range []string{"again", "eviction-configuration"} {
 		l.valid(name, "False", "TargetTypeOverlap", "KatalystCustomConfigs default/again and default/eviction-configuration are both for evictionconfigurations", "")

@@ -187,7 +187,7 @@ func TestSLOConfig(t *testing.T) {
 	l.Kubectl("label", "node", "n1", "example.com/pool=gpu")
 	l.settled("an entry by label", "reclaim=30 entry=gpu")
 	l.Kubectl("label", "node", "n1", "example.com/size=big")
-	l.settled("the first of two", "reclaim=30 entry=gpu", sloName+`: colocation-config: the node is selected by nodeConfigs[0] ("gpu") and by nodeConfigs[1] ("big"): the first one counts`)
+	l.settled("the first of two", "reclaim=30 entry=gpu", sloName+`: colocation-config: the node is selected by nodeConfigs[0] ("gpu") and by nodeConfigs[1] ("big"): the first one applies`)
 	l.Kubectl("label", "node", "n1", "example.com/pool-")
 	l.settled("the second alone", "reclaim=20 entry=big")
 	l.Kubectl("annotate", "node", "n1", `node.koordinator.sh/colocation-strategy={"cpuReclaimThresholdPercent": 45}`)
@@ -207,18 +207,18 @@ func TestSLOConfig(t *testing.T) {
 	patch := func(data string) {
 		l.Kubectl("patch", "cm", "-n", "koordinator-system", "slo-controller-config", "--type=merge", "-p", `{"data":`+data+`}`)
 	}
-	const bad = sloName + ": colocation-config: cpuReclaimThresholdPercent: -1: want 0 to 100000: the last good one stays in force"
+	const bad = sloName + ": colocation-config: cpuReclaimThresholdPercent: -1: want 0 to 100000: the last valid one stays in force"
 	patch(`{"colocation-config":"{\"enable\":true,\"cpuReclaimThresholdPercent\":-1}","resource-threshold-config":"{\"clusterStrategy\":{\"memoryEvictThresholdPercent\":80}}"}`)
 	l.settled("a bad value", "colocation=true reclaim=50 evict=80", bad)
 	patch(`{"colocation-config":"{\"enable\":true"}`)
-	l.settled("no JSON", "colocation=true reclaim=50 evict=80", "colocation-config: it is no JSON: unexpected end of JSON input: the last good one stays in force")
+	l.settled("no JSON", "colocation=true reclaim=50 evict=80", "colocation-config: it is not JSON: unexpected end of JSON input: the last valid one stays in force")
 	if n := strings.Count(l.Log(), strings.TrimPrefix(bad, sloName+": ")); n != 1 { // many ticks contain the error, until the next one
 		t.Errorf("it is logged %d times; want once:\n%s", n, l.Log())
 	}
 	patch(`{"colocation-config":"{\"enable\":true,\"cpuReclaimThresholdPercent\":40,\"nodeConfigs\":[{\"nodeSelector\":{},\"degradeTimeMinutes\":0,\"cpuReclaimThresholdPercent\":10}]}"}`)
-	l.settled("a bad entry", "colocation=true reclaim=40 entry=", "colocation-config: nodeConfigs[0].degradeTimeMinutes: 0: want 1 to 1000000: the cluster's strategy holds in its place")
+	l.settled("a bad entry", "colocation=true reclaim=40 entry=", "colocation-config: nodeConfigs[0].degradeTimeMinutes: 0: want 1 to 1000000: the cluster's strategy applies instead")
 	patch(`{"colocation-config":"{\"enable\":true,\"cpuReclaimThresholdPercent\":-1}"}`)
-	l.settled("bad again", "reclaim=40", "the last good one stays in force")
+	l.settled("bad again", "reclaim=40", "the last valid one stays in force")
 
 	// A restart while the server is away, and its return: the last good value stays.
 	l.stop()
@@ -235,5 +235,5 @@ func TestSLOConfig(t *testing.T) {
 	l.settled("its end", "from="+sloName+"_(absent) colocation=false reclaim=60 threshold=false evict=70 be=false")
 	// The last good values are forgotten with the ConfigMap.
 	l.create(strings.Replace(sloMemory, `"enable": true`, `"enable": 1`, 1))
-	l.settled("a new, invalid ConfigMap", "from="+sloName+" colocation=false threshold=true", "colocation-config: enable: got number: want true or false: none before it was good: the defaults hold, with nothing enabled")
+	l.settled("a new, invalid ConfigMap", "from="+sloName+" colocation=false threshold=true", "colocation-config: enable: got number: want true or false: no earlier one was valid: the defaults apply, with nothing enabled")
 }

@@ -57,7 +57,7 @@ func writeProtection(t *T) {
 		tick.Cgroup{Cgroup: "/write/pod/c", MemoryMinBytes: mi(48), MemoryLowBytes: mi(64), MemoryHighBytes: mi(256), MemoryOOMGroup: on},
 		tick.Cgroup{Cgroup: "/write/pod", MemoryMinBytes: mi(48), MemoryLowBytes: mi(64), MemoryOOMGroup: on, MemoryWmarkRatioPercent: new(int64(95))},
 		tick.Cgroup{Cgroup: "/write", MemoryMinBytes: mi(48), MemoryLowBytes: mi(64)})
-	t.refuses(out, "/write/pod", "this kernel has no memory.wmark_ratio; left alone")
+	t.refuses(out, "/write/pod", "this kernel has no memory.wmark_ratio; not written")
 	if out.Applied != 9 || len(out.Errors) != 1 || !slices.Equal(out.Unavailable, []string{"memoryWmarkRatioPercent"}) {
 		t.Errorf("%d values written, unavailable %q, errors %v; want 9, the ratio and one", out.Applied, out.Unavailable, out.Errors)
 	}

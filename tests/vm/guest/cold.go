@@ -223,7 +223,7 @@ func (t *T) repeatCold(job string, asked *tick.Tick) {
 	use := current(job)
 	for i := range 2 {
 		got := send(asked, i+1).Isolation.Reclaims
-		if len(got) != 1 || got[0].State != tick.ReclaimSkipped || !strings.Contains(got[0].Why, "a repeat, or from before isolate was started") {
+		if len(got) != 1 || got[0].State != tick.ReclaimSkipped || !strings.Contains(got[0].Why, "a repeat, or older than the start of isolate") {
 			t.Errorf("a tick of before: %+v", got)
 		}
 	}

@@ -1,0 +1,116 @@
+package apply
+
+import (
+	"fmt"
+
+	"polder/isolate/plan"
+)
+
+// rewriteThreshold is the journal's size from which entries that are no longer needed are removed.
+const rewriteThreshold = 1 << 20
+
+// recordOriginals records, before anything is written, the original value of every file that the writes
+// change, and the values to be written.
+func (a *Applier) recordOriginals(writes []plan.Write) error {
+	notes := journalEntries{Applier: a, newRecords: map[plan.File]*record{}}
+	for _, w := range writes {
+		if err := notes.add(w); err != nil {
+			return err
+		}
+	}
+	if a.Journal != nil {
+		if err := a.Journal.Append(notes.entries, notes.hasOriginals); err != nil {
+			return err
+		}
+	}
+	for _, e := range notes.entries {
+		f := e.file()
+		r := notes.newRecords[f]
+		a.records[f] = r
+		r.IsSideEffect = r.IsSideEffect || e.IsSideEffect
+		if e.Written != nil {
+			r.addWritten(*e.Written)
+		}
+	}
+	return nil
+}
+
+// journalEntries are the entries that the journal needs for some writes.
+type journalEntries struct {
+	*Applier
+	newRecords   map[plan.File]*record // they become valid when the entries are on the disk, not before
+	entries      []entry
+	hasOriginals bool // some of the entries contain an original value
+}
+
+func (n *journalEntries) add(w plan.Write) error {
+	r := n.record(w.File, w.Key, w.Old)
+	if r == nil {
+		return nil
+	}
+	e := entryOf(w.File, r.Inode)
+	e.Written = &w.New
+	n.entries = append(n.entries, e)
+	if w.SideEffect == "" {
+		return nil
+	}
+	f := w.File
+	f.Name = w.SideEffect
+	observed, err := n.Hierarchy.ReadFile(f.Controller, f.Cgroup, f.Name)
+	switch {
+	case isGone(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("read the file that the kernel changes with %s: %w", w.Name, err)
+	}
+	if r := n.record(f, "cpuWeight", observed); r != nil {
+		e := entryOf(f, r.Inode)
+		e.IsSideEffect = true
+		n.entries = append(n.entries, e)
+	}
+	return nil
+}
+
+// record returns the record of a file, and creates it if there is none of this very file. It returns nil if the file is gone,
+// because it is then not written.
+func (n *journalEntries) record(f plan.File, key, observed string) *record {
+	r := n.newRecords[f]
+	if r != nil {
+		return r
+	}
+	inode := n.inode(f)
+	if inode == 0 {
+		return nil
+	}
+	if r = n.records[f]; r == nil || r.Inode != inode {
+		r = &record{Key: key, Inode: inode, Original: observed}
+		e := entryOf(f, inode)
+		e.Key, e.Original = key, &r.Original
+		n.entries = append(n.entries, e)
+		n.hasOriginals = true
+	}
+	n.newRecords[f] = r
+	return r
+}
+
+// minPruneThreshold is the number of records from which records of removed cgroups are searched.
+const minPruneThreshold = 512
+
+// prune removes the records of removed cgroups once there are many, so that neither memory nor the journal grows as cgroups come and go.
+func (a *Applier) prune() {
+	isLarge := a.Journal != nil && a.Journal.Size() > max(rewriteThreshold, int64(len(a.records))*2048)
+	if len(a.records) < a.pruneThreshold && !isLarge {
+		return
+	}
+	for f, r := range a.records {
+		if a.inode(f) != r.Inode {
+			delete(a.records, f)
+		}
+	}
+	a.pruneThreshold = max(minPruneThreshold, 2*len(a.records))
+	if a.Journal != nil {
+		if err := a.Journal.rewrite(); err != nil {
+			a.Log.Warn("cannot rewrite the journal; it keeps growing", "error", err)
+		}
+	}
+}
