@@ -176,17 +176,17 @@ func worse(worst *waiting, w waiting) *waiting {
 }
 
 // byLevel returns the histograms of a resource, by its index in [waitingsOf].
-func (s *service) byLevel(resource int) *[]histogram.Histogram {
-	return [...]*[]histogram.Histogram{&s.CPU, &s.Memory, &s.IO}[resource]
+func (history *service) byLevel(resource int) *[]histogram.Histogram {
+	return [...]*[]histogram.Histogram{&history.CPU, &history.Memory, &history.IO}[resource]
 }
 
 // ownWaiting returns how long a service waits without batch at a level of its use. If there are no observations at that level, other levels
 // give a lower bound: from lower levels twice as long for each level. Then isMeasured is false.
-func (s *service) ownWaiting(resource, level int) (permille float64, isMeasured bool) {
-	if s == nil {
+func (history *service) ownWaiting(resource, level int) (permille float64, isMeasured bool) {
+	if history == nil {
 		return 0, false
 	}
-	for i, counts := range *s.byLevel(resource) {
+	for i, counts := range *history.byLevel(resource) {
 		part, observations := counts.Quantile(quantile)
 		switch {
 		case observations < minObservations || i >= levels:

@@ -74,7 +74,7 @@ func (p *placement) divide(a *tick.Advice, now time.Time, sh *shape, s Settings)
 		p.NeededAt = now
 	case remaining > 0:
 		d = sh.divide(p.WithoutBatch, d.previousSize, limit, split)
-		holdText = fmt.Sprintf("; %d CPUs without batch are enough, the others follow in %.0fs", desired, math.Ceil(remaining.Seconds()))
+		holdText = fmt.Sprintf("; %d CPUs without batch are enough, batch gets the others in %.0fs", desired, math.Ceil(remaining.Seconds()))
 	}
 	p.WithoutBatch, p.last = d.withoutBatch, d
 	floorText := ""

@@ -34,13 +34,13 @@ func TestBatchWaitsForCores(t *testing.T) {
 		{1, 7500, "batch runs on 4 of 16 CPUs: services use 7500m, and 4 CPUs stay idle for their bursts (99 % of 1 growths within two ticks were up to 4000m)"},
 		{2, 3500, "batch runs on 4 of 16 CPUs: services use 7500m, and 4 CPUs stay idle for their bursts (99 % of 2 growths within two ticks were up to 4000m)"},
 		{3, 3500, "batch runs on 4 of 16 CPUs: services use 3500m, and 4 CPUs stay idle for their bursts (99 % of 3 growths within two ticks were up to 4000m)" +
-			"; 8 CPUs without batch are enough, the others follow in 29s"},
+			"; 8 CPUs without batch are enough, batch gets the others in 29s"},
 		{31, 3500, "batch runs on 4 of 16 CPUs: services use 3500m, and 4 CPUs stay idle for their bursts (99 % of 4 growths within two ticks were up to 4000m)" +
-			"; 8 CPUs without batch are enough, the others follow in 1s"},
+			"; 8 CPUs without batch are enough, batch gets the others in 1s"},
 		{32, 3500, "batch runs on 8 of 16 CPUs: services use 3500m, and 4 CPUs stay idle for their bursts (99 % of 5 growths within two ticks were up to 4000m)"},
 		{33, 7500, "batch runs on 4 of 16 CPUs: services use 7500m, and 4 CPUs stay idle for their bursts (99 % of 6 growths within two ticks were up to 4000m)"},
 		{20, 3500, "batch runs on 4 of 16 CPUs: services use 3500m, and 4 CPUs stay idle for their bursts (99 % of 6 growths within two ticks were up to 4000m)" +
-			"; 8 CPUs without batch are enough, the others follow in 30s"}, // the clock was set back
+			"; 8 CPUs without batch are enough, batch gets the others in 30s"}, // the clock was set back
 	} {
 		a := d.Decide(at(time.Duration(step.second)*time.Second, machine(step.services)))
 		if diff := cmp.Diff(step.want, placeReason(t, a)); diff != "" {

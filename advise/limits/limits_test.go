@@ -351,7 +351,7 @@ func TestProtectionFits(t *testing.T) {
 	r.want("/web.slice/web", "low 10854")
 	r.want("/web.slice/x", "low 10854")
 	r.want("/web.slice", "low 21708")
-	r.hasReason("it exceeds 80 % of the machine: scaled, shared to 35 %")
+	r.hasReason("the working sets exceed 80 % of the machine: scaled, shared to 35 %")
 }
 
 // If a policy protects memory itself its values are left alone.

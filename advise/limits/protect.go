@@ -61,7 +61,7 @@ func (w *round) protect(isRequested bool) {
 		w.addReason("memory protection: some services' working set is unknown: their protection stays unchanged")
 	}
 	if scaled != "" {
-		scaled = "; it exceeds " + percent(protectedPermille/1000.0) + " of the machine: scaled" + scaled
+		scaled = "; the working sets exceed " + percent(protectedPermille/1000.0) + " of the machine: scaled" + scaled
 	}
 	if len(leaves) > 0 {
 		w.addReason("memory protection: %s of %s%s", size(protected), phrase.Count(len(leaves), "service cgroup"), scaled)

@@ -32,7 +32,7 @@ func (b *Base[S, N, P]) Configure(s S) { b.Settings = s }
 // State returns a pointer to the state, by node.
 func (b *Base[S, N, P]) State() any { return &b.Nodes }
 
-// Reboot calls [Remembered.Reboot] of all nodes.
+// Reboot calls [NodeState.Reboot] of all nodes.
 func (b *Base[S, N, P]) Reboot() {
 	for _, n := range b.Nodes {
 		if n != nil { // null in a state file
