@@ -69,7 +69,7 @@ func checkBounds(t *testing.T, s *tick.Sample, before, after []tick.Cgroup) {
 			switch {
 			case limit.was == limit.is || limit.was != nil && limit.is != nil && *limit.was == *limit.is:
 			case limit.is == nil:
-				t.Fatalf("cgroup %q: %s %d is gone", is.Cgroup, limit.name, *limit.was)
+				t.Fatalf("cgroup %q: %s %d was removed", is.Cgroup, limit.name, *limit.was)
 			case limit.was != nil && *limit.was >= 0 && (*limit.is < 0 || *limit.is > *limit.was):
 				t.Fatalf("cgroup %q: %s %d became %d", is.Cgroup, limit.name, *limit.was, *limit.is)
 			case *limit.is != tick.Unlimited && *limit.is < limit.least:
@@ -86,8 +86,8 @@ func checkBounds(t *testing.T, s *tick.Sample, before, after []tick.Cgroup) {
 
 // isNative reports whether a memory limit is the one that kubelet sets on the cgroup.
 func isNative(s *tick.Sample, cgroup string, bytes int64) bool {
-	w := work{tick: &tick.Tick{Sample: s}, pods: map[string]native{}}
-	w.look()
+	w := round{tick: &tick.Tick{Sample: s}, pods: map[string]kubeletLimits{}}
+	w.readPods()
 	own, there := w.pods[cgroup]
 	return there && own.bytes == bytes
 }
@@ -110,12 +110,12 @@ func usedIn(s *tick.Sample, cgroup string) (use float64) {
 
 // For any changes of use, offer and free memory, a hard limit is never below the use, memory.high never more than a step below it, the
 // protected memory fits, and a steady node's advice stays the same.
-func TestLimitsNeverKill(t *testing.T) {
+func TestLimitsStayAboveTheUse(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	node := plain(t)
+	node := newRun(t)
 	node.sample.Pods = append(node.sample.Pods,
-		tick.Pod{UID: "k", Name: "k", QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromRule, Cgroup: "/lone", Memory: held(0), Limits: &tick.Resources{ReclaimedMemoryBytes: new(2.0 * gib)}},
-		tick.Pod{UID: "d", Name: "d", QoS: tick.QoSDedicated, QoSSource: tick.QoSFromRule, Cgroup: "/db", Memory: held(0)})
+		tick.Pod{UID: "k", Name: "k", QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromRule, Cgroup: "/lone", Memory: memoryUse(0), Limits: &tick.Resources{ReclaimedMemoryBytes: new(2.0 * gib)}},
+		tick.Pod{UID: "d", Name: "d", QoS: tick.QoSDedicated, QoSSource: tick.QoSFromRule, Cgroup: "/db", Memory: memoryUse(0)})
 	for i := range 20_000 {
 		if r.IntN(4) > 0 {
 			for _, p := range node.sample.Pods {
@@ -127,7 +127,7 @@ func TestLimitsNeverKill(t *testing.T) {
 			node.sample.CgroupVersion = 1 + r.IntN(2)
 		}
 		before := node.advice
-		if node.after(r.IntN(20)); i == 0 {
+		if node.tickAfter(r.IntN(20)); i == 0 {
 			continue
 		}
 		if before == nil {
@@ -158,9 +158,9 @@ func TestLimitsNeverKill(t *testing.T) {
 
 // A steady node's advice is the same in each tick.
 func TestASteadyNodeWritesNothing(t *testing.T) {
-	r := plain(t)
-	r.sample.Pods = append(r.sample.Pods, tick.Pod{UID: "g", Name: "grid", QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromRule, Cgroup: "/grid/1", Memory: held(2 * gib)})
-	r.after(1)
+	r := newRun(t)
+	r.sample.Pods = append(r.sample.Pods, tick.Pod{UID: "g", Name: "grid", QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromRule, Cgroup: "/grid/1", Memory: memoryUse(2 * gib)})
+	r.tickAfter(1)
 	first, _ := tick.Marshal(r.advice.Cgroups)
 	for i := range 300 {
 		for j := range r.sample.Pods { // by at most one percent
@@ -168,7 +168,7 @@ func TestASteadyNodeWritesNothing(t *testing.T) {
 			*r.sample.Pods[j].Memory.WorkingSetBytes = *r.sample.Pods[j].Memory.UsageBytes
 		}
 		*r.sample.Memory.AvailableBytes += float64(100*mebibyte) * float64(1-2*(i%2))
-		r.after(1)
+		r.tickAfter(1)
 		if now, _ := tick.Marshal(r.advice.Cgroups); string(now) != string(first) {
 			t.Fatalf("tick %d:\n%s\nat first:\n%s", i, now, first)
 		}

@@ -70,7 +70,7 @@ func TestProperties(t *testing.T) {
 		}
 		checkEntries(t, advise(st, &off, sampleOf(pods...), 8*time.Second).Cgroups, kernel)
 		for name, v := range kernel {
-			if v != neutral {
+			if v != kernelDefaults {
 				t.Fatalf("in the end %s has %+v", name, v)
 			}
 		}
@@ -87,7 +87,7 @@ func checkEntries(t *rapid.T, entries []tick.Cgroup, kernel map[string]values) {
 		seen[c.Cgroup] = true
 		v, known := kernel[c.Cgroup]
 		if !known {
-			v = neutral
+			v = kernelDefaults
 		}
 		take := func(into *int64, from *int64, least, most int64) {
 			if from == nil {
@@ -98,7 +98,7 @@ func checkEntries(t *rapid.T, entries []tick.Cgroup, kernel map[string]values) {
 			}
 			*into = *from
 		}
-		take(&v.least, c.MemoryMinBytes, 0, 1<<62)
+		take(&v.min, c.MemoryMinBytes, 0, 1<<62)
 		take(&v.low, c.MemoryLowBytes, 0, 1<<62)
 		if h := c.MemoryHighBytes; h != nil && *h != tick.Unlimited {
 			take(&v.high, h, PageBytes, 1<<62)
@@ -118,15 +118,15 @@ func checkEntries(t *rapid.T, entries []tick.Cgroup, kernel map[string]values) {
 		if v.killTogether && strings.Count(c.Cgroup, "/") < 2 || strings.HasSuffix(c.Cgroup, "burstable") && v.killTogether {
 			t.Fatalf("a whole tier would be killed: %+v", c)
 		}
-		if v.high != tick.Unlimited && v.high < v.least {
-			t.Fatalf("%s has memory.high %d under its memory.min %d", c.Cgroup, v.high, v.least)
+		if v.high != tick.Unlimited && v.high < v.min {
+			t.Fatalf("%s has memory.high %d under its memory.min %d", c.Cgroup, v.high, v.min)
 		}
 		kernel[c.Cgroup] = v
 	}
 }
 
 func checkSums(t *rapid.T, pods []tick.Pod, kernel map[string]values) {
-	for _, of := range []func(values) int64{func(v values) int64 { return v.least }, func(v values) int64 { return v.low }} {
+	for _, of := range []func(values) int64{func(v values) int64 { return v.min }, func(v values) int64 { return v.low }} {
 		sums := map[string]int64{}
 		for _, p := range pods {
 			var sum int64

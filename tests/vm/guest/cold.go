@@ -182,7 +182,7 @@ func reclaimCold(t *T) {
 func (t *T) leftAlone(p *pipe, l *load) {
 	t.Must(l.Process.Signal(unix.SIGUSR1))
 	held := t.await(p, "a pod that is left alone", func(x *tick.Tick) bool {
-		return x.Advice != nil && strings.Contains(strings.Join(x.Advice.Reasons, "\n"), "left alone for")
+		return x.Advice != nil && strings.Contains(strings.Join(x.Advice.Reasons, "\n"), "no reclaim for")
 	})
 	t.Logf("when it used all: %q", held.Advice.Reasons)
 	p.mu.Lock()
