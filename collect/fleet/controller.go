@@ -123,7 +123,7 @@ func (c *controller) stand(ctx context.Context) error {
 func identity() (string, error) {
 	host, err := os.Hostname()
 	if err != nil {
-		return "", fmt.Errorf("find this host's name: %w", err)
+		return "", fmt.Errorf("read the host name: %w", err)
 	}
 	var random [4]byte
 	_, _ = rand.Read(random[:]) // it never fails
