@@ -133,7 +133,7 @@ func (c *Cluster) request(ctx context.Context, o Order, report func(string, erro
 			continue
 		case kube.IsForbidden(err) && time.Since(forbiddenSince) < forbiddenTimeout:
 		case kube.IsServerError(err): // the server failed, not the pod: the order of victims must not change because of it
-		case !kube.IsUnreachable(err) && !kube.IsTooManyRequests(err): // too many requests: an overloaded server, which is asked again
+		case !kube.IsUnreachable(err) && !kube.IsTooManyRequests(err): // too many requests: an overloaded server: the request is repeated
 			return false, err
 		}
 		if time.Since(start) > noAnswerTimeout {

@@ -63,7 +63,7 @@ func checkFreezable(h *cgroup.Hierarchy, path string) error {
 func freeze(ctx context.Context, h *cgroup.Hierarchy, path string, timeout time.Duration) error {
 	deadline := time.Now().Add(timeout)
 	for {
-		// Version 1 must be asked again: if a process forks while it freezes, the state stays at FREEZING forever.
+		// Version 1 needs the request again: if a process forks while it freezes, the state stays at FREEZING forever.
 		if err := setFrozen(h, path, true); err != nil {
 			return fmt.Errorf("freeze: %w", err)
 		}

@@ -28,7 +28,7 @@ type controller struct {
 	protectionLogged bool
 	unknownLogged    map[string]bool
 	unknownLoggedAt  time.Time
-	// lastTick is when each node's last tick came; lastCleanup is when nodes without ticks were last forgotten.
+	// lastTick is when each node's last tick came; lastCleanup is when nodes without ticks were last dropped.
 	lastTick    map[string]time.Time
 	lastCleanup time.Time
 }
@@ -139,7 +139,7 @@ func victims(d *health.Decision) []pick.Victim {
 	return all
 }
 
-// resume continues what an earlier run began. A pod that terminates has been asked. One that may not have been asked is decided on again if
+// resume continues what an earlier run began. The eviction of a terminating pod was requested. One that may not have been requested is decided on again if
 // its node is no longer due: its agent may be back, or the protection is active.
 func (c *controller) resume(r *progress.Record, now time.Time, due bool, present map[string]*tick.Pod) {
 	if r.IsNew() && c.Acts() {
@@ -177,7 +177,7 @@ func (c *controller) logDecision(t *tick.Tick, d *health.Decision) {
 	}
 }
 
-// dropOldNodes drops the state of nodes that are gone.
+// dropOldNodes drops the state of removed nodes.
 func (c *controller) dropOldNodes(now time.Time) {
 	if since := now.Sub(c.lastCleanup); since >= 0 && since < nodeRetention/4 {
 		return

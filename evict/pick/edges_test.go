@@ -11,7 +11,7 @@ import (
 	"polder/lib/tick"
 )
 
-// A pod is awaited within its time limit, unless it was spared, has ended or is frozen.
+// A pod is awaited within its time limit, unless its eviction failed, or it has ended or is frozen.
 func TestStillAwaited(t *testing.T) {
 	for _, tt := range []struct {
 		name  string

@@ -180,7 +180,9 @@ func (r *round) unansweredFirst(x Choice) int {
 // whyExcluded returns why a candidate cannot be evicted, whatever the finding needs.
 func (r *round) whyExcluded(x *rule.Candidate) string {
 	switch why := Protected(x.Pod, r.limits.OptOut); {
-	case r.state.InProgress.Has(x.Pod.UID), x.Pod.Terminating:
+	case r.state.InProgress.Has(x.Pod.UID):
+		return "eviction in progress"
+	case x.Pod.Terminating:
 		return "already terminating"
 	case why != "":
 		return "protected: " + why

@@ -30,7 +30,7 @@ func finding(name string, value, threshold float64, candidates ...rule.Candidate
 	}
 }
 
-// stateWith creates a memory with evictions in progress, spared pods, and rules in cooldown, for a minute each.
+// stateWith creates a memory with evictions in progress, failed evictions, and rules in cooldown, for a minute each.
 func stateWith(inProgress, failed, inCooldown []string) *State {
 	m := new(State)
 	m.Init()

@@ -104,7 +104,7 @@ func TestRefuse(t *testing.T) {
 	}
 }
 
-// A pod whose request has no known answer is asked again before all others, also in its rule's cooldown.
+// The eviction of a pod whose request has no known answer is requested again before all others, also in its rule's cooldown.
 func TestNoAnswer(t *testing.T) {
 	a, b := candidate(pod("a"), 5), candidate(pod("b"), 9)
 	f := []rule.Finding{finding("r", 20, 10, a, b)}

@@ -14,7 +14,7 @@ import (
 	"polder/lib/tick"
 )
 
-// Failed orders determine which pods count, which are spared, and which are asked again.
+// Failed orders determine which pods count, which are no candidates, and which requests are repeated.
 func TestResults(t *testing.T) {
 	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	pod := &tick.Pod{UID: "u", Namespace: "default", Name: "p"}
@@ -23,7 +23,7 @@ func TestResults(t *testing.T) {
 	for _, tt := range []struct {
 		name       string
 		errs       []error
-		unanswered bool // else it is spared
+		unanswered bool // else it is no candidate for some time
 	}{
 		{"no answer, repeatedly", []error{unreachable, unreachable, unreachable}, true},
 		{"too many requests, repeatedly", []error{apierrors.NewTooManyRequests("slow down", 1), apierrors.NewTooManyRequests("slow down", 1)}, true},

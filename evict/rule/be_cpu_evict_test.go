@@ -374,7 +374,7 @@ func TestSatisfactionCandidates(t *testing.T) {
 	if want := "killAndEvictBEPodsRelease for node(node-1), need realase CPU : 2000"; f.Candidates[0].Message != want {
 		t.Errorf("message %q; want the guide's, %q", f.Candidates[0].Message, want)
 	}
-	if want := "BE pods may use 2000m of the 5000m of CPU that they request, 40%, at the threshold of 60% or under it, and use 2000m: 2000m have to be released to come near 80%"; f.Message != want {
+	if want := "BE pods may use 2000m of the 5000m of CPU that they request (40%, at or below the threshold of 60%), and use 2000m: 2000m must be released to approach 80%"; f.Message != want {
 		t.Errorf("message %q; want %q", f.Message, want)
 	}
 }

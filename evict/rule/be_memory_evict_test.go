@@ -123,7 +123,7 @@ func TestBEMemoryCandidates(t *testing.T) {
 	if want := "killAndEvictBEPods for node(node-1), need to release memory: 7516192768"; f.Reason != "EvictPodByNodeMemoryUsage" || f.Candidates[0].Message != want {
 		t.Errorf("reason %q, message %q; want the guide's, %q", f.Reason, f.Candidates[0].Message, want)
 	}
-	if want := "75% of the node's memory are used (76800Mi of 102400Mi), at the threshold of 70% or over it: 7168Mi have to be released to come to 68%"; f.Message != want {
+	if want := "75% of the node's memory is used (76800Mi of 102400Mi), at or over the threshold of 70%: 7168Mi must be released to reach 68%"; f.Message != want {
 		t.Errorf("message %q; want %q", f.Message, want)
 	}
 }

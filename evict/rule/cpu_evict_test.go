@@ -114,7 +114,7 @@ func TestCPUCandidates(t *testing.T) {
 	if f.Reason != "evicted" || f.Candidates[0].Message != "trigger by koordlet feature CPUEvict, kill pod: small" {
 		t.Errorf("reason %q, message %q", f.Reason, f.Candidates[0].Message)
 	}
-	if want := "90% of the node's CPU are used, at the threshold of 70% or over it: 2200m have to be released to come to 68%"; f.Message != want {
+	if want := "90% of the node's CPU is used, at or over the threshold of 70%: 2200m must be released to reach 68%"; f.Message != want {
 		t.Errorf("message %q; want %q", f.Message, want)
 	}
 }

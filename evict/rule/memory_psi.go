@@ -41,8 +41,8 @@ func measurePSI(x *memoryCheck, l *condition) {
 		factor -= x.s.MemoryHysteresis
 	}
 	threshold := x.s.MemoryPSIThreshold * factor
-	doPodsStall := stalled >= x.s.MemoryPSIPods && sum/float64(stalled) >= x.s.MemoryPSIPodsMean*factor
-	met := l.observe(x.t, value > threshold && doPodsStall)
+	podsStalled := stalled >= x.s.MemoryPSIPods && sum/float64(stalled) >= x.s.MemoryPSIPodsMean*factor
+	met := l.observe(x.t, value > threshold && podsStalled)
 
 	f := x.newFinding(partPSI, value, threshold, met, l)
 	f.Tolerance = max(f.Tolerance, x.s.MemoryPSIDurationReclaimed)

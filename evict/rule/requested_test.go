@@ -206,7 +206,7 @@ func TestRequestedCandidates(t *testing.T) {
 		if f.Reason != "evicted" || f.Candidates[0].Message != "trigger by koordlet feature CPUAllocatableEvict, kill pod: small" || f.CooldownKey() != "koordinator cpu" || f.Cooldown.Seconds() != 20 {
 			t.Errorf("%+v", f)
 		}
-		if want := "pods of priority 7999 or lower request 9500m of kubernetes.io/batch-cpu, over 100% of the 4000m that the node offers: 5900m have to be released to come to 90%"; f.Message != want {
+		if want := "pods of priority 7999 or lower request 9500m of kubernetes.io/batch-cpu, over 100% of the 4000m that the node offers: 5900m must be released to reach 90%"; f.Message != want {
 			t.Errorf("message %q; want %q", f.Message, want)
 		}
 	}

@@ -104,7 +104,7 @@ func (s *Settings) WriteChanged(b *strings.Builder) {
 // writeStrategy writes the source of the thresholds of a rule of Koordinator, and whether they enable the rule.
 func writeStrategy(b *strings.Builder, r *rule.Rule, s *sloconfig.Strategies) {
 	if s == nil {
-		fmt.Fprintf(b, "  thresholds: %s of each node, from sample.config; off where there is none\n", sloconfig.KeyThreshold)
+		fmt.Fprintf(b, "  thresholds: %s of each node, from sample.config; off without it\n", sloconfig.KeyThreshold)
 		return
 	}
 	fmt.Fprintf(b, "  thresholds: %s\n", StrategySource(s))

@@ -44,7 +44,7 @@ type State struct {
 	// Nodes are those whose agent is not ready.
 	Nodes map[string]*Node `json:"nodes,omitempty"`
 
-	lastCleanup time.Time // when nodes that are gone were last forgotten
+	lastCleanup time.Time // when removed nodes were last dropped
 }
 
 // Init prepares a state that was read from a file: it drops invalid entries.
@@ -132,9 +132,9 @@ func (s *State) act(settings Settings, t *tick.Tick, n *Node, since time.Time, e
 
 func describeState(state string) string {
 	if state == tick.AgentNotFound {
-		return "there is none"
+		return "not found"
 	}
-	return "it is there"
+	return "it exists"
 }
 
 // node returns the state of the tick's node; if there are too many nodes, an empty one and the reason.
@@ -158,7 +158,7 @@ func (s *State) node(t *tick.Tick) (*Node, string) {
 	return n, ""
 }
 
-// dropOldNodes forgets nodes that are gone.
+// dropOldNodes drops removed nodes.
 func (s *State) dropOldNodes(now time.Time) {
 	retention := taintRetention
 	if len(s.Nodes) >= maxNodes {
