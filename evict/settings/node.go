@@ -117,7 +117,7 @@ func (n *Node) withConfigObjects(base *Settings, t *tick.Tick, log *slog.Logger)
 	}
 	objects, err := dynamic.Objects(raw, file)
 	if err != nil {
-		c.errs = append(c.errs, err.Error()+": the last valid settings stay in force")
+		c.errs = append(c.errs, err.Error()+": the previous configuration stays in force")
 		objects, _ = dynamic.Objects(n.Config.Raw(), file)
 	}
 	inForce, refused := n.Config.Resolve(objects, func(list []dynamic.Object) error {

@@ -63,7 +63,7 @@ func (c *Cluster) resolveNow(now time.Time) {
 		labels = node.AllLabels
 	}
 	for _, kind := range in.Absent {
-		r.errs = append(r.errs, fmt.Errorf("a KatalystCustomConfig is for %s, which the cluster does not have: the last valid settings stay in force", kind.Resource))
+		r.errs = append(r.errs, fmt.Errorf("a KatalystCustomConfig is for %s, which the cluster does not have: the previous configuration stays in force", kind.Resource))
 	}
 	r.verdicts = c.verdicts(&in)
 	r.whole = r.whole || node != nil && c.read()

@@ -77,7 +77,7 @@ func (s *slo) resolveNow(c *Cluster, changed bool) {
 	if node == nil { // the selection needs its labels
 		s.errs = []error{fmt.Errorf("the ConfigMap %s is not resolved: the node object is not known", s.name)}
 		if s.raw != nil {
-			s.errs[0] = fmt.Errorf("%w: the last valid settings stay in force", s.errs[0])
+			s.errs[0] = fmt.Errorf("%w: the previous configuration stays in force", s.errs[0])
 		}
 		return
 	}
