@@ -25,7 +25,8 @@ const (
 	podPollInterval = 2 * time.Second
 	// budgetRetryInterval is Katalyst's wait before an eviction that a disruption budget refused is retried.
 	budgetRetryInterval = 5 * time.Second
-	// maxBudgetAttempts bounds these retries, so that another pod can be tried while the need lasts; then the pod is no candidate for failureBackoff.
+	// maxBudgetAttempts bounds these retries, so that another pod can be tried while the need lasts; then the pod is no candidate for
+	// failureBackoff.
 	maxBudgetAttempts = 3
 	failureBackoff    = 30 * time.Second
 	// forbiddenTimeout is how long "forbidden" is retried: an API server that has just started has not loaded its roles yet.

@@ -10,9 +10,9 @@ import (
 	"polder/lib/tick"
 )
 
-// dropEndedByReboot drops what a reboot has ended: processes that were frozen or killed, and measurements since then. What counts and delays
-// evictions (the hourly limit, the cooldowns, the taints, requests to the API server) stays. If the state does not contain its boot
-// ID, both are dropped.
+// dropEndedByReboot drops what a reboot has ended: processes that were frozen or killed, and measurements since then. What counts and
+// delays evictions (the hourly limit, the cooldowns, the taints, requests to the API server) stays. If the state does not contain its
+// boot ID, both are dropped.
 func (n *node) dropEndedByReboot(boot stage.Boot, action string) {
 	if boot == stage.SameBoot {
 		return

@@ -100,8 +100,8 @@ func writePressure(w *tabwriter.Writer, now time.Time, v pick.Verdict) {
 	if at, err := time.Parse(time.RFC3339Nano, f.Since); err == nil {
 		since = now.Sub(at).String()
 	}
-	writeRow(w, f.Rule, f.About(), kind, formatAmount(f.PressureFinding, f.Value), comparison, formatAmount(f.PressureFinding, f.Threshold), met, since,
-		remaining(v.ToleranceLeft), remaining(v.CooldownLeft), outcome(v))
+	writeRow(w, f.Rule, f.About(), kind, formatAmount(f.PressureFinding, f.Value), comparison, formatAmount(f.PressureFinding, f.Threshold),
+		met, since, remaining(v.ToleranceLeft), remaining(v.CooldownLeft), outcome(v))
 }
 
 // outcome returns the result of a finding in a few words.
@@ -167,7 +167,8 @@ func writeInProgress(b *strings.Builder, now time.Time, inProgress pick.InProgre
 	writeRow(w, "POD", "RULE", "STATE", "FOR", "ERROR")
 	for _, uid := range slices.Sorted(maps.Keys(inProgress)) {
 		x := inProgress[uid].Eviction
-		writeRow(w, progress.PodName(x.Namespace, x.Name), x.Rule, x.State, now.Sub(inProgress[uid].RequestedAt).String(), cmp.Or(x.Error, noValue))
+		since := now.Sub(inProgress[uid].RequestedAt).String()
+		writeRow(w, progress.PodName(x.Namespace, x.Name), x.Rule, x.State, since, cmp.Or(x.Error, noValue))
 	}
 	w.Flush()
 }

@@ -47,7 +47,8 @@ func thawNode(s *stage.Session, h *cgroup.Hierarchy, n *node) error {
 		return nil
 	}
 	n.State.Init()
-	hasOtherCgroup := func(l *pick.Ongoing) bool { // a kill records the other hierarchy's inode, and may have stopped while it froze the cgroup
+	// A kill records the other hierarchy's inode, and may have stopped while it froze the cgroup.
+	hasOtherCgroup := func(l *pick.Ongoing) bool {
 		frozen, killed := act.InodeOf(h, act.FreezePods, l.Cgroup), act.InodeOf(h, act.KillPods, l.Cgroup)
 		return l.Inode != 0 && frozen != 0 && frozen != l.Inode && killed != l.Inode
 	}

@@ -35,7 +35,8 @@ type controller struct {
 
 func newController(s *stage.Session) *controller {
 	c := &controller{
-		session: s, nodes: map[string]*progress.Record{}, dryRunTurns: map[string]bool{}, unknownLogged: map[string]bool{}, lastTick: map[string]time.Time{},
+		session: s, nodes: map[string]*progress.Record{}, dryRunTurns: map[string]bool{}, unknownLogged: map[string]bool{},
+		lastTick: map[string]time.Time{},
 	}
 	c.Tracker = progress.New(s, stateVersion, append(rule.Names(), health.Rule), c.record, c.snapshot)
 	return c
@@ -139,8 +140,8 @@ func victims(d *health.Decision) []pick.Victim {
 	return all
 }
 
-// resume continues what an earlier run began. The eviction of a terminating pod was requested. One that may not have been requested is decided on again if
-// its node is no longer due: its agent may be back, or the protection is active.
+// resume continues what an earlier run began. The eviction of a terminating pod was requested. One that may not have been requested is
+// decided on again if its node is no longer due: its agent may be back, or the protection is active.
 func (c *controller) resume(r *progress.Record, now time.Time, due bool, present map[string]*tick.Pod) {
 	if r.IsNew() && c.Acts() {
 		for uid, l := range r.InProgress {

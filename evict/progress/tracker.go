@@ -37,8 +37,8 @@ type Tracker struct {
 	cancel        context.CancelFunc
 }
 
-// New returns a Tracker. Record finds or creates the record of a node, snapshot encodes the state, on the goroutine of the stream; rules are
-// the names under which evictions are counted.
+// New returns a Tracker. Record finds or creates the record of a node, snapshot encodes the state, on the goroutine of the stream; rules
+// are the names under which evictions are counted.
 func New(s *stage.Session, version int, rules []string, record func(string) *Record, snapshot func() (tick.Raw, error)) *Tracker {
 	return &Tracker{session: s, saver: s.NewSaver(version, saveEvery, snapshot), record: record, counts: counts{rules: rules}}
 }
@@ -74,8 +74,8 @@ func (w *Tracker) Acts() bool { return w.runner != nil }
 // Cancel ends the runner's work.
 func (w *Tracker) Cancel() { w.cancel() }
 
-// startOrders passes evictions to the runner; requested says whether an earlier run requested them. The state is saved once, before the first
-// request.
+// startOrders passes evictions to the runner; requested says whether an earlier run requested them. The state is saved once, before the
+// first request.
 func (w *Tracker) startOrders(r *Record, requested act.Requested, evictions ...*pick.Ongoing) {
 	if len(evictions) == 0 {
 		return
@@ -119,7 +119,8 @@ func (w *Tracker) Resume(r *Record, now time.Time) {
 		requested := act.Requested(l.Eviction.State == tick.StateCreated)
 		switch {
 		case l.StillAwaited(now):
-		case w.runner.Action == act.FreezePods && l.Eviction.State == tick.StateRequested && !l.Frozen && l.FailedAt.IsZero() && l.EndedAt.IsZero():
+		case w.runner.Action == act.FreezePods && l.Eviction.State == tick.StateRequested && !l.Frozen &&
+			l.FailedAt.IsZero() && l.EndedAt.IsZero():
 			l.RequestedAt, requested = now, act.AlreadyRequested
 		default:
 			continue

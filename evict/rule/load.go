@@ -85,7 +85,9 @@ func (l *poolLoad) measure(m *Measure, s *Settings, t *tick.Tick, p *pool, exclu
 	m.Findings = append(m.Findings, soft, hard)
 }
 
-func (l *poolLoad) finding(s *Settings, t *tick.Tick, p *pool, state *condition, load, bound float64, boundOf func(*loadSample) float64) Finding {
+func (l *poolLoad) finding(
+	s *Settings, t *tick.Tick, p *pool, state *condition, load, bound float64, boundOf func(*loadSample) float64,
+) Finding {
 	factor := 1.0 // the factor of a bound that must be exceeded
 	if state.wasMet(t) {
 		factor -= s.LoadHysteresis

@@ -154,7 +154,9 @@ func requests(pods []*tick.Pod, r resource, scores map[string]float64) (sum floa
 	return sum, candidates, withoutRequest
 }
 
-func (r resource) newFinding(s *Settings, t *tick.Tick, l *condition, factor, offered, sum float64, candidates []Candidate, kind string) Finding {
+func (r resource) newFinding(
+	s *Settings, t *tick.Tick, l *condition, factor, offered, sum float64, candidates []Candidate, kind string,
+) Finding {
 	threshold, met := l.isOver(t, sum, factor*offered, s.ReclaimedHysteresis)
 	f := Finding{PressureFinding: tick.PressureFinding{
 		Rule: reclaimedPressure.Name, Scope: r.scope, Value: sum, Threshold: threshold, Met: met, Hard: true, Since: formatTime(l.Start),

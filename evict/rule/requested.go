@@ -60,7 +60,9 @@ func allocatable(t *tick.Tick, r requestedResource) (float64, string) {
 type conditions map[string]*condition
 
 // measure compares the requests of pods up to a priority with what the node offers.
-func (l *conditions) measure(m *Measure, r *Rule, b bounds, maxPriority int64, t *tick.Tick, whyWait string, resources []requestedResource) {
+func (l *conditions) measure(
+	m *Measure, r *Rule, b bounds, maxPriority int64, t *tick.Tick, whyWait string, resources []requestedResource,
+) {
 	previous := *l
 	*l = nil
 	for _, x := range resources {

@@ -49,7 +49,8 @@ func (l *condition) isOver(t *tick.Tick, value, threshold, hysteresis float64) (
 
 // podIsOver compares a pod's value, given the pod's earlier condition. If the value exceeds the threshold, current gets the pod's
 // condition, which is returned; else it returns nil. The threshold is the one that applies now.
-func podIsOver(current *map[string]*condition, previous map[string]*condition, uid string, t *tick.Tick, value, threshold, hysteresis float64,
+func podIsOver(
+	current *map[string]*condition, previous map[string]*condition, uid string, t *tick.Tick, value, threshold, hysteresis float64,
 ) (*condition, float64) {
 	l := previous[uid]
 	if l == nil {

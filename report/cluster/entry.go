@@ -102,8 +102,8 @@ func (e *entry) withoutEarlyGrowth(p *publisher, want object.Figures, now time.T
 	return e.growth.LimitGrowth(e.written.Figures, want, interval, now)
 }
 
-// otherDialects are the other dialects under whose names a report may have offered something. Without a dialect the names are Katalyst's, as
-// in an object that has the same names for every policy.
+// otherDialects are the other dialects under whose names a report may have offered something. Without a dialect the names are Katalyst's,
+// as in an object that has the same names for every policy.
 func (e *entry) otherDialects(now object.Dialect) []object.Dialect {
 	var otherDialects []object.Dialect
 	for _, d := range e.offeredAs {
@@ -123,7 +123,9 @@ func (e *entry) noteAttempt(f object.Figures) {
 
 // settle notes what was written. Names that were removed are forgotten, because another program may write them later.
 func (e *entry) settle(f object.Figures, now time.Time) {
-	e.offeredAs = slices.DeleteFunc(e.offeredAs, func(d object.Dialect) bool { return slices.Contains(f.Left, d) || d == f.Dialect && f.Empty() })
+	e.offeredAs = slices.DeleteFunc(e.offeredAs, func(d object.Dialect) bool {
+		return slices.Contains(f.Left, d) || d == f.Dialect && f.Empty()
+	})
 	f.Left = nil
 	e.growth.Wrote(e.written.Figures, f, now)
 	e.written = object.Written{Figures: &f, At: now}

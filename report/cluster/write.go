@@ -63,7 +63,10 @@ func nodeKindOf(prefix string) kind {
 		prefix:   prefix,
 		figures: func(f object.Figures, published object.Amounts) object.Figures {
 			f = f.LimitByTaint(published)
-			return object.Figures{Reclaimed: f.Reclaimed, Mid: f.Mid, Dialect: f.Dialect, ReducedByTaint: f.ReducedByTaint, IsIntended: f.IsIntended, Note: f.Note}
+			return object.Figures{
+				Reclaimed: f.Reclaimed, Mid: f.Mid, Dialect: f.Dialect,
+				ReducedByTaint: f.ReducedByTaint, IsIntended: f.IsIntended, Note: f.Note,
+			}
 		},
 		holds: func(o kube.Object, f object.Figures) bool { return object.NodeHolds(o, f.Resources(prefix)) },
 		write: func(ctx context.Context, w *writer, j job) (*seen, error) {

@@ -34,11 +34,12 @@ func (a Amounts) differs(b Amounts) bool {
 	return differs(a.MilliCPU, b.MilliCPU) || differs(a.MemoryBytes, b.MemoryBytes)
 }
 
-// LimitGrowth is the desired state of an object with the written figures: the desired figures, but no amount larger than the written one until
-// interval has passed since the last change. This holds only for amounts that exist, and not when a taint is set or removed.
+// LimitGrowth is the desired state of an object with the written figures: the desired figures, but no amount larger than the written one
+// until interval has passed since the last change. This holds only for amounts that exist, and not when a taint is set or removed.
 func (g *Growth) LimitGrowth(written *Figures, want Figures, interval time.Duration, now time.Time) Figures {
 	since := now.Sub(g.changedAt)
-	if written == nil || g.changedAt.IsZero() || since >= interval || since < 0 || written.ReducedByTaint != want.ReducedByTaint || written.Dialect != want.Dialect {
+	if written == nil || g.changedAt.IsZero() || since >= interval || since < 0 ||
+		written.ReducedByTaint != want.ReducedByTaint || written.Dialect != want.Dialect {
 		return want
 	}
 	want.Reclaimed = want.Reclaimed.atMost(written.Reclaimed)

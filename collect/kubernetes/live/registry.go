@@ -30,8 +30,10 @@ type registry struct {
 func openRegistry(ctx context.Context, client *kube.Client, now func() time.Time) registry {
 	return registry{
 		ctx: ctx, client: client, now: now,
-		targets: kube.Start(ctx, client, kube.Selection{Resource: kube.KatalystCustomConfigs, AskAgain: retryInterval}, now, customconfig.TargetOf),
-		kinds:   map[customconfig.Kind]*kube.Watch[*customconfig.Candidate]{},
+		targets: kube.Start(
+			ctx, client, kube.Selection{Resource: kube.KatalystCustomConfigs, AskAgain: retryInterval}, now, customconfig.TargetOf,
+		),
+		kinds: map[customconfig.Kind]*kube.Watch[*customconfig.Candidate]{},
 	}
 }
 

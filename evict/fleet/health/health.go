@@ -287,7 +287,8 @@ func notReadySince(t *tick.Tick) (time.Time, string) {
 func findings(settings Settings, downtime time.Duration, since time.Time) []tick.PressureFinding {
 	finding := func(threshold time.Duration, hard bool) tick.PressureFinding {
 		f := tick.PressureFinding{
-			Rule: Rule, Scope: Scope, Value: downtime.Seconds(), Threshold: threshold.Seconds(), Met: !since.IsZero() && downtime >= threshold, Hard: hard,
+			Rule: Rule, Scope: Scope, Value: downtime.Seconds(), Threshold: threshold.Seconds(),
+			Met: !since.IsZero() && downtime >= threshold, Hard: hard,
 		}
 		if f.Met {
 			f.Since = since.Add(threshold).UTC().Format(time.RFC3339Nano)
