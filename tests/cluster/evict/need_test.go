@@ -164,7 +164,7 @@ func TestRefusesToGo(t *testing.T) {
 	stays.Terminating = true
 	terminating := func() *tick.Tick { return c.round(stays, other) }
 	failed := until(t, x, stays.Name, tick.StateFailed, terminating)
-	if failed.Error != "still there after 10s" {
+	if failed.Error != "the pod still exists after 10s" {
 		t.Errorf("failed with %q; want max(10 s, 1.5 x 1 s)", failed.Error)
 	}
 	c.sees(stays.Name,

@@ -58,7 +58,7 @@ func (l *lab) centre(name string, settings map[string]string) *centre {
 func (c *centre) leads(l *lab) {
 	l.t.Helper()
 	l.Eventually(controlplane.Soon, "it leads", func() string {
-		if log := c.Tail(100); !strings.Contains(log, "leading from now on") {
+		if log := c.Tail(100); !strings.Contains(log, "became leader") {
 			return "so far: " + log
 		}
 		return ""
@@ -74,7 +74,7 @@ func (c *centre) waits(l *lab) {
 		}
 		return ""
 	})
-	if log := c.Tail(100); strings.Contains(log, "leading from now on") {
+	if log := c.Tail(100); strings.Contains(log, "became leader") {
 		l.t.Errorf("it leads while another one does: %s", log)
 	}
 }

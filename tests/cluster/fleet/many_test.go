@@ -103,7 +103,7 @@ func TestManyAtOnce(t *testing.T) {
 	if got := written("Unknown"); got != "200 Unknown, 0 tainted" || l.Evictions(l.batch) != 0 {
 		t.Errorf("%s, %d evictions; want no action", got, l.Evictions(l.batch))
 	}
-	if log := c.Tail(100); !strings.Contains(log, "nothing new is done to any node") {
+	if log := c.Tail(100); !strings.Contains(log, "no new eviction on any node") {
 		t.Error("the log does not report it")
 	}
 	l.checkProtection(metrics, "1")

@@ -139,7 +139,7 @@ func TestTwoHundredNodes(t *testing.T) {
 	if n := c.Evictions("crowd"); n > 0 || len(f.leaving("crowd")) > 0 {
 		t.Fatalf("%d evictions while the protection is on", n)
 	}
-	if n := strings.Count(evict.Log(), "nothing new is done to any node"); n != 1 {
+	if n := strings.Count(evict.Log(), "no new eviction on any node"); n != 1 {
 		t.Errorf("the log reports the protection %d times; want once:\n%s", n, evict.Log())
 	}
 
