@@ -56,7 +56,7 @@ type own struct {
 
 func (l *lab) own(node string) *own {
 	l.t.Helper()
-	x := pipe.Start(l.t, "report", "--to", "cnr,node", "--kubeconfig", l.AccountFor("report"), "--node", node)
+	x := pipe.Start(l.t, "report", "--max-age", "10m", "--to", "cnr,node", "--kubeconfig", l.AccountFor("report"), "--node", node)
 	stop, ended := make(chan struct{}), make(chan struct{})
 	o := &own{}
 	go func() {

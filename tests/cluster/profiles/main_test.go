@@ -55,8 +55,11 @@ func podsOf(namespace string) string { return "/api/v1/namespaces/" + namespace 
 // namespaceSelector for it where they have none. The profiles are in force when it returns, and deleted at the end of the test.
 func space(t *testing.T, c *controlplane.ControlPlane, name string, profiles map[string]string) string {
 	t.Helper()
-	c.MakeNamespace(name)
-	c.API("PATCH", "/api/v1/namespaces/"+name, fmt.Sprintf(`{"metadata":{"labels":{"test":%q}}}`, name))
+	// With its label from the start: the policies may see the namespace late, but not without it.
+	if status, answer := c.API("POST", "/api/v1/namespaces", fmt.Sprintf(`{"metadata":{"name":%q,"labels":{"test":%q}}}`, name, name)); status != http.StatusCreated {
+		t.Fatalf("namespace %s: status %d: %s", name, status, answer)
+	}
+	c.EnsureNamespace(name)
 	for _, key := range slices.Sorted(maps.Keys(profiles)) {
 		text, annotations, _ := strings.Cut(profiles[key], ";")
 		var spec map[string]any
