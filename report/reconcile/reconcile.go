@@ -27,9 +27,9 @@ const (
 	refreshShare = 10
 	// startPatience is how long the first lists may take before Ready's error is reported.
 	startPatience = 3 * time.Second
-	// flushPatience is how long Close waits at the end of the input for a write to succeed, stopPatience how long it waits after a signal for
-	// the writes in progress.
-	flushPatience = 5 * time.Second
+	// flushPatience is how long Close waits at the end of the input for a write to succeed (the first lists of a server or a machine without
+	// CPU time take several seconds), stopPatience how long it waits after a signal for the writes in progress.
+	flushPatience = 15 * time.Second
 	stopPatience  = time.Second
 	// retryInterval is how often Close checks the waiting writes.
 	retryInterval = 100 * time.Millisecond
