@@ -135,3 +135,18 @@ func (c *ControlPlane) SeenByScheduler(scheduler string, nodes ...string) {
 		})
 	}
 }
+
+// KnowsPriorityClasses waits until the server accepts pods of these priority classes, which it learns of after it has stored them.
+func (c *ControlPlane) KnowsPriorityClasses(names ...string) {
+	c.Helper()
+	for _, name := range names {
+		body := fmt.Sprintf(`{"metadata":{"name":"of-class"},"spec":{"priorityClassName":%q,"containers":[{"name":"c","image":"none"}]}}`, name)
+		c.Eventually(Soon, "the server knows the priority class "+name, func() string {
+			_, answer := c.API(http.MethodPost, "/api/v1/namespaces/default/pods?dryRun=All", body)
+			if strings.Contains(string(answer), "no PriorityClass with name") {
+				return string(answer)
+			}
+			return ""
+		})
+	}
+}

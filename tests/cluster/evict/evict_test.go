@@ -19,6 +19,7 @@ import (
 func TestMain(m *testing.M) {
 	controlplane.Main(m, controlplane.Options{Scheduler: true, ControllerManager: true}, func(c *controlplane.ControlPlane) {
 		c.Apply(batchClass)
+		c.KnowsPriorityClasses("koord-batch")
 	})
 }
 

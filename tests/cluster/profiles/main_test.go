@@ -30,6 +30,7 @@ func setUp(c *controlplane.ControlPlane) {
 	c.ApplyFile(manifests + "/koordinator/priorityclasses.yaml")
 	c.ApplyFile(manifests + "/koordinator/profiles.yaml")
 	c.Apply(`{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: own}, value: 5123, preemptionPolicy: Never}`)
+	c.KnowsPriorityClasses("koord-prod", "koord-mid", "koord-batch", "koord-free", "own")
 	c.MakeNamespace("probe")
 	settle(c.TB, c)
 	// The rules for pods are another policy, which the server learns of separately.
