@@ -250,8 +250,8 @@ ADD)
 esac
 `
 
-// freePort is a port that the kernel gives to no client, on all of the machine's addresses. Control planes have higher ones. There are many:
-// two nodes that start side by side must not choose the same one.
+// freePort is a port that the kernel gives to no client, on all of the machine's addresses. Control planes have higher ones. It is one of
+// many: two nodes that start side by side must not choose the same one.
 func freePort() (int, error) {
 	for range 1000 {
 		port := 12000 + rand.IntN(8000)

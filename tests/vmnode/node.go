@@ -89,6 +89,9 @@ func Start(ctx context.Context, dir string, o Options) (*Node, error) {
 	return n, nil
 }
 
+// portTaken is what QEMU prints where another process took one of its ports after it was found free.
+const portTaken = "Could not set up host forwarding rule"
+
 // bootAgain boots, and retries if the machine hangs.
 func (o *Options) bootAgain(ctx context.Context, dir, disk string) (*Node, error) {
 	for attempt := 1; ; attempt++ {
@@ -98,8 +101,7 @@ func (o *Options) bootAgain(ctx context.Context, dir, disk string) (*Node, error
 		case err == nil:
 			o.Log("booted in %.1f s, %.0f s of CPU time, at attempt %d", time.Since(begin).Seconds(), n.CPUTime().Seconds(), attempt)
 			return n, nil
-		// QEMU refuses to start if another process took one of its ports meanwhile.
-		case !errors.Is(err, qemu.ErrNoBoot) && !strings.Contains(err.Error(), "Could not set up host forwarding rule") || attempt == qemu.BootAttempts:
+		case !errors.Is(err, qemu.ErrNoBoot) && !strings.Contains(err.Error(), portTaken) || attempt == qemu.BootAttempts:
 			return nil, err
 		}
 		o.Log("attempt %d: %v", attempt, err)

@@ -85,7 +85,9 @@ func TestCentreMayMarkNodesAndNothingElse(t *testing.T) {
 		// The server may not know all of the policies yet.
 		attempt{body, s, patch("merge", node+"?dryRun=All", body), want}.try(t)
 	}
-	answered(t, []attempt{{"more CPUs", s, patch("merge", node+"/status", `{"status":{"capacity":{"cpu":"400"}}}`), "its own resources alone, not cpu"}})
+	answered(t, []attempt{{
+		"more CPUs", s, patch("merge", node+"/status", `{"status":{"capacity":{"cpu":"400"}}}`), "its own resources alone, not cpu",
+	}})
 }
 
 // The API server's defaults applied to the Deployment: two pods on different nodes, no permission on their nodes, and none by default.

@@ -206,7 +206,8 @@ func secondScheduler(t *testing.T, c *controlplane.ControlPlane, profile, manife
 	}
 	knowsRoles(c)
 	// A scheduler that gets no CPU time for ten seconds would lose its lease, and end.
-	args := append(command[2:], "--leader-elect-lease-duration=10m", "--leader-elect-renew-deadline=9m", "--config="+path, "--secure-port=0", "--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig)
+	args := append(command[2:], "--leader-elect-lease-duration=10m", "--leader-elect-renew-deadline=9m", "--config="+path, "--secure-port=0",
+		"--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig)
 	cmd := exec.Command(filepath.Join(dir, "kube-scheduler"), args...)
 	scheduler, err := program.Start(filepath.Join(t.TempDir(), "log"), cmd)
 	if err != nil {

@@ -189,7 +189,8 @@ func TestCollectFleetOnce(t *testing.T) {
 	}
 	l.Kubectl("label", "node", two, "pool=batch")
 	var x *pipe.Tool
-	l.Eventually(controlplane.Soon, "--once prints the second node's tick", func() string { // it waits ten seconds for the lists, and no longer
+	// It waits ten seconds for the lists, and no longer.
+	l.Eventually(controlplane.Soon, "--once prints the second node's tick", func() string {
 		x = l.collect("--once", "--node-selector", "pool in (batch)")
 		got := x.Next()
 		if err := x.End(); err != nil {

@@ -86,7 +86,8 @@ func TestManyAtOnce(t *testing.T) {
 
 	// All of them are deleted long before the first ones have been away for so long that their nodes are tainted.
 	controlplane.Each(nodes, func(i int) {
-		if status, answer := l.API(http.MethodDelete, "/api/v1/namespaces/"+l.agents+"/pods/polder-"+name(i)+"?gracePeriodSeconds=0", ""); status != http.StatusOK {
+		path := "/api/v1/namespaces/" + l.agents + "/pods/polder-" + name(i) + "?gracePeriodSeconds=0"
+		if status, answer := l.API(http.MethodDelete, path, ""); status != http.StatusOK {
 			t.Errorf("%s", answer)
 		}
 	})

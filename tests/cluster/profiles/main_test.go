@@ -57,7 +57,8 @@ func podsOf(namespace string) string { return "/api/v1/namespaces/" + namespace 
 func space(t *testing.T, c *controlplane.ControlPlane, name string, profiles map[string]string) string {
 	t.Helper()
 	// With its label from the start: the policies may see the namespace late, but not without it.
-	if status, answer := c.API("POST", "/api/v1/namespaces", fmt.Sprintf(`{"metadata":{"name":%q,"labels":{"test":%q}}}`, name, name)); status != http.StatusCreated {
+	labelled := fmt.Sprintf(`{"metadata":{"name":%q,"labels":{"test":%q}}}`, name, name)
+	if status, answer := c.API("POST", "/api/v1/namespaces", labelled); status != http.StatusCreated {
 		t.Fatalf("namespace %s: status %d: %s", name, status, answer)
 	}
 	c.EnsureNamespace(name)

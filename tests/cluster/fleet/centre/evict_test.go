@@ -307,7 +307,8 @@ spec: {maxUnavailable: 0, selector: {matchLabels: {app: precious}}}
 	if leaving := f.leaving("restart"); len(leaving) != 2 {
 		t.Errorf("leaving: %v; want the first two nodes' pods", leaving)
 	}
-	if one, two, kept := c.Evictions("restart", first), c.Evictions("restart", f.names[1]), c.Evictions("restart", "precious"); one != 1 || two != 1 || kept < 1 {
+	one, two, kept := c.Evictions("restart", first), c.Evictions("restart", f.names[1]), c.Evictions("restart", "precious")
+	if one != 1 || two != 1 || kept < 1 {
 		t.Errorf("%d and %d evictions of the nodes' pods were asked for, and %d of the precious one; want one each, and some", one, two, kept)
 	}
 	for _, name := range f.names[:2] {
