@@ -38,6 +38,10 @@ const fastLoad = "--load-sync-period 2s"
 // requests.
 const fastShrink = "--hold 1s"
 
+// slowEnd gives evicted pods minutes to end: their programs end at once, but an emulated kubelet on a busy host takes long to see it. An
+// eviction counts as failed after one and a half times the grace period, and evict then evicts another pod.
+const slowEnd = " --reclaimed-grace-period 10m --cpu-grace-period 10m"
+
 // overcommitDemo is the guide's "Resource Overcommit". The reclaimed pods request 36 CPUs, more than five times the 4 that are left.
 func (w *world) overcommitDemo() {
 	w.Helper()
