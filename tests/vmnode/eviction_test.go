@@ -157,9 +157,11 @@ func (w *world) exec(pod, command string) *program.Program {
 	}
 	var p *program.Program
 	var asked time.Time
+	answer := 2 * time.Minute // each later attempt has twice as long: a busy host may be slow
 	w.await(command+" runs in "+pod, func() string {
-		if p != nil && p.Running() && time.Since(asked) > 2*time.Minute && !w.runs(cgroup, command) {
+		if p != nil && p.Running() && time.Since(asked) > answer && !w.runs(cgroup, command) {
 			p.Kill()
+			answer *= 2
 		}
 		if p == nil || !p.Running() && !w.runs(cgroup, command) {
 			if p != nil {
