@@ -27,9 +27,9 @@ const (
 	refreshShare = 10
 	// startTimeout is how long the first lists may take before Ready's error is reported.
 	startTimeout = 3 * time.Second
-	// flushTimeout is how long Close waits at the end of the input for a write to succeed, stopTimeout how long it waits after a signal for
-	// the writes in progress.
-	flushTimeout = 5 * time.Second
+	// flushTimeout is how long Close waits at the end of the input for a write to succeed (the first lists of a server or a machine without
+	// CPU time take several seconds), stopTimeout how long it waits after a signal for the writes in progress.
+	flushTimeout = 15 * time.Second
 	stopTimeout  = time.Second
 	// retryInterval is how often Close checks the waiting writes.
 	retryInterval = 100 * time.Millisecond

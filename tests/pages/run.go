@@ -28,6 +28,9 @@ func OnTerminal(command string) string {
 // stays are commands that end when a user presses Ctrl-C.
 var stays = regexp.MustCompile(`^(report --to tty|tail -F|colocate|scripts/colocate|kubectl .*logs .* -f)\b`)
 
+// logs are commands that print what a pod has logged so far.
+var logs = regexp.MustCompile(`^kubectl .*logs\b`)
+
 // placeholder is a word that a reader replaces.
 var placeholder = regexp.MustCompile(`\b(REGISTRY|NODE|UID)\b`)
 
@@ -49,7 +52,8 @@ func (b Block) Script(outputs string, values map[string]string) string {
 			command = "on_terminal " + quote(withoutComment(command))
 		case strings.HasPrefix(command, "s6-sv"): // a reader types it when the service directory exists
 			command = "until " + withoutComment(command) + "; do sleep 0.1; done"
-		case strings.HasPrefix(command, "kubectl get ") && x.Output != "": // a reader who sees nothing yet repeats it
+		// A reader who sees nothing yet repeats it.
+		case strings.HasPrefix(command, "kubectl get ") && x.Output != "" || logs.MatchString(command):
 			command = fmt.Sprintf("until %s >%[2]s/%[3]d; [ -s %[2]s/%[3]d ]; do sleep 0.5; done", withoutComment(command), outputs, i)
 		case strings.HasPrefix(command, "systemctl status "): // status 3 means that one of the units is not active
 			command = withoutComment(command) + " || [ $? = 3 ]"

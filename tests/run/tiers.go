@@ -77,12 +77,12 @@ var tiers = []tier{
 	{
 		name: "cluster", does: "the real API server, scheduler and controllers on loopback", takes: "9 minutes",
 		setup: []setup{cluster},
-		runs:  []run{{packages: []string{"./tests/cluster/..."}, args: []string{"-count=1", "-p=2", "-timeout=20m"}}},
+		runs:  []run{{packages: []string{"./tests/cluster/..."}, args: []string{"-count=1", "-p=2", "-timeout=45m"}}},
 	},
 	{
 		name: "node", does: "a real kubelet with containerd and runc on this machine's cgroups", takes: "7 minutes",
 		setup: []setup{cluster},
-		runs:  []run{{packages: []string{"./tests/node/..."}, args: []string{"-count=1", "-p=2", "-timeout=20m"}}},
+		runs:  []run{{packages: []string{"./tests/node/..."}, args: []string{"-count=1", "-p=2", "-timeout=45m"}}},
 	},
 	{
 		name: "vmnode", does: "the guides on a real node in a virtual machine: kubelet, cgroup v2, 48 CPUs; others with systemd, v2 and v1", takes: "13 minutes",
