@@ -43,6 +43,15 @@ func (s *stream) recording() bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
+// Recording reports whether the input is a file on a disk: then no live stream waits for the tool.
+func (s *Session) Recording() bool {
+	if s.Input == "" || s.Input == "-" {
+		return (&stream{in: s.In}).recording()
+	}
+	info, err := os.Stat(s.Input)
+	return err == nil && info.Mode().IsRegular()
+}
+
 // terminal reports whether the stream is a terminal.
 func (s *stream) terminal() bool {
 	f := s.File

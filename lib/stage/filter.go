@@ -14,8 +14,8 @@ import (
 	"polder/lib/tick"
 )
 
-// drainWithin is how long a stopping tool waits for the rest of a line that it has begun to read or write.
-const drainWithin = 2 * time.Second
+// drainWithin is how long a stopping tool waits for the rest of a line that it has begun to read or write. Tests wait longer.
+var drainWithin = 2 * time.Second
 
 // replayGCPercent is the garbage collector's target for recordings, unless GOGC is set. On a node a tool uses one or two
 // megabytes and handles one tick per second: there the default is right, because memory is scarce. A recording runs as fast as

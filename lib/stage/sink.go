@@ -96,8 +96,9 @@ func (k *sink) write() error {
 }
 
 // settleWithin is how long a live tool waits for its output before it reads the next tick: much longer than a write takes, and less than
-// any interval. Without it the ticks that waited while the tool was busy would replace one another before the first is written.
-const settleWithin = 100 * time.Millisecond
+// any interval. Without it the ticks that waited while the tool was busy would replace one another before the first is written. Tests wait
+// longer.
+var settleWithin = 100 * time.Millisecond
 
 // settle waits until everything is written to the output. A next stage that has not read it by then is slow, and will get the
 // newest tick.

@@ -52,7 +52,7 @@ func isFull(t *testing.T, f *os.File) bool {
 // when the stage resumes.
 func TestFaultStopped(t *testing.T) {
 	t.Parallel()
-	const maxAge = 5 * time.Second // on a busy machine a tick takes a while to pass five tools
+	const maxAge = 5 * time.Second                    // on a busy machine a tick takes a while to pass five tools
 	still := deep.Or(maxAge+maxAge/2, 30*time.Second) // after the FIFOs are full
 	// A tool before the victim that may drop ticks does so once the FIFOs from there on are full.
 	fillsUp := map[string][]int{"advise": {0}, "isolate": {0, 1}, "evict": {2}, "report": {2, 3}}
