@@ -213,7 +213,7 @@ done
 [ "${#tops[@]}" -gt 1 ] || echo '+cpu +cpuset +memory +pids' >/sys/fs/cgroup/cgroup.subtree_control
 mkdir -m 0700 /var/lib/polder
 collect --once | jq -c '.advice = {policy: "mine", cgroups: [{cgroup: "/batch.slice", cpuMaxMilliCPU: 500}]}' |
-	isolate --at-end keep --journal /var/lib/polder/isolate.journal >/dev/null
+	isolate --max-age 1h --at-end keep --journal /var/lib/polder/isolate.journal >/dev/null
 echo ready >"$1"
 exec sleep 100000
 `), 0o644); err != nil {
