@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -21,6 +22,7 @@ type stream struct {
 	out           io.Writer
 	fifo, closing bool
 	wholeLines    bool // in reads no further than to the end of a line
+	drainWithin   time.Duration
 }
 
 func (s *stream) Close() error {

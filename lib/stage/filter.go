@@ -73,6 +73,7 @@ func (s *Session) Filter(ctx context.Context, f Filter) error {
 		return &UsageError{err}
 	}
 	defer in.Close()
+	in.drainWithin = drainWithin
 	if in.terminal() {
 		fmt.Fprintf(s.Err, "%s: waits for ticks that are typed on this terminal: give it a recording (--input FILE) or a pipe (collect | ...), or press Ctrl-D\n", s.Tool)
 	}
@@ -219,7 +220,7 @@ func (s *Session) read(
 		}
 		line, err := r.Next()
 		if errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() != nil {
-			_ = in.SetReadDeadline(time.Now().Add(drainWithin))
+			_ = in.SetReadDeadline(time.Now().Add(in.drainWithin))
 			r.Finish()
 			if line, err = r.Next(); errors.Is(err, os.ErrDeadlineExceeded) {
 				err = io.EOF

@@ -18,7 +18,6 @@ type Saver struct {
 	every    time.Duration
 	at       time.Time // when the last save began, by the session's clock
 	save     func(state tick.Raw) error
-	within   time.Duration
 
 	made    int64         // counts the snapshots, so that an older one never replaces a newer one
 	turn    chan struct{} // taken by the writer, so that a disk that hangs blocks only one
@@ -26,13 +25,17 @@ type Saver struct {
 	busy    sync.WaitGroup
 }
 
-// saveWithin is the time limit of a write: a disk that hangs must delay neither a caller that waits for a record nor the end.
-const saveWithin = 5 * time.Second
+// saveWithin is the time limit of a write: a disk that hangs must not delay a caller that waits for a record. At the end of the input
+// nobody waits, and a disk that others fill takes its time: endWithin is the limit there. After a signal Main's is shorter.
+const (
+	saveWithin = 5 * time.Second
+	endWithin  = time.Minute
+)
 
 // NewSaver returns the saver of a tool's state; version is as in [Session.SaveState]. snapshot encodes the present state.
 func (s *Session) NewSaver(version int, every time.Duration, snapshot func() (tick.Raw, error)) *Saver {
 	return &Saver{
-		session: s, snapshot: snapshot, off: s.State == "" || s.DryRun, every: every, at: s.Now(), within: saveWithin,
+		session: s, snapshot: snapshot, off: s.State == "" || s.DryRun, every: every, at: s.Now(),
 		turn: make(chan struct{}, 1),
 		save: func(state tick.Raw) error { return s.SaveState(version, state) },
 	}
@@ -54,7 +57,9 @@ func (v *Saver) SaveIfDue() {
 }
 
 // Prepare takes a snapshot now and returns the function that writes it, which may be called on any goroutine.
-func (v *Saver) Prepare() func() error {
+func (v *Saver) Prepare() func() error { return v.prepare(saveWithin) }
+
+func (v *Saver) prepare(within time.Duration) func() error {
 	if v.off {
 		return func() error { return nil }
 	}
@@ -65,15 +70,15 @@ func (v *Saver) Prepare() func() error {
 		if err != nil {
 			return err
 		}
-		return v.write(number, state)
+		return v.write(number, state, within)
 	}
 }
 
 // write returns when the state is written, or at the time limit.
-func (v *Saver) write(number int64, state tick.Raw) error {
-	late := time.NewTimer(v.within)
+func (v *Saver) write(number int64, state tick.Raw, within time.Duration) error {
+	late := time.NewTimer(within)
 	defer late.Stop()
-	hangs := fmt.Errorf("write --state %s: not done after %s (a disk that hangs?)", v.session.State, v.within)
+	hangs := fmt.Errorf("write --state %s: not done after %s (a disk that hangs?)", v.session.State, within)
 	select {
 	case v.turn <- struct{}{}:
 	case <-late.C:
@@ -100,5 +105,5 @@ func (v *Saver) write(number int64, state tick.Raw) error {
 // End saves a last time, and joins the error with err.
 func (v *Saver) End(err error) error {
 	v.busy.Wait()
-	return errors.Join(err, v.Prepare()())
+	return errors.Join(err, v.prepare(endWithin)())
 }

@@ -51,7 +51,8 @@ func (s *Session) openSink(ctx context.Context, live bool) (*sink, error) {
 		return nil, &UsageError{err}
 	}
 	if out.fifo {
-		context.AfterFunc(ctx, func() { _ = out.SetWriteDeadline(time.Now().Add(drainWithin)) })
+		within := drainWithin
+		context.AfterFunc(ctx, func() { _ = out.SetWriteDeadline(time.Now().Add(within)) })
 	}
 	k := &sink{stream: out, pipe: pipeOf(out.out)}
 	if s.Metrics != nil {

@@ -128,7 +128,7 @@ func Main(c Command) {
 					os.Exit(1)
 				}
 			case <-late:
-				fmt.Fprintf(os.Stderr, "%s: not stopped after %s: the next stage does not take the last line\n", c.Name, stopWithin)
+				fmt.Fprintf(os.Stderr, "%s: not stopped after %s: the next stage does not take the last line, or the disk the state\n", c.Name, stopWithin)
 				os.Exit(1)
 			}
 		}
