@@ -151,7 +151,7 @@ func reclaimCold(t *T) {
 				if r.State == tick.ReclaimSkipped && (strings.Contains(r.Why, "an earlier one is under way") || strings.Contains(r.Why, reclaimRepeated)) {
 					continue // a slow guest: the step takes longer than the pause, or isolate has started late
 				}
-				if r.State != tick.ReclaimDone && r.State != tick.ReclaimPart {
+				if r.State != tick.ReclaimDone && r.State != tick.ReclaimPart && r.State != tick.ReclaimTimeout { // the time of a slow guest runs out
 					t.Errorf("%+v", r)
 				}
 				taken += r.ReclaimedBytes
