@@ -16,7 +16,7 @@ import (
 )
 
 // waitLimit is the tests' timeout: they check the result, not the speed of a busy machine.
-const waitLimit = time.Minute
+const waitLimit = 3 * time.Minute
 
 // The configuration file is read again when it changes, also by the symlink swap of a ConfigMap; an invalid one is rejected with its line,
 // and the old one stays in force.

@@ -17,16 +17,19 @@ import (
 const (
 	// rewriteEvery is how old the file's time may become while nothing else in it changes.
 	rewriteEvery = 10 * time.Second
-	// diskTimeout is how long the stream waits for the disk. A slower write ends concurrently with the stream.
+	// diskTimeout is how long a live stream waits for the disk. A slower write ends concurrently with the stream.
 	diskTimeout = 250 * time.Millisecond
+	// replayTimeout is that of a recording, which has time, so that it gives the same result on every machine.
+	replayTimeout = time.Minute
 )
 
 // metrics keeps a metrics file. Package reconcile does not write it: a file has no conflicts and no other writer, a disk needs no backoff,
 // the time is the ticks', and each tick reports the write that it caused, for which it waits a little.
 type metrics struct {
-	session *stage.Session
-	path    string
-	pages   view.Metrics
+	session     *stage.Session
+	path        string
+	pages       view.Metrics
+	diskTimeout time.Duration
 
 	written     string    // the page without what changes at every tick, as it is in the file
 	writtenAt   time.Time // by the ticks' clock
@@ -46,7 +49,11 @@ type write struct {
 }
 
 func openMetrics(_ context.Context, s *stage.Session, o *options, _ io.Writer) (cluster.Target, error) {
-	return &metrics{session: s, path: o.metricsFile, done: make(chan write, 1), replace: stage.WriteFile}, nil
+	m := &metrics{session: s, path: o.metricsFile, diskTimeout: diskTimeout, done: make(chan write, 1), replace: stage.WriteFile}
+	if s.Recording() {
+		m.diskTimeout = replayTimeout
+	}
+	return m, nil
 }
 
 func (m *metrics) Put(in stage.Incoming) (tick.Target, error) {
@@ -85,7 +92,7 @@ func (m *metrics) Put(in stage.Incoming) (tick.Target, error) {
 	case w := <-m.done:
 		m.finish(w)
 		ended = &w
-	case <-time.After(diskTimeout):
+	case <-time.After(m.diskTimeout):
 		result.State = tick.TargetPending
 		return result, nil
 	}

@@ -229,7 +229,7 @@ func TestWithoutCgroup(t *testing.T) {
 // A pod that is missing from a sample has ended only if the sample is complete.
 func TestSampleIncomplete(t *testing.T) {
 	_, path := group(t)
-	p := startEvict(t, "--action", "kill")
+	p := startEvict(t, "--action", "kill", "--reclaimed-grace-period", "1h")
 	at := 0
 	p.put(overcommit(path, "/none")(at))
 	p.until(&at, overcommit(path, "/none"), "large", tick.StateCreated)
@@ -258,8 +258,8 @@ func TestSampleIncomplete(t *testing.T) {
 
 func TestReload(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "evict.yaml")
-	write := func(text string) {
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+	write := func(text string) { // at once: an empty file is a configuration, too
+		if err := stage.WriteFile(file, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -50,6 +50,8 @@ func (b Block) Script(outputs string, values map[string]string) string {
 		switch {
 		case stays.MatchString(command):
 			command = "on_terminal " + quote(withoutComment(command))
+		case strings.HasPrefix(command, "s6-svscanctl -t"): // and this one when the tools have run for a while
+			command = b.journalExists(i) + command
 		case strings.HasPrefix(command, "s6-sv"): // a reader types it when the service directory exists
 			command = "until " + withoutComment(command) + "; do sleep 0.1; done"
 		// A reader who sees nothing yet repeats it.
@@ -61,6 +63,19 @@ func (b Block) Script(outputs string, values map[string]string) string {
 		s.WriteString(command + "\n")
 	}
 	return s.String()
+}
+
+// journal is the file from which a command restores the cgroups.
+var journal = regexp.MustCompile(`^isolate --restore (?:.* )?--journal (\S+)`)
+
+// journalExists waits for the journal that a command of the block after example i wants: isolate creates it when it has started.
+func (b Block) journalExists(i int) string {
+	for _, x := range b.Examples[i+1:] {
+		if m := journal.FindStringSubmatch(withoutComment(x.Command)); m != nil {
+			return "until [ -e " + quote(m[1]) + " ]; do sleep 0.1; done\n"
+		}
+	}
+	return ""
 }
 
 // Printed returns the difference from a block's expected output: the columns of a table of kubectl's must be those of the page. Figures,
