@@ -30,9 +30,9 @@ func FuzzAdvise(f *testing.F) {
 		`{}`, `{"batch":{"/b/j":{"quota":true}}}`, 0.0)
 	f.Fuzz(func(t *testing.T, sample, advice, state string, target float64) {
 		x := &tick.Tick{V: 1, Node: "n", Sample: new(tick.Sample)}
-		var policys tick.Advice
+		var policyCgroups tick.Advice
 		var st *State
-		if tick.Unmarshal([]byte(sample), x.Sample) != nil || tick.Unmarshal([]byte(advice), &policys) != nil || x.Sample == nil {
+		if tick.Unmarshal([]byte(sample), x.Sample) != nil || tick.Unmarshal([]byte(advice), &policyCgroups) != nil || x.Sample == nil {
 			return
 		}
 		if tick.Unmarshal([]byte(state), &st) != nil {
@@ -44,10 +44,10 @@ func FuzzAdvise(f *testing.F) {
 		}
 		for i := range 12 {
 			x.Time = begin.Add(time.Duration(i) * 7 * time.Second)
-			a := policys
+			a := policyCgroups
 			st = st.Advise(x, &a, s, i != 10, class.Machine{MilliCPU: 8000, FloorMilliCPU: 800, CgroupVersion: x.Sample.CgroupVersion})
-			checkTighter(t, policys.Cgroups, a.Cgroups)
-			checkTighter(t, policys.Fallback, a.Fallback)
+			checkTighter(t, policyCgroups.Cgroups, a.Cgroups)
+			checkTighter(t, policyCgroups.Fallback, a.Fallback)
 			if st != nil && (len(st.Services) > maxServices || len(st.Steps) > 11) {
 				t.Fatalf("%d services, %d steps are remembered", len(st.Services), len(st.Steps))
 			}
@@ -76,7 +76,7 @@ func checkTighter(t *testing.T, before, after []tick.Cgroup) {
 		for _, limit := range []struct {
 			name              string
 			previous, current *int64
-			least             int64
+			minimum           int64
 		}{{"quota", previous.CPUMaxMilliCPU, current.CPUMaxMilliCPU, minQuotaMilliCPU}, {"memory.high", previous.MemoryHighBytes, current.MemoryHighBytes, minMemory}} {
 			switch {
 			case limit.previous == limit.current:
@@ -84,7 +84,7 @@ func checkTighter(t *testing.T, before, after []tick.Cgroup) {
 				t.Fatalf("cgroup %q: %s %d was removed", current.Cgroup, limit.name, *limit.previous)
 			case limit.previous != nil && *limit.previous >= 0 && (*limit.current < 0 || *limit.current > *limit.previous):
 				t.Fatalf("cgroup %q: %s %d became %d", current.Cgroup, limit.name, *limit.previous, *limit.current)
-			case *limit.current != tick.Unlimited && *limit.current < limit.least && (limit.previous == nil || *limit.current != *limit.previous):
+			case *limit.current != tick.Unlimited && *limit.current < limit.minimum && (limit.previous == nil || *limit.current != *limit.previous):
 				t.Fatalf("cgroup %q: %s %d", current.Cgroup, limit.name, *limit.current)
 			}
 		}

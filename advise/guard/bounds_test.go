@@ -207,10 +207,10 @@ func TestWhenBatchIsNotTheCause(t *testing.T) {
 // The load has changed if the services use less than three quarters of their use at the last step, as far as that is known.
 func TestWhenTheLoadHasFallen(t *testing.T) {
 	for _, tt := range []struct {
-		was, is float64
-		want    bool
+		previous, current float64
+		want              bool
 	}{{1000, 749, true}, {1000, 750, false}, {1000, 0, true}, {1000, -1, false}, {0, 0, false}, {-1, 100, false}} {
-		st, v := &State{Steps: []step{{Use: 1}, {Use: tt.was}}}, &view{services: 1, serviceUse: tt.is}
+		st, v := &State{Steps: []step{{Use: 1}, {Use: tt.previous}}}, &view{services: 1, serviceUse: tt.current}
 		if got := st.loadFell(v); got != tt.want {
 			t.Errorf("%+v: %v", tt, got)
 		}
@@ -219,11 +219,11 @@ func TestWhenTheLoadHasFallen(t *testing.T) {
 
 // A step of disk leaves a part of the excess over the least, and never less than the least.
 func TestDiskRatesAfterSteps(t *testing.T) {
-	was := rates{301 << 20, 0, 32, 35}
+	previous := rates{301 << 20, 0, 32, 35}
 	for steps, want := range []rates{
 		{301 << 20, 1 << 20, 32, 35}, {201 << 20, 1 << 20, 32, 34}, {101 << 20, 1 << 20, 32, 33}, minDiskRates, minDiskRates,
 	} {
-		if got := was.afterSteps(steps); got != want {
+		if got := previous.afterSteps(steps); got != want {
 			t.Errorf("%d steps: %v; want %v", steps, got, want)
 		}
 	}

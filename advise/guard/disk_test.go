@@ -103,10 +103,10 @@ func TestDiskStepsAreTighter(t *testing.T) {
 func TestCanThrottle(t *testing.T) {
 	much, little := rates{1: 301 << 20}, rates{1: 1000}
 	for _, tt := range []struct {
-		name string
-		now  rates
-		was  *applied
-		want bool
+		name     string
+		now      rates
+		previous *applied
+		want     bool
 	}{
 		{"batch does much", much, nil, true},
 		{"batch does little", little, nil, false},
@@ -114,7 +114,7 @@ func TestCanThrottle(t *testing.T) {
 		{"it did little", much, &applied{Disk: true, Rates: little}, false},
 		{"something else was taken from it", much, &applied{Quota: true}, true},
 	} {
-		st := &State{Batch: map[string]*applied{"/job": tt.was}}
+		st := &State{Batch: map[string]*applied{"/job": tt.previous}}
 		if got := st.canThrottle(&view{disks: map[string]rates{"/job": tt.now}}); got != tt.want {
 			t.Errorf("%s: %t", tt.name, got)
 		}
@@ -124,17 +124,17 @@ func TestCanThrottle(t *testing.T) {
 // A batch pod with unknown disk I/O is not limited, whatever else was taken from it, unless it was limited before.
 func TestDisksOfAnUnknownPodAreNotLimited(t *testing.T) {
 	for _, tt := range []struct {
-		name string
-		was  *applied
-		want string
+		name     string
+		previous *applied
+		want     string
 	}{
 		{"it was never limited", nil, ""},
 		{"nor was its disk", &applied{Quota: true}, ""},
 		{"its disk was", &applied{Disk: true, Rates: rates{301 << 20, 301 << 20, 332, 332}}, "/job all 201,201,232,232;"},
 	} {
 		st := &State{Batch: map[string]*applied{}}
-		if tt.was != nil {
-			st.Batch["/job"] = tt.was
+		if tt.previous != nil {
+			st.Batch["/job"] = tt.previous
 		}
 		d := draft{policy.NewDraft(&tick.Advice{})}
 		done := st.applyDisk(d, &view{podCgroups: map[string]bool{"/job": true}}, 1)

@@ -142,8 +142,8 @@ func TestNoOscillationOnASquareWave(t *testing.T) {
 				p.run(t, 600)
 				edges := 2 * 600 / period
 				const perEdge = 6 // all steps of CPUs and quota
-				if most := min(perEdge*edges, 12*perEdge); len(p.changes) > most {
-					t.Errorf("%d changes at %d edges: %v; want at most %d", len(p.changes), edges, p.changes, most)
+				if maximum := min(perEdge*edges, 12*perEdge); len(p.changes) > maximum {
+					t.Errorf("%d changes at %d edges: %v; want at most %d", len(p.changes), edges, p.changes, maximum)
 				}
 				late := 0
 				for _, w := range p.waitings[120:] {
@@ -151,8 +151,8 @@ func TestNoOscillationOnASquareWave(t *testing.T) {
 						late++
 					}
 				}
-				if most := 24 * edges / 2; late > most {
-					t.Errorf("the service waits too long in %d of 600 seconds; want at most %d, 24 of each peak", late, most)
+				if maximum := 24 * edges / 2; late > maximum {
+					t.Errorf("the service waits too long in %d of 600 seconds; want at most %d, 24 of each peak", late, maximum)
 				}
 				t.Logf("%d changes at %d edges, waiting too long in %d s", len(p.changes), edges, late)
 			})
@@ -170,8 +170,8 @@ func TestNoLimitCycleOnAConstantLoad(t *testing.T) {
 				p.learn(t, 60)
 				p.run(t, 6*3600)
 				// Up to 8 steps at first; then attempts after 30 s, 1, 2, 4 ... minutes, each of two changes: 10 in 6 hours.
-				if most := 8 + 2*10; len(p.changes) > most {
-					t.Errorf("%d changes in six hours: %v; want at most %d", len(p.changes), p.changes, most)
+				if maximum := 8 + 2*10; len(p.changes) > maximum {
+					t.Errorf("%d changes in six hours: %v; want at most %d", len(p.changes), p.changes, maximum)
 				}
 				var tries []int
 				for i := 1; i < len(p.changes); i++ {

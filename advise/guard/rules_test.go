@@ -182,8 +182,8 @@ func TestWaitingNotCausedByBatchIsLearned(t *testing.T) {
 		if own, sure := st.Services["u"].ownWaiting(0, 1); !sure || own < 270 || own > 360 {
 			t.Errorf("seen %d times before: %v, %v; want some 300", seen, own, sure)
 		}
-		if sum, most := st.Services["u"].CPU[1].Sum(), float64(seen)*1.05+minObservations+1; sum > most {
-			t.Errorf("seen %d times before: counts as %v; want %v at most", seen, sum, most)
+		if sum, maximum := st.Services["u"].CPU[1].Sum(), float64(seen)*1.05+minObservations+1; sum > maximum {
+			t.Errorf("seen %d times before: counts as %v; want %v at most", seen, sum, maximum)
 		}
 		w.level = 3 // a level without history
 		st.learnAsOwn(w, begin)

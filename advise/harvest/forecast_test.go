@@ -36,7 +36,7 @@ func TestAnHourOfMinutes(t *testing.T) {
 	}{{0, 0.1}, {30, 0.3}, {59, 0.2}, {60, 0.2}, {120, 0.4}, {179, 0.3}, {180, 0.1}} {
 		f.observe(start.Add(time.Duration(s.seconds)*time.Second), s.use)
 	}
-	minute := func(n int, most float64) use { return use{start.Add(time.Duration(n) * time.Minute), most} }
+	minute := func(n int, maximum float64) use { return use{start.Add(time.Duration(n) * time.Minute), maximum} }
 	last := minute(3, f.Use)
 	if diff := cmp.Diff([]use{minute(0, 0.3), minute(1, 0.2), minute(2, 0.4), last}, f.Hour, near); diff != "" {
 		t.Errorf("minutes (-want +got):\n%s", diff)

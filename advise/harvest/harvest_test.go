@@ -184,7 +184,7 @@ func TestARestartChangesNothing(t *testing.T) {
 // Pods that come and go leave no state behind, and the state of a node is bounded.
 func TestMemoryIsBounded(t *testing.T) {
 	d := New(Defaults())
-	most := 0
+	maximum := 0
 	for i := range 3000 {
 		s := machine(4000)
 		for p := range 40 {
@@ -197,14 +197,14 @@ func TestMemoryIsBounded(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			most = max(most, len(state))
+			maximum = max(maximum, len(state))
 		}
 	}
 	if n := len(d.Nodes["n"].Pods.ByIdentity); n != 41 {
 		t.Errorf("%d pods are remembered; want those that are there", n)
 	}
-	if most > 40_000 {
-		t.Errorf("the state has %d bytes", most)
+	if maximum > 40_000 {
+		t.Errorf("the state has %d bytes", maximum)
 	}
 	s := machine(4000)
 	for p := range 3 * maxPods {
@@ -402,7 +402,7 @@ func TestExclusiveAndReservedCPUsAreNotOffered(t *testing.T) {
 	}
 	for _, c := range a.Cgroups {
 		set, _ := cpus.Parse(c.CPUSetCPUs)
-		if given, _ := cpus.Parse("1-2,9-10"); !set.Intersection(given).IsEmpty() {
+		if exclusive, _ := cpus.Parse("1-2,9-10"); !set.Intersection(exclusive).IsEmpty() {
 			t.Errorf("%s on the CPUs of another: %s", c.Cgroup, c.CPUSetCPUs)
 		}
 	}

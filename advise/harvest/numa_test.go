@@ -132,8 +132,8 @@ func TestSplitKeepsAsMany(t *testing.T) {
 		if got.Size() > max(limit, sh.LargestCore()) {
 			t.Fatalf("%s, want %d, limit %d, split %v: %s", before, want, limit, split, got)
 		}
-		if least := min(max(want, 1), limit-sh.LargestCore()); got.Size() < least {
-			t.Fatalf("%s, want %d, limit %d, split %v: %s has fewer than %d", before, want, limit, split, got, least)
+		if minimum := min(max(want, 1), limit-sh.LargestCore()); got.Size() < minimum {
+			t.Fatalf("%s, want %d, limit %d, split %v: %s has fewer than %d", before, want, limit, split, got, minimum)
 		}
 		again := got
 		for range 8 { // until it converges

@@ -24,7 +24,7 @@ func TestPeaksCountForHalfAnHour(t *testing.T) {
 	for _, step := range []struct {
 		minute   int
 		use      float64
-		most     float64
+		maximum  float64
 		whatFor  string
 		clockSet bool
 	}{
@@ -37,8 +37,8 @@ func TestPeaksCountForHalfAnHour(t *testing.T) {
 		{-570, 60, 70, "half an hour later", false},
 	} {
 		ps.observe(time.Duration(step.minute)*time.Minute, podOf("web", tick.QoSShared, step.use))
-		if p := ps.ByIdentity["web"]; max(p.Peak, p.PreviousPeak) != step.most && !step.clockSet {
-			t.Errorf("minute %d (%s): peaks %v and %v, want %v", step.minute, step.whatFor, p.Peak, p.PreviousPeak, step.most)
+		if p := ps.ByIdentity["web"]; max(p.Peak, p.PreviousPeak) != step.maximum && !step.clockSet {
+			t.Errorf("minute %d (%s): peaks %v and %v, want %v", step.minute, step.whatFor, p.Peak, p.PreviousPeak, step.maximum)
 		}
 		if step.clockSet && !ps.ResetAt.Equal(start.Add(-600*time.Minute)) {
 			t.Errorf("%s: the peaks started over at %s", step.whatFor, ps.ResetAt)

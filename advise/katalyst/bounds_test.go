@@ -77,24 +77,24 @@ func TestBoundsOfDedicatedCPUs(t *testing.T) {
 
 // A pod with NUMA nodes of its own keeps them while nothing changes, also if services need all the rest.
 func TestExclusiveNodesAreKept(t *testing.T) {
-	given := 0
+	granted := 0
 	for rest := 4; rest <= 16; rest++ {
 		d := New(Defaults())
-		var had [2]string
-		for i := range had {
+		var divisions [2]string
+		for i := range divisions {
 			tk := at(float64(i), alone("db", 8000))
 			tk.Sample.Topology = nodesOf(8, rest)
-			had[i] = fmt.Sprint(poolsOf(d.Decide(tk))[tick.PoolDedicatedPrefix+"default/db"], d.Nodes["n"].ownedNodes)
+			divisions[i] = fmt.Sprint(poolsOf(d.Decide(tk))[tick.PoolDedicatedPrefix+"default/db"], d.Nodes["n"].ownedNodes)
 		}
-		if had[0] != had[1] {
-			t.Errorf("beside %d CPUs: %s at first, then %s", rest, had[0], had[1])
+		if divisions[0] != divisions[1] {
+			t.Errorf("beside %d CPUs: %s at first, then %s", rest, divisions[0], divisions[1])
 		}
-		if had[0] == "0-7"+"0" {
-			given++
+		if divisions[0] == "0-7"+"0" {
+			granted++
 		}
 	}
-	if given == 0 || given == 13 {
-		t.Errorf("given beside %d of 13 sizes of the rest: the bound is not among them", given)
+	if granted == 0 || granted == 13 {
+		t.Errorf("granted beside %d of 13 sizes of the rest: the bound is not among them", granted)
 	}
 }
 

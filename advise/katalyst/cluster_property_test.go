@@ -38,11 +38,11 @@ func clusterMachine(t *rapid.T) *tick.Topology {
 // clusterPod draws a pod of a cluster.
 func clusterPod(t *rapid.T) tick.Pod {
 	name := rapid.StringMatching(`[a-h]`).Draw(t, "name")
-	number := func(what string, most float64) *float64 {
+	number := func(what string, maximum float64) *float64 {
 		if rapid.Bool().Draw(t, what+" is missing") {
 			return nil
 		}
-		return new(rapid.Float64Range(0, most).Draw(t, what))
+		return new(rapid.Float64Range(0, maximum).Draw(t, what))
 	}
 	p := tick.Pod{
 		UID: "uid-" + name, Namespace: "default", Name: name,

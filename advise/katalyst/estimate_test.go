@@ -158,10 +158,10 @@ func TestDedicatedPodsTakeNoMoreThanTheyRequestFromServices(t *testing.T) {
 func TestDedicatedPodsKeepNotTheLastCore(t *testing.T) {
 	d := New(Defaults())
 	pods := []tick.Pod{shared("web", 1), dedicated("db", 8000)}
-	had := poolsOf(d.Decide(at(0, pods...)))["dedicated/default/db"]
-	for _, step := range []struct{ rest, want string }{{"23,47", had}, {"", ""}} {
+	previousList := poolsOf(d.Decide(at(0, pods...)))["dedicated/default/db"]
+	for _, step := range []struct{ rest, want string }{{"23,47", previousList}, {"", ""}} {
 		tk := at(1, pods...)
-		online := mustParse(t, had).Union(mustParse(t, step.rest))
+		online := mustParse(t, previousList).Union(mustParse(t, step.rest))
 		tk.Sample.Topology.CPUs = online.String()
 		if got := poolsOf(d.Decide(tk)); got["dedicated/default/db"] != step.want || got["share"] == "" {
 			t.Errorf("of CPUs %s: %v", online, got)

@@ -202,7 +202,7 @@ func TestPoolWithoutPodsIsRemovedAfterTheHoldDown(t *testing.T) {
 	if got := sizesOf(t, d.Decide(at(29.9, shared("a", 1))))["batch"]; got != 12 {
 		t.Errorf("0.1 s before the end of its hold it has %d CPUs; want 12", got)
 	}
-	if got, there := poolsOf(d.Decide(at(30, shared("a", 1))))["batch"]; there {
+	if got, found := poolsOf(d.Decide(at(30, shared("a", 1))))["batch"]; found {
 		t.Errorf("at the end of its hold it has %s", got)
 	}
 }

@@ -255,9 +255,9 @@ func TestAQuotaIsWithinEachContainersOwnLimit(t *testing.T) {
 	d := New(Defaults())
 	within := func(when string, list []tick.Cgroup) {
 		for _, c := range list {
-			most := map[string]int64{"/kubepods/burstable/podb/a": 100, "/kubepods/burstable/podb/c": 300}[c.Cgroup]
-			if q := c.CPUMaxMilliCPU; q == nil || *q == tick.Unlimited || *q > most {
-				t.Errorf("%s: %s has the quota %v, and the limit %d", when, c.Cgroup, q, most)
+			maximum := map[string]int64{"/kubepods/burstable/podb/a": 100, "/kubepods/burstable/podb/c": 300}[c.Cgroup]
+			if q := c.CPUMaxMilliCPU; q == nil || *q == tick.Unlimited || *q > maximum {
+				t.Errorf("%s: %s has the quota %v, and the limit %d", when, c.Cgroup, q, maximum)
 			}
 		}
 	}

@@ -10,8 +10,8 @@ import (
 func TestPodsUnknownToTheCluster(t *testing.T) {
 	d := New(Defaults())
 	before := d.Decide(at(0, dedicated("d", 8000), shared("a", 1), reclaimed("b")))
-	had := poolsOf(before)["dedicated/default/d"]
-	if had == "" {
+	previousCPUs := poolsOf(before)["dedicated/default/d"]
+	if previousCPUs == "" {
 		t.Fatalf("no pool of its own: %v", poolsOf(before))
 	}
 	unknown := func(name string) tick.Pod {
@@ -26,8 +26,8 @@ func TestPodsUnknownToTheCluster(t *testing.T) {
 	if len(a.Cgroups) > 0 || a.Reclaimed != nil {
 		t.Errorf("decided: %+v", a)
 	}
-	if got := poolsOf(d.Decide(at(10, dedicated("d", 8000), shared("a", 1), reclaimed("b"))))["dedicated/default/d"]; got != had {
-		t.Errorf("the dedicated pod has %s after the outage; want its %s", got, had)
+	if got := poolsOf(d.Decide(at(10, dedicated("d", 8000), shared("a", 1), reclaimed("b"))))["dedicated/default/d"]; got != previousCPUs {
+		t.Errorf("the dedicated pod has %s after the outage; want its %s", got, previousCPUs)
 	}
 	tk = at(15, unknown("x")) // the list was read, and one cgroup has no pod
 	if a := d.Decide(tk); a.Reclaimed == nil {

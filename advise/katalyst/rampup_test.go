@@ -68,8 +68,8 @@ func TestRampUp(t *testing.T) {
 func TestWhichPodsRampUp(t *testing.T) {
 	now := start.Add(time.Minute).Format(time.RFC3339)
 	d := New(Defaults())
-	there := newPod("there", start.Add(-time.Second).Format(time.RFC3339), 1, 8000)
-	if a := d.Decide(at(0, there)); listsByCgroup(a.Cgroups)["there"] != poolsOf(a)["share"] || *a.Reclaimed.MilliCPU != 42000 {
+	running := newPod("there", start.Add(-time.Second).Format(time.RFC3339), 1, 8000)
+	if a := d.Decide(at(0, running)); listsByCgroup(a.Cgroups)["there"] != poolsOf(a)["share"] || *a.Reclaimed.MilliCPU != 42000 {
 		t.Errorf("what runs when advise starts: %v; want it in its pool", listsByCgroup(a.Cgroups))
 	}
 	// Its request counts while it is new, also beside a larger use; dedicated and named pods' CPUs are not taken.
@@ -78,7 +78,7 @@ func TestWhichPodsRampUp(t *testing.T) {
 	busy := newPod("busy", now, 5, 2000)
 	absent := newPod("absent", now, 0, 3000)
 	absent.Missing, absent.Containers, absent.Cgroup = tick.MissingCgroup, nil, "/kubepods/absent"
-	a := d.Decide(at(60, there, batch, busy, absent, dedicated("db", 2000)))
+	a := d.Decide(at(60, running, batch, busy, absent, dedicated("db", 2000)))
 	pools := poolsOf(a)
 	// share: 2 + 1 + 5 + 3 = 11; batch: 2 + 9 = 11
 	if got := []int{mustParse(t, pools["share"]).Size(), mustParse(t, pools["batch"]).Size()}; !slices.Equal(got, []int{12, 12}) {
@@ -96,7 +96,7 @@ func TestWhichPodsRampUp(t *testing.T) {
 	// It came to the node without a start time: its time counts from now.
 	here := absent
 	here.Missing, here.StartTime, here.Cgroup = "", "", "/kubepods/absent"
-	if a := d.Decide(at(61, there, here)); listsByCgroup(a.Cgroups)["absent"] != "0-47" {
+	if a := d.Decide(at(61, running, here)); listsByCgroup(a.Cgroups)["absent"] != "0-47" {
 		t.Errorf("a pod that came to the node: %v; want it everywhere", listsByCgroup(a.Cgroups))
 	}
 	// A restart continues from the saved state.
@@ -108,7 +108,7 @@ func TestWhichPodsRampUp(t *testing.T) {
 	if err := tick.Unmarshal(data, d.State()); err != nil {
 		t.Fatal(err)
 	}
-	if a := d.Decide(at(62, there, here)); listsByCgroup(a.Cgroups)["absent"] != "0-47" || listsByCgroup(a.Cgroups)["there"] == "0-47" {
+	if a := d.Decide(at(62, running, here)); listsByCgroup(a.Cgroups)["absent"] != "0-47" || listsByCgroup(a.Cgroups)["there"] == "0-47" {
 		t.Errorf("after a restart: %v", listsByCgroup(a.Cgroups))
 	}
 	if len(d.Nodes["n"].RampUpEnds) != 2 {

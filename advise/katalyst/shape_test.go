@@ -84,10 +84,10 @@ func TestTheShapeFollowsTheMachine(t *testing.T) {
 	fewer := guideTopology()
 	fewer.CPUs = "0-46"
 	for _, c := range []struct {
-		name            string
-		topology        *tick.Topology
-		reserved, given string
-		avail           string
+		name                string
+		topology            *tick.Topology
+		reserved, exclusive string
+		avail               string
 	}{
 		{"reserved CPUs", guideTopology(), "0,24", "", "1-23,25-47"},
 		{"other ones", guideTopology(), "1,25", "", "0,2-24,26-47"},
@@ -95,7 +95,7 @@ func TestTheShapeFollowsTheMachine(t *testing.T) {
 		{"exclusive CPUs are not reserved", guideTopology(), "1,25", "1,25", "0,2-24,26-47"},
 		{"fewer CPUs", fewer, "1,25", "1,25", "0,2-24,26-46"},
 	} {
-		s, err := last.refreshed(c.topology, c.reserved, c.given)
+		s, err := last.refreshed(c.topology, c.reserved, c.exclusive)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -76,7 +76,7 @@ func TestIdlePodsTakeNoCPUsFromAServiceByNamingPools(t *testing.T) {
 
 // A NUMA node of its own is refused if and only if services need it, to the exact CPU.
 func TestExclusiveNUMANodesOnlyBeyondServicesNeed(t *testing.T) {
-	given, refused := 0, 0
+	granted, refused := 0, 0
 	for cores := 10.0; cores < 40; cores += 0.25 {
 		pod := idlePods(1, func(_ int, p *tick.Pod) {
 			p.QoS, p.Annotations[memoryEnhancement] = tick.QoSDedicated, `{"numa_binding":"true","numa_exclusive":"true"}`
@@ -96,13 +96,13 @@ func TestExclusiveNUMANodesOnlyBeyondServicesNeed(t *testing.T) {
 		case spare < 0 && got != 24:
 			t.Errorf("a service of %g cores: the pod has %d CPUs, want the 24 of a NUMA node: %q", cores, got, a.Reasons)
 		case spare < 0:
-			given++
+			granted++
 		default:
 			refused++
 		}
 	}
-	if given == 0 || refused == 0 {
-		t.Errorf("given %d times, refused %d times", given, refused)
+	if granted == 0 || refused == 0 {
+		t.Errorf("granted %d times, refused %d times", granted, refused)
 	}
 }
 
@@ -137,9 +137,9 @@ func TestNoPoolFallsBelowItsProportion(t *testing.T) {
 				t.Fatalf("pool %s needs %g cores and has %d CPUs of its own", pool, need, sizes[pool])
 			}
 		}
-		const most = 44 // without the floor; no pool can use more
+		const maximum = 44 // without the floor; no pool can use more
 		for pool := range needs {
-			needs[pool] = min(needs[pool], most)
+			needs[pool] = min(needs[pool], maximum)
 			all += needs[pool]
 		}
 		units := 0
@@ -147,15 +147,15 @@ func TestNoPoolFallsBelowItsProportion(t *testing.T) {
 			units += max(int(math.Ceil(need/2)), 1)
 		}
 		for pool, need := range needs {
-			least := math.Floor(need/all*most/2+1e-6) * 2
-			if units <= most/2 {
-				least = need
+			minimum := math.Floor(need/all*maximum/2+1e-6) * 2
+			if units <= maximum/2 {
+				minimum = need
 			}
-			least = min(least, need)
-			if needs[tick.PoolShare]/all*most < 2 { // share has a core at any need
-				least -= 2
+			minimum = min(minimum, need)
+			if needs[tick.PoolShare]/all*maximum < 2 { // share has a core at any need
+				minimum -= 2
 			}
-			if float64(sizes[pool])+1e-6 < least {
+			if float64(sizes[pool])+1e-6 < minimum {
 				t.Fatalf("pool %s needs %g of %g cores and has %d CPUs of %d: %v", pool, need, all, sizes[pool], total, sizes)
 			}
 		}

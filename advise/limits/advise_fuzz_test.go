@@ -26,9 +26,9 @@ func FuzzAdvise(f *testing.F) {
 	f.Add(`{"cgroupVersion":1,"memory":{"totalBytes":64e9,"availableBytes":1e9},"pods":[{"uid":"j","qos":"reclaimed","cgroup":"/j","memory":{"usageBytes":9e9}}]}`, `{"reclaimed":{"memoryBytes":-1}}`, `{}`)
 	f.Fuzz(func(t *testing.T, sample, advice, state string) {
 		x := &tick.Tick{V: 1, Node: "n", Sample: new(tick.Sample)}
-		var policys tick.Advice
+		var policyCgroups tick.Advice
 		var st *State
-		if tick.Unmarshal([]byte(sample), x.Sample) != nil || tick.Unmarshal([]byte(advice), &policys) != nil || x.Sample == nil {
+		if tick.Unmarshal([]byte(sample), x.Sample) != nil || tick.Unmarshal([]byte(advice), &policyCgroups) != nil || x.Sample == nil {
 			return
 		}
 		if tick.Unmarshal([]byte(state), &st) != nil {
@@ -36,14 +36,14 @@ func FuzzAdvise(f *testing.F) {
 		}
 		for i := range 12 {
 			x.Time = begin.Add(time.Duration(i) * 17 * time.Second)
-			a := policys
+			a := policyCgroups
 			s := Settings{}
 			if i >= 8 {
 				s = Settings{Batch: None, Services: None}
 			}
 			st = st.Advise(x, &a, s, all)
-			checkBounds(t, x.Sample, policys.Cgroups, a.Cgroups)
-			checkBounds(t, x.Sample, policys.Fallback, a.Fallback)
+			checkBounds(t, x.Sample, policyCgroups.Cgroups, a.Cgroups)
+			checkBounds(t, x.Sample, policyCgroups.Fallback, a.Fallback)
 			if _, err := tick.Marshal(st); err != nil {
 				t.Fatalf("what is remembered cannot be written: %v", err)
 			}
@@ -55,30 +55,30 @@ func FuzzAdvise(f *testing.F) {
 func checkBounds(t *testing.T, s *tick.Sample, before, after []tick.Cgroup) {
 	t.Helper()
 	for i := range after {
-		was, is := tick.Cgroup{}, &after[i]
+		previous, current := tick.Cgroup{}, &after[i]
 		if i < len(before) {
-			was = before[i]
-		} else if !isPath(is.Cgroup) {
-			t.Fatalf("%q is no cgroup", is.Cgroup)
+			previous = before[i]
+		} else if !isPath(current.Cgroup) {
+			t.Fatalf("%q is no cgroup", current.Cgroup)
 		}
 		for _, limit := range []struct {
-			name    string
-			was, is *int64
-			least   int64
-		}{{"quota", was.CPUMaxMilliCPU, is.CPUMaxMilliCPU, minQuotaMilliCPU}, {"memory.high", was.MemoryHighBytes, is.MemoryHighBytes, 1}, {"memory.max", was.MemoryMaxBytes, is.MemoryMaxBytes, 1}} {
+			name              string
+			previous, current *int64
+			minimum           int64
+		}{{"quota", previous.CPUMaxMilliCPU, current.CPUMaxMilliCPU, minQuotaMilliCPU}, {"memory.high", previous.MemoryHighBytes, current.MemoryHighBytes, 1}, {"memory.max", previous.MemoryMaxBytes, current.MemoryMaxBytes, 1}} {
 			switch {
-			case limit.was == limit.is || limit.was != nil && limit.is != nil && *limit.was == *limit.is:
-			case limit.is == nil:
-				t.Fatalf("cgroup %q: %s %d was removed", is.Cgroup, limit.name, *limit.was)
-			case limit.was != nil && *limit.was >= 0 && (*limit.is < 0 || *limit.is > *limit.was):
-				t.Fatalf("cgroup %q: %s %d became %d", is.Cgroup, limit.name, *limit.was, *limit.is)
-			case *limit.is != tick.Unlimited && *limit.is < limit.least:
-				t.Fatalf("cgroup %q: %s %d", is.Cgroup, limit.name, *limit.is)
-			case limit.name == "memory.max" && isNative(s, is.Cgroup, *limit.is): // an undo restores kubelet's
-			case limit.name == "memory.max" && *limit.is >= 0 && float64(*limit.is) < usedIn(s, is.Cgroup):
-				t.Fatalf("cgroup %q: memory.max %d under the use of %v", is.Cgroup, *limit.is, usedIn(s, is.Cgroup))
-			case limit.name == "memory.high" && *limit.is >= 0 && float64(*limit.is) < usedIn(s, is.Cgroup)*(1-stepPart)-mebibyte:
-				t.Fatalf("cgroup %q: memory.high %d is more than a step under the use of %v", is.Cgroup, *limit.is, usedIn(s, is.Cgroup))
+			case limit.previous == limit.current || limit.previous != nil && limit.current != nil && *limit.previous == *limit.current:
+			case limit.current == nil:
+				t.Fatalf("cgroup %q: %s %d was removed", current.Cgroup, limit.name, *limit.previous)
+			case limit.previous != nil && *limit.previous >= 0 && (*limit.current < 0 || *limit.current > *limit.previous):
+				t.Fatalf("cgroup %q: %s %d became %d", current.Cgroup, limit.name, *limit.previous, *limit.current)
+			case *limit.current != tick.Unlimited && *limit.current < limit.minimum:
+				t.Fatalf("cgroup %q: %s %d", current.Cgroup, limit.name, *limit.current)
+			case limit.name == "memory.max" && isNative(s, current.Cgroup, *limit.current): // an undo restores kubelet's
+			case limit.name == "memory.max" && *limit.current >= 0 && float64(*limit.current) < usedIn(s, current.Cgroup):
+				t.Fatalf("cgroup %q: memory.max %d under the use of %v", current.Cgroup, *limit.current, usedIn(s, current.Cgroup))
+			case limit.name == "memory.high" && *limit.current >= 0 && float64(*limit.current) < usedIn(s, current.Cgroup)*(1-stepPart)-mebibyte:
+				t.Fatalf("cgroup %q: memory.high %d is more than a step under the use of %v", current.Cgroup, *limit.current, usedIn(s, current.Cgroup))
 			}
 		}
 	}
@@ -88,8 +88,8 @@ func checkBounds(t *testing.T, s *tick.Sample, before, after []tick.Cgroup) {
 func isNative(s *tick.Sample, cgroup string, bytes int64) bool {
 	w := round{tick: &tick.Tick{Sample: s}, pods: map[string]kubeletLimits{}}
 	w.readPods()
-	own, there := w.pods[cgroup]
-	return there && own.bytes == bytes
+	own, found := w.pods[cgroup]
+	return found && own.bytes == bytes
 }
 
 // usedIn returns the known use in a cgroup according to the sample, as far as the values are valid: the largest of its own entries'.

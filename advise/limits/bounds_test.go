@@ -49,7 +49,7 @@ func TestTheCapFollows(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
 		can       float64
-		least     int64 // so far
+		minimum   int64 // so far
 		riseSince time.Time
 		want      float64
 		bound     bool
@@ -67,7 +67,7 @@ func TestTheCapFollows(t *testing.T) {
 		{"more for long, and as little as now meanwhile", 40 * gib, 32 * gib, begun, 32 * gib, true},
 		{"more for long, of a state file without the least", 40 * gib, 0, begun, 40 * gib, false},
 	} {
-		st := &State{CapBytes: 32 * gib, MinPossibleBytes: tt.least, RiseSince: tt.riseSince}
+		st := &State{CapBytes: 32 * gib, MinPossibleBytes: tt.minimum, RiseSince: tt.riseSince}
 		bound := st.moveCap(begin, tt.can)
 		if float64(st.CapBytes) != tt.want || (bound != "") != tt.bound {
 			t.Errorf("%s: cap of %s, %q; want %s", tt.name, size(float64(st.CapBytes)), bound, size(tt.want))

@@ -31,8 +31,8 @@ func TestOldestNodeIsDropped(t *testing.T) {
 		nodes := full()
 		tt.change(nodes)
 		dropOldest(nodes, itself)
-		if _, there := nodes[tt.want]; there || len(nodes) != MaxNodes-1 {
-			t.Errorf("%s: %s is there: %t, of %d nodes", tt.name, tt.want, there, len(nodes))
+		if _, found := nodes[tt.want]; found || len(nodes) != MaxNodes-1 {
+			t.Errorf("%s: %s is there: %t, of %d nodes", tt.name, tt.want, found, len(nodes))
 		}
 	}
 }

@@ -89,10 +89,10 @@ func TestExclusiveCPUsOfContainers(t *testing.T) {
 	exclusive := cpus.New(2, 3, 4)
 	request := func(milliCPU float64) *tick.Resources { return &tick.Resources{MilliCPU: &milliCPU} }
 	for _, tt := range []struct {
-		list     string
-		requests *tick.Resources
-		given    int
-		want     bool
+		list      string
+		requests  *tick.Resources
+		exclusive int
+		want      bool
 	}{
 		{"2-3", request(2000), 2, true},
 		{"2-3", nil, 2, true},
@@ -103,9 +103,9 @@ func TestExclusiveCPUsOfContainers(t *testing.T) {
 		{"", nil, 0, false},
 		{"x", nil, 0, false},
 	} {
-		given := ExclusiveCount(tt.list, exclusive)
-		if got := HasExclusiveCPUs(&tick.Container{Requests: tt.requests}, given); given != tt.given || got != tt.want {
-			t.Errorf("%q: %d CPUs, %t; want %d, %t", tt.list, given, got, tt.given, tt.want)
+		exclusive := ExclusiveCount(tt.list, exclusive)
+		if got := HasExclusiveCPUs(&tick.Container{Requests: tt.requests}, exclusive); exclusive != tt.exclusive || got != tt.want {
+			t.Errorf("%q: %d CPUs, %t; want %d, %t", tt.list, exclusive, got, tt.exclusive, tt.want)
 		}
 	}
 }

@@ -101,7 +101,7 @@ func TestBurstEnds(t *testing.T) {
 	if highest != 3000 || quota != 1000 {
 		t.Errorf("the quota was %d at most and is %d; want 3000 and 1000 (%v tokens at first)", highest, quota, tokens)
 	}
-	if most := tokens/100 + 30; float64(since) > most {
+	if maximum := tokens/100 + 30; float64(since) > maximum {
 		t.Errorf("over the limit for %d s, with %v tokens", since, tokens)
 	}
 	// It accumulates tokens again while it uses little, and may burst again.

@@ -311,7 +311,7 @@ func TestPodSettingsAreCapped(t *testing.T) {
 	for _, c := range []struct {
 		name, text string
 		node       sloconfig.CPUBurst
-		most       int64 // the quota that a throttled container of 1000m reaches in 100 ticks
+		maximum    int64 // the quota that a throttled container of 1000m reaches in 100 ticks
 	}{
 		{"the default", `{"policy":"auto","cfsQuotaBurstPercent":2147483647}`, sloconfig.CPUBurst{}, 3000},
 		{"the node's percent", `{"cfsQuotaBurstPercent":2147483647}`, sloconfig.CPUBurst{Policy: new("auto"), CFSQuotaBurstPercent: new(int64(150))}, 1500},
@@ -325,13 +325,13 @@ func TestPodSettingsAreCapped(t *testing.T) {
 			p := pod(1000)
 			p.Containers[0].ThrottledPercent = new(float64(1))
 			p.Annotations[annotation.CPUBurst] = c.text
-			st, most := new(State), int64(1000)
+			st, maximum := new(State), int64(1000)
 			for i := range 100 {
 				a := advise(st, s, sampleOf(1000, p), time.Duration(i)*time.Second)
-				most = max(most, orZero(entryOf(t, a.Cgroups, containerPath).CPUMaxMilliCPU))
+				maximum = max(maximum, orZero(entryOf(t, a.Cgroups, containerPath).CPUMaxMilliCPU))
 			}
-			if most != c.most {
-				t.Errorf("its quota came to %d, want %d", most, c.most)
+			if maximum != c.maximum {
+				t.Errorf("its quota came to %d, want %d", maximum, c.maximum)
 			}
 		})
 	}

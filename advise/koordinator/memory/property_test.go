@@ -14,8 +14,8 @@ import (
 )
 
 func drawQOS(t *rapid.T, label string) *sloconfig.MemoryQOS {
-	number := func(name string, least, most int64) *int64 {
-		return rapid.Ptr(rapid.Int64Range(least, most), true).Draw(t, label+name)
+	number := func(name string, minimum, maximum int64) *int64 {
+		return rapid.Ptr(rapid.Int64Range(minimum, maximum), true).Draw(t, label+name)
 	}
 	return &sloconfig.MemoryQOS{
 		Enable: new(rapid.Bool().Draw(t, label+"enable")), MinLimitPercent: number("min", -5, 110), LowLimitPercent: number("low", -5, 110),
@@ -89,11 +89,11 @@ func checkEntries(t *rapid.T, entries []tick.Cgroup, kernel map[string]values) {
 		if !known {
 			v = kernelDefaults
 		}
-		take := func(into *int64, from *int64, least, most int64) {
+		take := func(into *int64, from *int64, minimum, maximum int64) {
 			if from == nil {
 				return
 			}
-			if *from < least || *from > most {
+			if *from < minimum || *from > maximum {
 				t.Fatalf("%s: %+v is out of range", c.Cgroup, c)
 			}
 			*into = *from
@@ -166,8 +166,8 @@ func FuzzAnnotation(f *testing.F) {
 		a := advise(st, s, sampleOf(p), 0)
 		for _, c := range a.Cgroups {
 			for _, k := range []struct {
-				v           *int64
-				least, most int64
+				v                *int64
+				minimum, maximum int64
 			}{
 				{c.MemoryMinBytes, 0, 100 * mi},
 				{c.MemoryLowBytes, 0, 100 * mi},
@@ -177,7 +177,7 @@ func FuzzAnnotation(f *testing.F) {
 				{c.MemoryWmarkMinAdjPercent, -25, 50},
 				{c.MemoryPriority, 0, 12},
 			} {
-				if k.v != nil && (*k.v < k.least || *k.v > k.most) {
+				if k.v != nil && (*k.v < k.minimum || *k.v > k.maximum) {
 					t.Errorf("annotation %q: %+v", text, c)
 				}
 			}

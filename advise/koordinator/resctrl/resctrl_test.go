@@ -290,8 +290,8 @@ func FuzzAdvise(f *testing.F) {
 	f.Add("fffff", int64(2), int64(10), int64(10), int64(0), int64(30), int64(50), uint8(0))
 	f.Add("ffffffffffffffff", int64(-1), int64(1<<62), int64(0), int64(99), int64(100), int64(1), uint8(1))
 	f.Add("7ff", int64(99), int64(0), int64(-3), int64(1), int64(2), int64(100), uint8(7))
-	f.Fuzz(func(t *testing.T, mask string, least, step, bottom, start, end, mba int64, flags uint8) {
-		m := &tick.Resctrl{Vendor: []string{"intel", "amd", ""}[flags%3], CBMMask: mask, MinCBMBits: least, L3: []int64{0, 1}, MB: []int64{0}, MBMin: bottom, MBGranularity: step, CDP: flags&64 != 0}
+	f.Fuzz(func(t *testing.T, mask string, minimum, step, bottom, start, end, mba int64, flags uint8) {
+		m := &tick.Resctrl{Vendor: []string{"intel", "amd", ""}[flags%3], CBMMask: mask, MinCBMBits: minimum, L3: []int64{0, 1}, MB: []int64{0}, MBMin: bottom, MBGranularity: step, CDP: flags&64 != 0}
 		a := advise(&State{}, m, with(&start, &end, &mba))
 		for _, g := range a.Resctrl {
 			for _, text := range g.Schemata {
@@ -299,7 +299,7 @@ func FuzzAdvise(f *testing.F) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if bottom > 100 || bottom < 0 || least > int64(bits.Len64(maskOf(mask))) {
+				if bottom > 100 || bottom < 0 || minimum > int64(bits.Len64(maskOf(mask))) {
 					continue // an impossible machine
 				}
 				if sound, err := schemata.Check(m, l); err != nil || step > 0 && step <= 100 && sound.String() != l.String() {

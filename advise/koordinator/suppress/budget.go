@@ -67,8 +67,8 @@ func (v *view) budget() (b budget, why string) {
 	b.milliCPU = b.capacity*percent/100 - int64(servicesUse) - int64(system)
 	b.sum = fmt.Sprintf("capacity %dm * %d %% (cpuSuppressThresholdPercent) - services %dm (%s) - system %dm (%s) = %dm",
 		b.capacity, percent, int64(servicesUse), phrase.Count(pods, "pod"), int64(system), systemSource, b.milliCPU)
-	if least := v.strategy.Threshold.CPUSuppressMinPercent; least != nil {
-		percent := sloconfig.Within(least, 0, 0, 100)
+	if minimum := v.strategy.Threshold.CPUSuppressMinPercent; minimum != nil {
+		percent := sloconfig.Within(minimum, 0, 0, 100)
 		if minimum := b.capacity * percent / 100; b.milliCPU < minimum {
 			b.milliCPU = minimum
 			b.sum += fmt.Sprintf(", at least %dm (cpuSuppressMinPercent %d)", minimum, percent)

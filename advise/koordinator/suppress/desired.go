@@ -141,8 +141,8 @@ func (h *advised) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*plain)(h))
 }
 
-// undo adds the neutral value of what was desired before and no longer is, for [revert.Duration]: whether the value was ever written is unknown.
-// If nothing was decided, lists and quotas stay. It returns the cgroups whose desired quota only undoes an earlier one.
+// undo adds the neutral value of what was desired before and no longer is, for [revert.Duration]: whether the value was ever written is
+// unknown. If nothing was decided, lists and quotas stay. It returns the cgroups whose desired quota only undoes an earlier one.
 func (v *view) undo(
 	desired *desiredState, previous *revert.Cgroups[advised, *advised], isDecided bool, now time.Time,
 ) (undoneQuotas map[string]bool) {

@@ -73,13 +73,13 @@ func excludedCPUs(s *tick.Sample, online cpus.Set) cpus.Set {
 		}
 	}
 	if s.Kubelet != nil {
-		given := parse(s.Kubelet.ExclusiveCPUs)
+		exclusive := parse(s.Kubelet.ExclusiveCPUs)
 		for i := range s.Pods {
-			if list := parse(s.Pods[i].Containers[0].CPUSetCPUs); qos.Koordinator(&s.Pods[i]) == qos.LSR && list.IsSubsetOf(given) {
-				given = given.Difference(list)
+			if list := parse(s.Pods[i].Containers[0].CPUSetCPUs); qos.Koordinator(&s.Pods[i]) == qos.LSR && list.IsSubsetOf(exclusive) {
+				exclusive = exclusive.Difference(list)
 			}
 		}
-		out = out.Union(given)
+		out = out.Union(exclusive)
 	}
 	for i := range s.Pods {
 		if pod := &s.Pods[i]; pod.Labels[qos.KoordinatorClass] == qos.LSE && pod.KubernetesQOS == "Guaranteed" {

@@ -92,11 +92,11 @@ func TestAnnotatedCPUsAreBoundedByTheRequest(t *testing.T) {
 // drawTenant returns a pod labelled BE with arbitrary values of everything that a tenant writes, and the sums that collect calculates.
 func drawTenant(t *rapid.T) tick.Pod {
 	pod := labelled("BE", "b", rapid.Float64Range(0, 4000).Draw(t, "use"))
-	some := func(name string, most float64) *float64 {
+	some := func(name string, maximum float64) *float64 {
 		if rapid.Bool().Draw(t, "no "+name) {
 			return nil
 		}
-		return new(float64(int64(rapid.Float64Range(1, most).Draw(t, name))))
+		return new(float64(int64(rapid.Float64Range(1, maximum).Draw(t, name))))
 	}
 	native := rapid.Bool().Draw(t, "native")
 	var requests, limits tick.Resources
@@ -180,8 +180,8 @@ func TestNoValueIsWiderThanWhatKubeletSet(t *testing.T) {
 }
 
 func checkNotWider(t *rapid.T, w *tick.Cgroup, pod *tick.Pod, requests, limits *tick.Resources, version int) {
-	over := func(v *int64, limit float64, least int64) bool {
-		return v != nil && limit > 0 && (*v < 0 || *v > max(int64(limit), least))
+	over := func(v *int64, limit float64, minimum int64) bool {
+		return v != nil && limit > 0 && (*v < 0 || *v > max(int64(limit), minimum))
 	}
 	if over(w.CPUMaxMilliCPU, valueOf(limits.MilliCPU), minPartMilliCPU) {
 		t.Fatalf("%s: kubelet's quota is %gm", text(w), *limits.MilliCPU)
@@ -193,7 +193,7 @@ func checkNotWider(t *rapid.T, w *tick.Cgroup, pod *tick.Pod, requests, limits *
 	if pod.KubernetesQOS == qos.BestEffort {
 		request = max(request, valueOf(requests.ReclaimedMilliCPU))
 	}
-	if most := policy.WeightOf(policy.SharesOf(request), version); w.CPUWeight != nil && *w.CPUWeight > most {
-		t.Fatalf("%s: the weight of its own requests is %d", text(w), most)
+	if maximum := policy.WeightOf(policy.SharesOf(request), version); w.CPUWeight != nil && *w.CPUWeight > maximum {
+		t.Fatalf("%s: the weight of its own requests is %d", text(w), maximum)
 	}
 }

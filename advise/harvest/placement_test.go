@@ -160,12 +160,12 @@ func TestOnlyBatchsCgroupsAreConfined(t *testing.T) {
 func TestShapeIsOfTheMachine(t *testing.T) {
 	n := &node{}
 	for _, step := range []struct {
-		cpus, reserved, given, want string
+		cpus, reserved, exclusive, want string
 	}{
 		{"0-7", "", "", "0-7"}, {"0-7", "0-1", "", "2-7"}, {"0-7", "0-1", "1-2", "3-7"}, {"0-7", "0-1", "2", "3-7"}, {"0-9", "0-1", "2", "3-9"}, {"0-9", "", "", "0-9"},
 	} {
 		see := func() *shape {
-			if err := n.updateShape(&tick.Topology{CPUs: step.cpus}, step.reserved, step.given); err != nil {
+			if err := n.updateShape(&tick.Topology{CPUs: step.cpus}, step.reserved, step.exclusive); err != nil {
 				t.Fatal(err)
 			}
 			return n.shape

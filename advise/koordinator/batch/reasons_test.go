@@ -39,12 +39,12 @@ func redoMid(t testing.TB, reasons []string) map[string]int64 {
 			continue
 		}
 		plain := units.ReplaceAllString(reason, "$1")
-		capped := func(left, capacity, most, percent int64) int64 {
-			if most >= 0 && (most != capacity*percent/100 || most >= left) {
+		capped := func(left, capacity, maximum, percent int64) int64 {
+			if maximum >= 0 && (maximum != capacity*percent/100 || maximum >= left) {
 				t.Errorf("%s: the cap", reason)
 			}
-			if most >= 0 {
-				return most
+			if maximum >= 0 {
+				return maximum
 			}
 			return left
 		}

@@ -39,11 +39,11 @@ func TestLimitsOfAPodsSpec(t *testing.T) {
 // A value does not follow changes of up to a thirty-second, unless it is below the smallest safe value.
 func TestSteadyValue(t *testing.T) {
 	for _, tt := range []struct {
-		was, now int64
-		least    float64
-		want     int64
+		previous, now int64
+		minimum       float64
+		want          int64
 	}{{3200, 3300, 0, 3200}, {3200, 3301, 0, 3301}, {3200, 3100, 0, 3200}, {3200, 3099, 0, 3099}, {3200, 3250, 3200, 3200}, {3200, 3250, 3201, 3250}, {0, 5, 0, 5}} {
-		if got := steadyValue(tt.was, tt.now, tt.least); got != tt.want {
+		if got := steadyValue(tt.previous, tt.now, tt.minimum); got != tt.want {
 			t.Errorf("%+v: %d", tt, got)
 		}
 	}
@@ -184,7 +184,7 @@ func TestAStateFilesNumbersAreBounded(t *testing.T) {
 // step counts as an effect.
 func TestWhenHighHasNoEffect(t *testing.T) {
 	const goal = 100.0
-	was := eventHistory{High: 5, Use: 200, Since: begin.Add(-stuckAfter), HighAt: begin}
+	previous := eventHistory{High: 5, Use: 200, Since: begin.Add(-stuckAfter), HighAt: begin}
 	for name, tt := range map[string]struct {
 		change func(x *eventHistory)
 		use    float64
@@ -204,7 +204,7 @@ func TestWhenHighHasNoEffect(t *testing.T) {
 		"the minute is over":          {func(x *eventHistory) { x.Until = begin }, 150, false, 150},
 		"no longer over, in a minute": {func(x *eventHistory) { x.Until = begin.Add(1) }, goal, false, 0},
 	} {
-		before := was
+		before := previous
 		tt.change(&before)
 		w := &round{
 			state: &State{Set: map[string]*cgroupState{"/b": {Events: &before}}},
