@@ -117,7 +117,7 @@ func (n *Node) objectsOver(base *Settings, t *tick.Tick, log *slog.Logger) (*Set
 	}
 	objects, err := dynamic.Objects(raw, file)
 	if err != nil {
-		c.errs = append(c.errs, err.Error()+", what was in force stays")
+		c.errs = append(c.errs, err.Error()+": the previous configuration stays in force")
 		objects, _ = dynamic.Objects(n.Config.Raw(), file)
 	}
 	inForce, refused := n.Config.Settle(objects, func(list []dynamic.Object) error {

@@ -44,7 +44,7 @@ func (k *Strategies) Read(s *Settings, t *tick.Tick) (*sloconfig.Strategies, []s
 		k.errs = append(k.errs, err.Error())
 	}
 	if err := k.TakeRaw(raw, t.Sample.Unread("config")); err != nil && !errors.Is(err, sloconfig.ErrUnread) {
-		k.errs = append(k.errs, err.Error()+": what was in force stays")
+		k.errs = append(k.errs, err.Error()+": the previous configuration stays in force")
 	}
 	return k.Last, k.errs
 }
