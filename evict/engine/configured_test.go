@@ -40,7 +40,7 @@ func thresholds(t *testing.T, out string) (list []string) {
 			}
 		}
 		for _, e := range decoded.Eviction.Errors {
-			if strings.Contains(e, "refused") || strings.Contains(e, "not used") {
+			if strings.Contains(e, "refused") || strings.Contains(e, "ignored") {
 				text += " !"
 			}
 		}

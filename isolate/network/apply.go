@@ -266,6 +266,8 @@ func (r *round) addWrite(name, key, old, newText string) {
 		r.out.Applied++
 	}
 	if len(r.out.Writes) < maxListed {
-		r.out.Writes = append(r.out.Writes, tick.Write{Cgroup: name, Key: key, Old: clip.Text(old, maxShownBytes), New: clip.Text(newText, maxShownBytes)})
+		r.out.Writes = append(r.out.Writes, tick.Write{
+			Cgroup: name, Key: key, Old: clip.Text(old, maxShownBytes), New: clip.Text(newText, maxShownBytes),
+		})
 	}
 }

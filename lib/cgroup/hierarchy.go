@@ -72,7 +72,7 @@ func Detect(root string) (*Hierarchy, error) {
 		}
 		h.fromMounts(mounts)
 	}
-	return h, h.settle()
+	return h, h.determineMode()
 }
 
 // knownV1 are the controllers of version 1 that Polder reads or writes.
@@ -115,7 +115,7 @@ func (h *Hierarchy) fromDirectories() {
 	}
 }
 
-func (h *Hierarchy) settle() error {
+func (h *Hierarchy) determineMode() error {
 	switch {
 	case len(h.v1) > 0 && h.unified != "":
 		h.mode = ModeHybrid

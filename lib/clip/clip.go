@@ -14,13 +14,13 @@ func Columns(text string, maximum int) string {
 	if len(text) <= maximum { // no character is shorter than a byte
 		return text
 	}
-	left := max(maximum, 0)
+	remaining := max(maximum, 0)
 	end := 0 // the end of the part that fits beside the ellipsis
 	for at := range text {
-		if left--; left == 0 {
+		if remaining--; remaining == 0 {
 			end = at
 		}
-		if left < 0 {
+		if remaining < 0 {
 			return text[:end] + "…"
 		}
 	}

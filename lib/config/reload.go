@@ -26,7 +26,7 @@ func ReadFile(path string, into map[string]any) (lines map[string]int, objects O
 
 // Reload reads a configuration again whenever its file changes, and passes it to take. An invalid one is rejected: the previous one
 // stays in force. Without a path it does nothing.
-func Reload[T any](ctx context.Context, path string, log *slog.Logger, read func() (T, error), take func(T)) error {
+func Reload[T any](ctx context.Context, path string, log *slog.Logger, read func() (T, error), apply func(T)) error {
 	if path == "" {
 		return nil
 	}
@@ -36,7 +36,7 @@ func Reload[T any](ctx context.Context, path string, log *slog.Logger, read func
 			log.Error("configuration refused; the previous settings stay in force", "error", err)
 			return
 		}
-		take(next)
+		apply(next)
 		log.Info("configuration read again", "path", path)
 	})
 }

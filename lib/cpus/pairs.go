@@ -81,7 +81,7 @@ func (t *Topology) buckets(avail Set) []*bucket {
 
 // takeInTurn takes CPUs from the buckets in turn, starting with the i-th, until there are enough or until a whole round, which
 // begins at the first, yields none. It returns the index of the next bucket.
-func takeInTurn(buckets []*bucket, i int, isDone func() bool, take func(*bucket) bool) int {
+func takeInTurn(buckets []*bucket, i int, isDone func() bool, takeOne func(*bucket) bool) int {
 	isTaken := true
 	for ; !isDone(); i = (i + 1) % len(buckets) {
 		if i == 0 {
@@ -90,7 +90,7 @@ func takeInTurn(buckets []*bucket, i int, isDone func() bool, take func(*bucket)
 			}
 			isTaken = false
 		}
-		if take(buckets[i]) {
+		if takeOne(buckets[i]) {
 			isTaken = true
 		}
 	}

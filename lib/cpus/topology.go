@@ -112,7 +112,7 @@ func index(lists map[int]string) (map[int]int, error) {
 			return nil, err
 		}
 		for _, cpu := range cpus.UnsortedList() {
-			if _, twice := of[cpu]; twice {
+			if _, isDuplicate := of[cpu]; isDuplicate {
 				return nil, fmt.Errorf("CPU %d is named twice", cpu)
 			}
 			of[cpu] = id

@@ -94,7 +94,7 @@ func EvictionOf(kind Kind, config Object) *EvictionValues {
 	slices.SortFunc(r.out.Values, func(a, b Value) int {
 		return cmp.Or(cmp.Compare(a.Setting, b.Setting), slices.Compare(a.Path, b.Path))
 	})
-	r.pairs()
+	r.checkPairs()
 	return r.out
 }
 
@@ -106,7 +106,7 @@ type reader struct {
 // object reads one level of the section.
 func (r *reader) object(o Object, at []string) {
 	for _, name := range slices.Sorted(maps.Keys(o)) {
-		path, v := below(at, name), o[name]
+		path, v := appendKey(at, name), o[name]
 		if v == nil {
 			continue
 		}
@@ -148,7 +148,7 @@ func (r *reader) value(v any, path []string, settings []Setting) {
 		known := []string{}
 		for _, name := range list {
 			if to := settings[0].Names[name]; to == "" {
-				r.unused(below(path, name))
+				r.unused(appendKey(path, name))
 			} else if !slices.Contains(known, to) {
 				known = append(known, to)
 			}
@@ -174,7 +174,7 @@ func (r *reader) resources(v any, path []string, settings []Setting) {
 		if o[resource] == nil {
 			continue
 		}
-		at := below(path, resource)
+		at := appendKey(path, resource)
 		i := slices.IndexFunc(settings, func(s Setting) bool { return resourcePrefix+s.Resource == strings.TrimPrefix(resource, "resource.") })
 		if i < 0 {
 			r.unused(at)
@@ -198,11 +198,11 @@ func (r *reader) unused(path []string) {
 	}
 }
 
-// pairs checks values against each other.
-func (r *reader) pairs() {
+// checkPairs checks values against each other.
+func (r *reader) checkPairs() {
 	at := map[string]Value{}
 	for _, v := range r.out.Values {
-		if before, twice := at[v.Setting]; twice && fmt.Sprint(before.V) != fmt.Sprint(v.V) {
+		if before, isDuplicate := at[v.Setting]; isDuplicate && fmt.Sprint(before.V) != fmt.Sprint(v.V) {
 			r.addError(v.Path, fmt.Errorf("%v, and %s is %v", v.V, dotted(before.Path), before.V))
 		}
 		at[v.Setting] = v
@@ -224,5 +224,5 @@ func (r *reader) addError(path []string, err error) {
 	}
 }
 
-// below returns a path with one more key.
-func below(path []string, name string) []string { return append(slices.Clip(path), name) }
+// appendKey returns a path with one more key.
+func appendKey(path []string, name string) []string { return append(slices.Clip(path), name) }

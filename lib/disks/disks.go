@@ -48,16 +48,16 @@ func List(root string) ([]Disk, error) {
 		size, err := kernfile.ReadText(filepath.Join(at, "size"))
 		list = append(list, Disk{
 			Name: e.Name(), Device: device, Empty: err == nil && size == "0",
-			Real: exists(filepath.Join(at, "device")), Stacked: stacked(at),
+			Real: exists(filepath.Join(at, "device")), Stacked: isStacked(at),
 		})
 	}
 	return list, nil
 }
 
-// stacked reports whether a disk is built on other ones: it names them, or a file.
-func stacked(at string) bool {
-	below, _ := os.ReadDir(filepath.Join(at, "slaves")) // none if it cannot be read
-	return len(below) > 0 || exists(filepath.Join(at, "loop")) || strings.HasPrefix(filepath.Base(at), "loop")
+// isStacked reports whether a disk is built on other ones: it names them, or a file.
+func isStacked(at string) bool {
+	parents, _ := os.ReadDir(filepath.Join(at, "slaves")) // none if it cannot be read
+	return len(parents) > 0 || exists(filepath.Join(at, "loop")) || strings.HasPrefix(filepath.Base(at), "loop")
 }
 
 func exists(path string) bool {

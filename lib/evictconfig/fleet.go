@@ -35,4 +35,6 @@ func FleetDefaults() Fleet {
 }
 
 // Check calls bad with a setting's name for each invalid setting.
-func (f *Fleet) Check(bad func(name string, err error)) { checkRows(f.Rows(), fleetPairs, bad) }
+func (f *Fleet) Check(addError func(name string, err error)) {
+	checkRows(f.Rows(), fleetPairs, addError)
+}

@@ -70,10 +70,12 @@ func (t *typed[T]) check() error {
 }
 
 // row creates a setting whose fields are converted by read, unless they have a form of their own; want describes a field's valid values.
-func row[T any](name string, into *T, defaultValue T, b bounds[T], usage string, fields []Field, want string, read func(any) (any, error)) Row {
+func row[T any](
+	name string, into *T, defaultValue T, b bounds[T], usage string, fields []Field, expected string, read func(any) (any, error),
+) Row {
 	for i := range fields {
 		if fields[i].Read == nil {
-			fields[i].Want, fields[i].Read = want, read
+			fields[i].Want, fields[i].Read = expected, read
 		}
 	}
 	return Row{Name: name, Usage: usage, Into: into, Fields: fields, value: &typed[T]{into, defaultValue, b}}

@@ -87,20 +87,20 @@ func Defaults() Settings {
 }
 
 // Check calls bad with a setting's name for each invalid setting. The caller must check the names of rules.
-func (s *Settings) Check(bad func(name string, err error)) { checkRows(s.Rows(), Pairs, bad) }
+func (s *Settings) Check(addError func(name string, err error)) { checkRows(s.Rows(), Pairs, addError) }
 
 // checkRows checks each row, and the pairs, which must be among the rows.
-func checkRows(list []Row, pairs []Pair, bad func(name string, err error)) {
+func checkRows(list []Row, pairs []Pair, addError func(name string, err error)) {
 	rows := map[string]Row{}
 	for _, row := range list {
 		rows[row.Name] = row
 		if err := row.check(); err != nil {
-			bad(row.Name, err)
+			addError(row.Name, err)
 		}
 	}
 	for _, p := range pairs {
 		if err := p.Check(rows[p.Lower].get(), rows[p.Upper].get(), p.Lower); err != nil {
-			bad(p.Upper, err)
+			addError(p.Upper, err)
 		}
 	}
 }

@@ -11,14 +11,14 @@ import (
 
 // Write writes the machine's /sys/devices/system below a root directory, and a /proc with only the memory.
 func (m Machine) Write(root string) error {
-	made := map[string]bool{}
+	isCreated := map[string]bool{}
 	for path, text := range m.files() {
 		path = filepath.Join(root, path)
-		if dir := filepath.Dir(path); !made[dir] {
+		if dir := filepath.Dir(path); !isCreated[dir] {
 			if err := os.MkdirAll(dir, 0o755); err != nil {
 				return err
 			}
-			made[dir] = true
+			isCreated[dir] = true
 		}
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			return err

@@ -149,14 +149,14 @@ func (l *Lease) Release(ctx context.Context) error {
 
 func (l *Lease) run(ctx context.Context) {
 	defer close(l.ended)
-	for held := false; ; {
+	for isHeld := false; ; {
 		requestedAt := time.Now()
 		limit := requestedAt.Add(l.e.Within / 2)
-		if until := l.startedAt.Add(time.Duration(l.expiresAt.Load())); held && until.Before(limit) {
+		if until := l.startedAt.Add(time.Duration(l.expiresAt.Load())); isHeld && until.Before(limit) {
 			limit = until
 		}
 		attempt, cancel := context.WithDeadline(ctx, limit)
-		isOurs, err := l.acquireOrRenew(attempt, held)
+		isOurs, err := l.acquireOrRenew(attempt, isHeld)
 		cancel()
 		if ctx.Err() != nil {
 			if isOurs && err == nil {
@@ -168,19 +168,19 @@ func (l *Lease) run(ctx context.Context) {
 		switch {
 		case isOurs && err == nil:
 			l.extend(requestedAt)
-			if !held {
-				held = true
+			if !isHeld {
+				isHeld = true
 				close(l.acquired)
 			}
-		case held && err == nil:
+		case isHeld && err == nil:
 			l.lose(fmt.Errorf("lease %s/%s is held by %s now", l.e.Namespace, l.e.Name, l.Holder()))
 			return
-		case held && !l.Held():
+		case isHeld && !l.Held():
 			l.lose(fmt.Errorf("lease %s/%s was not renewed for %s: %w", l.e.Namespace, l.e.Name, l.e.Within, err))
 			return
 		}
 		wait := l.e.Retry
-		if !held {
+		if !isHeld {
 			wait += time.Duration(rand.Float64() * 0.2 * float64(wait)) // so that the candidates' attempts do not coincide
 		}
 		select {
@@ -203,8 +203,8 @@ func (l *Lease) lose(err error) {
 }
 
 // acquireOrRenew acquires or renews the lease. It is no error if another candidate holds it.
-func (l *Lease) acquireOrRenew(ctx context.Context, held bool) (isOurs bool, err error) {
-	if !held || l.object == nil || l.Holder() != l.e.Identity {
+func (l *Lease) acquireOrRenew(ctx context.Context, isHeld bool) (isOurs bool, err error) {
+	if !isHeld || l.object == nil || l.Holder() != l.e.Identity {
 		if err := l.read(ctx); IsNotFound(err) {
 			return l.create(ctx)
 		} else if err != nil {
@@ -213,7 +213,7 @@ func (l *Lease) acquireOrRenew(ctx context.Context, held bool) (isOurs bool, err
 	}
 	holder := l.Holder()
 	if holder != "" && holder != l.e.Identity {
-		if seconds, _ := fields.Whole(l.object, "spec", "leaseDurationSeconds"); held || time.Since(l.seenAt) < time.Duration(seconds)*time.Second {
+		if seconds, _ := fields.Whole(l.object, "spec", "leaseDurationSeconds"); isHeld || time.Since(l.seenAt) < time.Duration(seconds)*time.Second {
 			return false, nil
 		}
 	}
@@ -230,7 +230,7 @@ func (l *Lease) acquireOrRenew(ctx context.Context, held bool) (isOurs bool, err
 		spec["leaseTransitions"] = changes + 1
 	}
 	err = l.update(ctx, spec)
-	if IsConflict(err) && !held { // conflict: another candidate has written it meanwhile
+	if IsConflict(err) && !isHeld { // conflict: another candidate has written it meanwhile
 		return false, nil
 	}
 	return err == nil, err

@@ -122,12 +122,12 @@ func (n *nodes) sweep(now time.Time) {
 
 // validSamples makes labels valid for Prometheus, and returns at most limit samples, no two of the same series, and how many it
 // omitted.
-func validSamples(samples []series.Sample, limit int) (kept []series.Sample, left int) {
-	kept = samples[:0]
+func validSamples(samples []series.Sample, limit int) (valid []series.Sample, omitted int) {
+	valid = samples[:0]
 	seen := make(map[string]bool, len(samples))
 	for _, s := range samples {
-		if len(kept) >= limit {
-			left++
+		if len(valid) >= limit {
+			omitted++
 			continue
 		}
 		for i, v := range s.Values {
@@ -135,13 +135,13 @@ func validSamples(samples []series.Sample, limit int) (kept []series.Sample, lef
 		}
 		key := s.Name + "\x00" + strings.Join(s.Values, "\x00")
 		if seen[key] {
-			left++ // they differed only in the part that was cut off
+			omitted++ // they differed only in the part that was cut off
 			continue
 		}
 		seen[key] = true
-		kept = append(kept, s)
+		valid = append(valid, s)
 	}
-	return slices.Clip(kept), left
+	return slices.Clip(valid), omitted
 }
 
 // label makes a text valid as a label's value.

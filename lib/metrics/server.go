@@ -41,7 +41,8 @@ func listenAndServe(addr string, registry *prometheus.Registry) (*server, error)
 		DisableCompression: true, // a compressor's tables are as large as all of a tool's own memory
 	}))
 	s := &server{listener: l, done: make(chan struct{}), http: http.Server{
-		Handler: mux, ErrorLog: silent, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
+		Handler: mux, ErrorLog: silent, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
+		MaxHeaderBytes: maxHeaderBytes,
 	}}
 	go func() {
 		defer close(s.done)

@@ -14,20 +14,20 @@ import (
 
 // Node contains the counters over the ticks of one node.
 type Node struct {
-	tool       string
-	ticks      float64
-	fallbacks  float64
-	errors     counts // by tool
-	sources    counts
-	writes     counts            // by key
-	taken      float64           // bytes of reclaimed memory
-	reclaims   counts            // by state
-	written    counts            // by target
-	evictions  counts            // by rule and state
-	states     map[string]string // the last state of each eviction, by UID and rule
-	worth      Worth
-	shadow     counts    // by how much the shadow's offer differs, by direction and policy
-	lastAdvice time.Time // of the last advice
+	tool           string
+	ticks          float64
+	fallbacks      float64
+	errors         counts // by tool
+	sources        counts
+	writes         counts            // by key
+	reclaimedBytes float64           // bytes of reclaimed memory
+	reclaims       counts            // by state
+	written        counts            // by target
+	evictions      counts            // by rule and state
+	states         map[string]string // the last state of each eviction, by UID and rule
+	worth          Worth
+	shadow         counts    // by how much the shadow's offer differs, by direction and policy
+	lastAdvice     time.Time // of the last advice
 }
 
 // NewNode returns a node without a tick yet, for a tool's metrics.
@@ -67,7 +67,7 @@ func (n *Node) Add(t *tick.Tick) {
 			n.fallbacks++
 		}
 		for _, r := range i.Reclaims {
-			n.taken += float64(max(r.ReclaimedBytes, 0))
+			n.reclaimedBytes += float64(max(r.ReclaimedBytes, 0))
 			n.reclaims.add(r.State, 1)
 		}
 		if !i.DryRun {
@@ -158,7 +158,7 @@ func (n *Node) Samples(t *tick.Tick) []Sample {
 		p.addNumber(isolationUnchanged, float64(i.Unchanged))
 		p.addNumber(isolationMissing, float64(i.Missing))
 		p.addNumber(isolationFallbacks, n.fallbacks)
-		p.addNumber(memoryReclaimed, n.taken)
+		p.addNumber(memoryReclaimed, n.reclaimedBytes)
 		n.each(n.reclaims, func(state string, v float64) { p.addNumber(reclaims, v, state) })
 		p.addNumber(droppedTicks, float64(i.DroppedTicks), n.label("isolate", t))
 	}

@@ -66,8 +66,8 @@ func (c *checks) oneOf(field string, v *string, words ...string) {
 	}
 }
 
-// below checks that a lower threshold is under the upper one.
-func (c *checks) below(field string, lower, upper *int64, of string) {
+// lessThan checks that a lower threshold is under the upper one.
+func (c *checks) lessThan(field string, lower, upper *int64, of string) {
 	if lower != nil && upper != nil && *lower >= *upper {
 		c.addFault(field, "%d: want less than %s, which is %d", *lower, of, *upper)
 	}
@@ -139,10 +139,10 @@ func (t *Threshold) check() []*fault {
 	v.oneOf("cpuSuppressPolicy", t.CPUSuppressPolicy, SuppressCPUSet, SuppressCFSQuota)
 	v.within("memoryEvictThresholdPercent", t.MemoryEvictThresholdPercent, 0, 100)
 	v.within("memoryEvictLowerPercent", t.MemoryEvictLowerPercent, 0, 100)
-	v.below("memoryEvictLowerPercent", t.MemoryEvictLowerPercent, t.MemoryEvictThresholdPercent, "memoryEvictThresholdPercent")
+	v.lessThan("memoryEvictLowerPercent", t.MemoryEvictLowerPercent, t.MemoryEvictThresholdPercent, "memoryEvictThresholdPercent")
 	v.within("memoryAllocatableEvictThresholdPercent", t.MemoryAllocatableEvictThresholdPercent, 0, maxPercent)
 	v.within("memoryAllocatableEvictLowerPercent", t.MemoryAllocatableEvictLowerPercent, 0, maxPercent)
-	v.below("memoryAllocatableEvictLowerPercent", t.MemoryAllocatableEvictLowerPercent, t.MemoryAllocatableEvictThresholdPercent, "memoryAllocatableEvictThresholdPercent")
+	v.lessThan("memoryAllocatableEvictLowerPercent", t.MemoryAllocatableEvictLowerPercent, t.MemoryAllocatableEvictThresholdPercent, "memoryAllocatableEvictThresholdPercent")
 	v.within("cpuEvictBESatisfactionUpperPercent", t.CPUEvictBESatisfactionUpperPercent, 0, 100)
 	v.within("cpuEvictBESatisfactionLowerPercent", t.CPUEvictBESatisfactionLowerPercent, 0, 100)
 	lower, upper := t.CPUEvictBESatisfactionLowerPercent, t.CPUEvictBESatisfactionUpperPercent
@@ -153,10 +153,10 @@ func (t *Threshold) check() []*fault {
 	v.within("cpuEvictTimeWindowSeconds", t.CPUEvictTimeWindowSeconds, 1, maxSeconds)
 	v.within("cpuEvictThresholdPercent", t.CPUEvictThresholdPercent, 0, 100)
 	v.within("cpuEvictLowerPercent", t.CPUEvictLowerPercent, 0, 100)
-	v.below("cpuEvictLowerPercent", t.CPUEvictLowerPercent, t.CPUEvictThresholdPercent, "cpuEvictThresholdPercent")
+	v.lessThan("cpuEvictLowerPercent", t.CPUEvictLowerPercent, t.CPUEvictThresholdPercent, "cpuEvictThresholdPercent")
 	v.within("cpuAllocatableEvictThresholdPercent", t.CPUAllocatableEvictThresholdPercent, 0, maxPercent)
 	v.within("cpuAllocatableEvictLowerPercent", t.CPUAllocatableEvictLowerPercent, 0, maxPercent)
-	v.below("cpuAllocatableEvictLowerPercent", t.CPUAllocatableEvictLowerPercent, t.CPUAllocatableEvictThresholdPercent, "cpuAllocatableEvictThresholdPercent")
+	v.lessThan("cpuAllocatableEvictLowerPercent", t.CPUAllocatableEvictLowerPercent, t.CPUAllocatableEvictThresholdPercent, "cpuAllocatableEvictThresholdPercent")
 	v.oneOf("cpuEvictPolicy", t.CPUEvictPolicy, EvictByRealLimit, EvictByAllocatable)
 	v.within("evictEnabledPriorityThreshold", t.EvictEnabledPriorityThreshold, math.MinInt32, math.MaxInt32)
 	v.within("allocatableEvictPriorityThreshold", t.AllocatableEvictPriorityThreshold, 0, 7999)
@@ -200,7 +200,7 @@ func (q *ResourceQOS) check() []*fault {
 			in := c.name + ".resctrlQOS."
 			v.within(in+"catRangeStartPercent", r.CATRangeStartPercent, 0, 100)
 			v.within(in+"catRangeEndPercent", r.CATRangeEndPercent, 0, 100)
-			v.below(in+"catRangeStartPercent", r.CATRangeStartPercent, r.CATRangeEndPercent, "catRangeEndPercent")
+			v.lessThan(in+"catRangeStartPercent", r.CATRangeStartPercent, r.CATRangeEndPercent, "catRangeEndPercent")
 			v.within(in+"mbaPercent", r.MBAPercent, 1, 100)
 		}
 		if b := c.BlkIO; b != nil {

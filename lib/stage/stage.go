@@ -121,14 +121,14 @@ func Main(c Command) {
 	go func() {
 		<-signals
 		stop()
-		late := time.After(stopWithin)
+		timeout := time.After(stopWithin)
 		for {
 			select {
 			case s := <-signals:
 				if s == syscall.SIGINT { // a second Ctrl-C; a supervisor may repeat its SIGTERM
 					os.Exit(1)
 				}
-			case <-late:
+			case <-timeout:
 				fmt.Fprintf(os.Stderr, "%s: not stopped after %s: the next stage does not read the last line, or the disk does not write the state\n", c.Name, stopWithin)
 				os.Exit(1)
 			}

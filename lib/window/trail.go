@@ -20,7 +20,7 @@ type Point struct {
 
 // Add adds a value. It joins the last point if that is younger than width. Points older than keep are removed, and so are those
 // in the future, after the clock was set back.
-func (t *Trail) Add(at time.Time, value float64, width, keep time.Duration) {
+func (t *Trail) Add(at time.Time, value float64, width, maxAge time.Duration) {
 	for len(t.Points) > 0 && t.Points[len(t.Points)-1].At.After(at) {
 		t.Points = t.Points[:len(t.Points)-1]
 	}
@@ -31,7 +31,7 @@ func (t *Trail) Add(at time.Time, value float64, width, keep time.Duration) {
 		t.Points = append(t.Points, Point{at, value, 1})
 	}
 	old := 0
-	for old < len(t.Points) && at.Sub(t.Points[old].At) > keep {
+	for old < len(t.Points) && at.Sub(t.Points[old].At) > maxAge {
 		old++
 	}
 	t.Points = slices.Delete(t.Points, 0, old)
