@@ -57,7 +57,7 @@ func (o *options) flags(f *stage.Flags) {
 	o.reading.Add(f)
 	f.Category("Lease")
 	f.String(&o.leaseName, "lease", "", "write ticks only while holding the Lease `NAMESPACE/NAME`\nOf several processes with the same lease one holds it.")
-	f.Duration(&o.leaseDuration, "lease-duration", 15*time.Second, "other instances take the lease this long after its last renewal")
-	f.Duration(&o.leaseRenew, "lease-renew-deadline", 10*time.Second, "end when the lease could not be renewed for this long")
-	f.Duration(&o.leaseRetry, "lease-retry-period", 2*time.Second, "time between two attempts to get or to renew the lease")
+	f.Duration(&o.leaseDuration, "lease-duration", 15*time.Second, "others take it this long after a renewal")
+	f.Duration(&o.leaseRenew, "lease-renew-deadline", 10*time.Second, "end if it was not renewed for this long")
+	f.Duration(&o.leaseRetry, "lease-retry-period", 2*time.Second, "time between two attempts to get or to renew it")
 }

@@ -82,8 +82,8 @@ func (o *Options) Flags(f *stage.Flags) {
 	f.Category("Cluster, for --to cnr, node and nodemetric")
 	f.Path(&o.kubeconfig, "kubeconfig", "", "the cluster of `FILE` (default the one that report runs in)")
 	f.Float(&o.minChange, "min-change", 5, "write an amount that has grown by this many percent\nAn amount that has shrunk by 1 percent is written at once.")
-	f.Duration(&o.growAge, "grow-interval", 7*time.Minute, "offer more only this long after the object's last change of an amount (0: at once)\nA decrease counts as a change, too.")
-	f.Duration(&o.minAge, "min-interval", 10*time.Minute, "write a decrease below 1 percent this long after the last write")
+	f.Duration(&o.growAge, "grow-interval", 7*time.Minute, "offer more this long after the last change (0: at once)\nIt is the object's last change of an amount, up or down.")
+	f.Duration(&o.minAge, "min-interval", 10*time.Minute, "write a loss below 1 percent this long after a write")
 	f.Duration(&o.resync, "resync", 10*time.Minute, "write at least this often, even without a change (0: never)")
 	f.Duration(&o.staleAfter, "stale-after", 3*time.Minute, "withdraw an amount that no tick has confirmed for this long")
 	f.Choice(&o.prefix, "resource-prefix", object.Prefix, "node: prefix\n"+
