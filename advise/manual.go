@@ -73,7 +73,7 @@ POLICY HARVEST
 SERVICES THAT WAIT
    Under policy harvest, and under the others with --guard on, batch loses CPUs, then quota, then memory, in steps, while a service
    waits longer for a CPU, memory or I/O than without batch; the steps are reverted slowly. "advice.reasons" has each step and its
-   cause. If batch uses next to nothing, or the steps have no effect, batch is not the cause and is not limited. docs/guard.md has the
+   cause. If batch uses almost nothing, or the steps have no effect, batch is not the cause and is not limited. docs/guard.md has the
    rules.
 
 MEMORY

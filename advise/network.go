@@ -31,17 +31,17 @@ func (s *shaper) Decide(t *tick.Tick) *tick.Advice {
 	if advice == nil {
 		return nil
 	}
-	both := *advice // the policy may keep a reference to the advice
+	combined := *advice // the policy may keep a reference to the advice
 	settings := s.settings
-	if from, ok := s.decider.(networkStrategist); ok && !settings.Batch.Rate.IsSet() {
-		theirs, reasons := from.Network(t)
-		both.Reasons = append(slices.Clip(both.Reasons), reasons...)
-		theirs.Links = settings.Links
+	if strategist, ok := s.decider.(networkStrategist); ok && !settings.Batch.Rate.IsSet() {
+		clusterSettings, reasons := strategist.Network(t)
+		combined.Reasons = append(slices.Clip(combined.Reasons), reasons...)
+		clusterSettings.Links = settings.Links
 		if settings.LinkBitsPerSecond > 0 {
-			theirs.LinkBitsPerSecond = settings.LinkBitsPerSecond
+			clusterSettings.LinkBitsPerSecond = settings.LinkBitsPerSecond
 		}
-		settings = theirs
+		settings = clusterSettings
 	}
-	network.Advise(t, &both, settings)
-	return &both
+	network.Advise(t, &combined, settings)
+	return &combined
 }

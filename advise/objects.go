@@ -15,21 +15,21 @@ import (
 type objects struct {
 	file     config.Objects
 	log      *slog.Logger
-	nodes    map[string]*local
+	nodes    map[string]*nodeObjects
 	reported config.Reported
 }
 
-// local is what they contain for one node, and the last result of resolving them.
-type local struct {
+// nodeObjects is what they contain for one node, and the last result of resolving them.
+type nodeObjects struct {
 	customconfig.Local
-	slo       sloconfig.Local
-	version   uint64
-	raw, over tick.Raw
-	reported  config.Reported
+	slo         sloconfig.Local
+	version     uint64
+	raw, merged tick.Raw
+	reported    config.Reported
 }
 
-// over puts them into a tick.
-func (o *objects) over(t *tick.Tick) {
+// override puts them into a tick.
+func (o *objects) override(t *tick.Tick) {
 	if o.file.None() {
 		o.nodes, o.reported = nil, config.Reported{}
 		return
@@ -41,27 +41,27 @@ func (o *objects) over(t *tick.Tick) {
 		return
 	}
 	if o.nodes == nil {
-		o.nodes = map[string]*local{}
+		o.nodes = map[string]*nodeObjects{}
 	}
 	l := o.nodes[t.Node]
 	if l == nil {
-		l = &local{}
+		l = &nodeObjects{}
 		o.nodes[t.Node] = l
 	}
 	chosen, errs := l.InForce(o.file.Custom, t.Node, t.Sample.Labels, t.Time)
-	strategies, wrong := l.slo.InForce(o.file.SLO, t.Sample.Labels, t.Sample.Annotations)
-	if version := l.Version + l.slo.Version; l.over == nil || l.version != version || !bytes.Equal(l.raw, t.Sample.Config) {
+	strategies, sloErrs := l.slo.InForce(o.file.SLO, t.Sample.Labels, t.Sample.Annotations)
+	if version := l.Version + l.slo.Version; l.merged == nil || l.version != version || !bytes.Equal(l.raw, t.Sample.Config) {
 		l.raw, l.version = slices.Clone(t.Sample.Config), version
-		l.over = sloconfig.Over(customconfig.Over(l.raw, chosen), strategies)
+		l.merged = sloconfig.Over(customconfig.Over(l.raw, chosen), strategies)
 	}
 	var problems []string
-	for _, err := range slices.Concat(errs, wrong) {
+	for _, err := range slices.Concat(errs, sloErrs) {
 		problems = append(problems, err.Error())
 	}
-	what := "configuration refused"
+	message := "configuration refused"
 	if len(errs) == 0 { // the file is valid, and in force
-		what = "the ConfigMap, or an annotation of the node that overrides it, is invalid"
+		message = "the ConfigMap, or an annotation of the node that overrides it, is invalid"
 	}
-	l.reported.Problems(o.log.With("node", t.Node), what, problems)
-	t.Sample.Config = l.over
+	l.reported.Problems(o.log.With("node", t.Node), message, problems)
+	t.Sample.Config = l.merged
 }

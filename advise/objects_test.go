@@ -68,14 +68,14 @@ func TestConfigMapIsAnnounced(t *testing.T) {
 	count(problem, 2) // two nodes
 
 	write(sloFile(threshold, `{"clusterStrategy":{"systemClass":{"resctrlQOS":{"mbaPercent":50}}}}`))
-	log.Await(t, patient, "configuration read again", 1)
+	log.Await(t, waitLimit, "configuration read again", 1)
 	ticks(10)
 	count(unsupported, 2)
 	count("resource-qos-config: clusterStrategy.systemClass.resctrlQOS", 1)
 	count(problem, 2) // unchanged
 
 	write(sloFile(`{"clusterStrategy":{"enable":true}}`, `{}`))
-	log.Await(t, patient, "configuration read again", 2)
+	log.Await(t, waitLimit, "configuration read again", 2)
 	ticks(20)
 	count(unsupported, 2)
 	count(problem, 2)

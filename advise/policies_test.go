@@ -105,7 +105,7 @@ func TestUnreadFieldsAreNotRead(t *testing.T) {
 // A pod on the CPUs of a partition needs none of the shared ones: its use and requests do not affect the offer.
 func TestPodOnCPUsOfAPartitionNeedsNoneOfTheOthers(t *testing.T) {
 	sample := filled(t)
-	offers := func(p kind, milliCPU float64) (out []float64) {
+	offers := func(p policyKind, milliCPU float64) (out []float64) {
 		decider := p.start(&loaded{kind: p})
 		for second := range 5 {
 			at := time.Date(2026, 1, 1, 0, second, 0, 0, time.UTC).Format(time.RFC3339)
@@ -187,12 +187,12 @@ func TestPolicyStaysOnReload(t *testing.T) {
 		t.Errorf("policy %s; want katalyst", got)
 	}
 	write("policy: koordinator\n")
-	log.Await(t, patient, "policy koordinator: policy katalyst runs, and another one needs a restart", 1)
+	log.Await(t, waitLimit, "policy koordinator: policy katalyst is running, a change needs a restart", 1)
 	if got := policy(); got != "katalyst" {
 		t.Errorf("policy %s; want katalyst", got)
 	}
 	write("reserve-cpu: 9\n")
-	log.Await(t, patient, "configuration read again", 1)
+	log.Await(t, waitLimit, "configuration read again", 1)
 	input.Close()
 	if got := <-done; got != 0 {
 		t.Errorf("exit status %d: %s", got, log)
@@ -215,7 +215,7 @@ func TestRebootForgetsCgroups(t *testing.T) {
 			`"offered":{"part":0.5.*"place":{"needed":"[^"]*"}|"offered":{"part":0.5.*"place":{}}`,
 		},
 	} {
-		i := slices.IndexFunc(policies, func(k kind) bool { return k.Name == tt.policy })
+		i := slices.IndexFunc(policies, func(k policyKind) bool { return k.Name == tt.policy })
 		d := policies[i].start(&loaded{})
 		if err := tick.Unmarshal([]byte(tt.state), d.State()); err != nil {
 			t.Fatal(err)

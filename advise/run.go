@@ -16,8 +16,8 @@ import (
 	"polder/lib/tick"
 )
 
-// kind is a policy, with what the tool needs to run it.
-type kind struct {
+// policyKind is a policy, with what the tool needs to run it.
+type policyKind struct {
 	policy.Policy
 	// unread are the sample's fields that the policy does not use.
 	unread []string
@@ -33,20 +33,20 @@ type decider interface {
 }
 
 // policies lists the values of --policy; the first is the default.
-var policies = []kind{
+var policies = []policyKind{
 	{katalyst.Policy, []string{
 		"Sample.Annotations", "Sample.Resctrl", "Sample.IO", "Sample.Disks", "NodeCPU.Load1", "NodeCPU.Load5", "NodeCPU.Load15",
 		"Pod.Priority", "Pod.KoordinatorPriority", "Pod.KubernetesQOS", "Pod.Labels", "Pod.OwnerKind", "Pod.Static", "Pod.Errors",
 		"Container.ID", "Container.Name", "Container.ThrottledPercent", "Container.NUMAMemory",
 		"Memory.CacheBytes",
-	}, func(l *loaded) decider { return ofKatalyst{katalyst.New(l.ForKatalyst(l.from))} }},
+	}, func(l *loaded) decider { return katalystDecider{katalyst.New(l.ForKatalyst(l.sources))} }},
 	{koordinator.Policy, []string{
 		"Sample.NUMANodes", "Sample.IO", "Sample.Disks",
 		"Pod.KoordinatorPriority", "Pod.StartTime", "Pod.Load1", "Pod.Load5", "Pod.Threads", "Pod.OwnerKind", "Pod.Static", "Pod.Errors",
 		"Container.ID", "Container.Load1", "Container.Load5", "Container.Threads", "Container.NUMAMemory",
 		"NodeCPU.Load1", "NodeCPU.Load5", "NodeCPU.Load15", "NodeMemory.Pressure", "NodeMemory.CacheBytes",
 		"NodeMemory.LowWatermarkBytes", "NodeMemory.WatermarkScaleFactor", "NodeMemory.KswapdStealPages", "NodeMemory.KswapdStealPerSecond",
-	}, func(l *loaded) decider { return ofKoordinator{koordinator.New(l.ForKoordinator())} }},
+	}, func(l *loaded) decider { return koordinatorDecider{koordinator.New(l.ForKoordinator())} }},
 	{harvest.Policy, []string{
 		"Sample.PeriodSeconds", "Sample.IntervalSeconds", "Sample.NUMANodes", "Sample.Labels", "Sample.Annotations", "Sample.Config",
 		"Sample.Resctrl",
@@ -58,31 +58,31 @@ var policies = []kind{
 		"Container.ID", "Container.Name", "Container.Load1", "Container.Load5", "Container.Threads", "Container.ThrottledPercent",
 		"Container.NUMAMemory",
 		"Memory.CacheBytes",
-	}, func(l *loaded) decider { return ofHarvest{harvest.New(l.ForHarvest())} }},
+	}, func(l *loaded) decider { return harvestDecider{harvest.New(l.ForHarvest())} }},
 }
 
-type ofKatalyst struct{ *katalyst.Decider }
+type katalystDecider struct{ *katalyst.Decider }
 
-func (d ofKatalyst) configure(l *loaded) { d.Configure(l.ForKatalyst(l.from)) }
+func (d katalystDecider) configure(l *loaded) { d.Configure(l.ForKatalyst(l.sources)) }
 
-type ofKoordinator struct{ *koordinator.Decider }
+type koordinatorDecider struct{ *koordinator.Decider }
 
-func (d ofKoordinator) configure(l *loaded) { d.Configure(l.ForKoordinator()) }
+func (d koordinatorDecider) configure(l *loaded) { d.Configure(l.ForKoordinator()) }
 
-type ofHarvest struct{ *harvest.Decider }
+type harvestDecider struct{ *harvest.Decider }
 
-func (d ofHarvest) configure(l *loaded) { d.Configure(l.ForHarvest()) }
+func (d harvestDecider) configure(l *loaded) { d.Configure(l.ForHarvest()) }
 
 type options struct {
 	list   bool
 	shadow string
-	// checked is the configuration file that is only checked.
-	checked string
-	live    live
+	// checkedFile is the configuration file that is only checked.
+	checkedFile string
+	live        liveSettings
 }
 
 func command() stage.Command {
-	o := options{live: live{flag: "config", given: settings.Defaults()}}
+	o := options{live: liveSettings{flag: "config", fromFlags: settings.Defaults()}}
 	return stage.Command{
 		Name:     "advise",
 		Synopsis: "decide what may be reclaimed, and which CPUs each pod gets",
@@ -93,10 +93,10 @@ func command() stage.Command {
 		Flags: func(f *stage.Flags) {
 			f.Category("Decision")
 			f.Path(&o.live.path, "config", "", "read settings from the YAML `FILE`, again on every change\nIt has settings, or Katalyst's configuration objects, or Koordinator's ConfigMap in kubectl's form.")
-			f.Path(&o.checked, "check-config", "", "validate --config `FILE`, print the resulting settings, and end\nOr print its error. The status is 0 or 2.")
+			f.Path(&o.checkedFile, "check-config", "", "validate --config `FILE`, print the resulting settings, and end\nOr print its error. The status is 0 or 2.")
 			f.Bool(&o.list, "list", "print the policies and end")
 			f.Choice(&o.shadow, "shadow", "", "compare with this `POLICY`\nIt decides on the same samples, with the settings of --config and the cluster. Its decisions are in advice.shadow; no tool acts on them.", settings.PolicyNames()...)
-			o.live.given.AddFlags(f)
+			o.live.fromFlags.AddFlags(f)
 		},
 		Run: func(ctx context.Context, s *stage.Session) error { return run(ctx, s, &o) },
 	}
@@ -109,8 +109,8 @@ func run(ctx context.Context, s *stage.Session, o *options) error {
 		}
 		return nil
 	}
-	o.live.isGiven = s.IsSet
-	if o.checked != "" {
+	o.live.isSet = s.IsSet
+	if o.checkedFile != "" {
 		return checkConfig(s, o)
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -118,55 +118,57 @@ func run(ctx context.Context, s *stage.Session, o *options) error {
 	if err := o.live.watch(ctx, s); err != nil { // before the first reading, so that no change is missed
 		return stage.Usagef("--config: %w", err)
 	}
-	now, err := o.live.load()
+	current, err := o.live.load()
 	if err != nil {
 		return stage.Usagef("%w", err)
 	}
 
-	beside, err := newShadow(o.shadow, now)
+	shadow, err := newShadow(o.shadow, current)
 	if err != nil {
 		return err
 	}
 
-	o.live.runs.Store(&now.kind)
-	decider := shaper{decider: now.kind.start(now), settings: now.Network}
-	objects := objects{file: now.objects, log: s.Log}
-	version := now.kind.StateVersion
-	known, err := s.LoadState(version, decider.State())
+	o.live.running.Store(&current.kind)
+	decider := shaper{decider: current.kind.start(current), settings: current.Network}
+	objects := objects{file: current.objects, log: s.Log}
+	version := current.kind.StateVersion
+	isLoaded, err := s.LoadState(version, decider.State())
 	if err != nil {
 		return err
 	}
-	if known && s.StateBoot == stage.OtherBoot {
-		s.Log.Info("the state is of another boot of the kernel: its advice on cgroups is dropped")
+	if isLoaded && s.StateBoot == stage.OtherBoot {
+		s.Log.Info("the state is from before a reboot: its advice on cgroups is discarded")
 		decider.Reboot()
 	}
-	if _, err := os.Stat(s.State); s.State != "" && !known && err == nil {
+	if _, err := os.Stat(s.State); s.State != "" && !isLoaded && err == nil {
 		s.Log.Warn("earlier advice is unknown, and is not reverted: after a change of --policy run isolate --restore, and report --withdraw with the old flags")
 	}
-	return decideAll(ctx, s, o, now, &decider, beside, &objects)
+	return decideAll(ctx, s, o, current, &decider, shadow, &objects)
 }
 
 // saveEvery is how often the state is saved while the stream runs; it is also saved at the end.
 const saveEvery = 10 * time.Second
 
 // decideAll decides on every tick, and saves the state periodically and at the end.
-func decideAll(ctx context.Context, s *stage.Session, o *options, now *loaded, decider decider, beside *shadow, objects *objects) error {
-	saver := s.NewSaver(now.kind.StateVersion, saveEvery, func() (tick.Raw, error) { return tick.Marshal(decider.State()) })
+func decideAll(
+	ctx context.Context, s *stage.Session, o *options, current *loaded, decider decider, shadow *shadow, objects *objects,
+) error {
+	saver := s.NewSaver(current.kind.StateVersion, saveEvery, func() (tick.Raw, error) { return tick.Marshal(decider.State()) })
 	err := s.Filter(ctx, stage.Filter{
 		Section: tick.SectionAdvice,
 		Reads:   []string{tick.SectionSample},
-		Ignores: beside.unread(now.kind),
+		Ignores: shadow.unread(current.kind),
 		Handle: func(_ context.Context, in stage.Incoming) (any, error) {
 			if next := o.live.changed.Swap(nil); next != nil {
 				decider.configure(next)
-				beside.configure(next)
+				shadow.configure(next)
 				objects.file = next.objects
 			}
-			objects.over(in.Tick)
-			seen, finish := policy.WithoutPartitions(in.Tick)
-			advice := decider.Decide(seen)
+			objects.override(in.Tick)
+			restricted, finish := policy.WithoutPartitions(in.Tick)
+			advice := decider.Decide(restricted)
 			finish(advice)
-			advice = beside.decide(seen, finish, advice)
+			advice = shadow.decide(restricted, finish, advice)
 			saver.SaveIfDue()
 			return advice, nil
 		},

@@ -9,35 +9,35 @@ import (
 
 // shadow is a second policy that decides on the same samples, and on which no tool acts.
 type shadow struct {
-	kind    kind
+	kind    policyKind
 	decider decider
 }
 
 // newShadow returns the shadow of a policy's name, which --shadow has checked; nil if there is none. Its state is empty at the start of the
 // process: it has no state file.
-func newShadow(name string, now *loaded) (*shadow, error) {
+func newShadow(name string, current *loaded) (*shadow, error) {
 	if name == "" {
 		return nil, nil
 	}
-	at := slices.IndexFunc(policies, func(k kind) bool { return k.Name == name })
-	if name == now.kind.Name {
-		return nil, stage.Usagef("--shadow %s: that is the policy that decides: want another one", name)
+	index := slices.IndexFunc(policies, func(k policyKind) bool { return k.Name == name })
+	if name == current.kind.Name {
+		return nil, stage.Usagef("--shadow %s: this policy decides already: name another one", name)
 	}
-	return &shadow{policies[at], policies[at].start(now)}, nil
+	return &shadow{policies[index], policies[index].start(current)}, nil
 }
 
 // unread returns the sample's fields that neither policy uses.
-func (s *shadow) unread(first kind) []string {
+func (s *shadow) unread(first policyKind) []string {
 	if s == nil {
 		return first.unread
 	}
-	var both []string
+	var unread []string
 	for _, field := range first.unread {
 		if slices.Contains(s.kind.unread, field) {
-			both = append(both, field)
+			unread = append(unread, field)
 		}
 	}
-	return both
+	return unread
 }
 
 func (s *shadow) configure(next *loaded) {
@@ -47,18 +47,18 @@ func (s *shadow) configure(next *loaded) {
 }
 
 // decide adds the shadow's decision to the advice.
-func (s *shadow) decide(seen *tick.Tick, finish func(*tick.Advice), advice *tick.Advice) *tick.Advice {
+func (s *shadow) decide(restricted *tick.Tick, finish func(*tick.Advice), advice *tick.Advice) *tick.Advice {
 	if s == nil || advice == nil {
 		return advice
 	}
-	other := s.decider.Decide(seen)
+	other := s.decider.Decide(restricted)
 	if other == nil {
 		return advice
 	}
 	finish(other)
-	both := *advice // the policy may keep a reference to the advice
-	both.Shadow = &tick.Shadow{
+	combined := *advice // the policy may keep a reference to the advice
+	combined.Shadow = &tick.Shadow{
 		Policy: other.Policy, Reclaimed: other.Reclaimed, Withdrawn: other.Withdrawn, Pools: other.Pools, Reasons: other.Reasons,
 	}
-	return &both
+	return &combined
 }

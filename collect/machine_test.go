@@ -91,6 +91,8 @@ func TestUsageLoadAndThrottling(t *testing.T) {
 	within(t, "idle load1", pod(sample, "idle").Load1, 0, 0)
 	within(t, "throttled load1", pod(sample, "throttled").Load1, 1, 1)
 	s.start(s.base+"/idle", busyLoop)
+	before := s.counts("/idle").usage["/idle"]
+	await.Until(t, time.Minute, "the busy loop runs", await.Is(func() bool { return s.counts("/idle").usage["/idle"] > before+0.05 }))
 	stop()
 	await.Until(t, time.Minute, "the busy process has ended", await.Is(func() bool {
 		pids, err := s.h.PIDs("cpuacct", s.base+"/busy")

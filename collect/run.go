@@ -166,7 +166,7 @@ type run struct {
 
 // once writes one tick.
 func (r *run) once(ctx context.Context) error {
-	if r.load(farBack) {
+	if r.load(anyAge) {
 		return r.put()
 	}
 	r.rescanned = r.session.Now()

@@ -7,8 +7,8 @@ import (
 	"polder/collect/source"
 )
 
-// farBack is the age of a state that --once takes its rates from: any.
-const farBack = time.Duration(math.MaxInt64)
+// anyAge is the age of a state that --once takes its rates from: any.
+const anyAge = time.Duration(math.MaxInt64)
 
 // load reads --state. It reports whether there was a state to continue from.
 func (r *run) load(within time.Duration) bool {

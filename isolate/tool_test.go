@@ -62,7 +62,7 @@ func TestWhatCountsAsSilence(t *testing.T) {
 			done := make(chan int)
 			go func() {
 				done <- command().Execute(t.Context(), stage.Env{
-					Args: []string{"isolate", "--root", root, "--journal", filepath.Join(t.TempDir(), "journal"), "--node", "n", "--stale-after", "10s"},
+					Args: []string{"isolate", "--root", root, "--journal", filepath.Join(t.TempDir(), "journal"), "--node", "n", "--stale-after", "10h"}, // of the test's clock; the real one must not get there
 					In:   in, Out: out, Err: io.Discard, Getenv: os.Getenv, Now: func() time.Time { return now },
 				})
 				out.Close()
@@ -95,14 +95,14 @@ func TestWhatCountsAsSilence(t *testing.T) {
 				}
 				return now
 			}
-			now = now.Add(9 * time.Second)
+			now = now.Add(9 * time.Hour)
 			send(stale(), quiet)
 			if got := batch(); got != "0-2" {
-				t.Errorf("batch on %s after 9 s; want no change yet", got)
+				t.Errorf("batch on %s after 9 h; want no change yet", got)
 			}
-			now = now.Add(time.Second)
+			now = now.Add(time.Hour)
 			if i := send(stale(), quiet); batch() != "0" || !i.Fallback || len(i.Writes) != 1 {
-				t.Errorf("batch on %s after 10 s, isolation %+v; want the fallback, told", batch(), i)
+				t.Errorf("batch on %s after 10 h, isolation %+v; want the fallback, told", batch(), i)
 			}
 			now = now.Add(time.Second)
 			if i := send(now, good); batch() != "0-2" || i.Fallback {

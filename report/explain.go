@@ -64,7 +64,7 @@ func (o *options) explainAll(ctx context.Context, s *stage.Session, out io.Write
 		q.Node = s.Node
 	}
 	var r *why.Recording
-	complete, err := readWhole(ctx, s, true, func(inserted []string) {
+	complete, err := readRecording(ctx, s, true, func(inserted []string) {
 		q.Inserted = inserted
 		r = why.New(q)
 	}, func(t *tick.Tick) { r.Add(t) })

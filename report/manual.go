@@ -125,7 +125,7 @@ THE CLUSTER
    Calls run concurrently with the stream, one at a time for each object, and the newest figures win. Their outcome is in a later
    tick's section: written, unchanged, pending, or failed with an error that names what to do. A request to a server that does not
    answer is retried after half a second, then less often, in the end every 8 seconds; after an error that somebody must repair,
-   every 30. At the end of the input report waits for the writes that are left, and fails (status 1) if none succeeds for 5 seconds.
+   every 30. At the end of the input report waits for the writes that are left, and fails (status 1) if none succeeds for 15 seconds.
 
    The CustomNodeResource is deleted with its node (an owner reference). Its status is written by server-side apply, as
    polder-report; it replaces a field of another manager, and the log names the manager. Taints are merged with those of other

@@ -17,21 +17,24 @@ import (
 const (
 	// rewriteEvery is how old the file's time may become while nothing else in it changes.
 	rewriteEvery = 10 * time.Second
-	// patience is how long the stream waits for the disk. A slower write ends concurrently with the stream.
-	patience = 250 * time.Millisecond
+	// diskTimeout is how long a live stream waits for the disk. A slower write ends concurrently with the stream.
+	diskTimeout = 250 * time.Millisecond
+	// replayTimeout is that of a recording, which has time, so that it gives the same result on every machine.
+	replayTimeout = time.Minute
 )
 
 // metrics keeps a metrics file. Package reconcile does not write it: a file has no conflicts and no other writer, a disk needs no backoff,
 // the time is the ticks', and each tick reports the write that it caused, for which it waits a little.
 type metrics struct {
-	session *stage.Session
-	path    string
-	pages   view.Metrics
+	session     *stage.Session
+	path        string
+	pages       view.Metrics
+	diskTimeout time.Duration
 
 	written     string    // the page without what changes at every tick, as it is in the file
 	writtenAt   time.Time // by the ticks' clock
 	loggedError string    // the last error that was logged
-	busy        bool      // a write is in progress
+	isWriting   bool      // a write is in progress
 	waiting     *write    // the newest page that could not be written yet
 	done        chan write
 
@@ -46,7 +49,11 @@ type write struct {
 }
 
 func openMetrics(_ context.Context, s *stage.Session, o *options, _ io.Writer) (cluster.Target, error) {
-	return &metrics{session: s, path: o.metricsFile, done: make(chan write, 1), replace: stage.WriteFile}, nil
+	m := &metrics{session: s, path: o.metricsFile, diskTimeout: diskTimeout, done: make(chan write, 1), replace: stage.WriteFile}
+	if s.Recording() {
+		m.diskTimeout = replayTimeout
+	}
+	return m, nil
 }
 
 func (m *metrics) Put(in stage.Incoming) (tick.Target, error) {
@@ -62,7 +69,7 @@ func (m *metrics) Put(in stage.Incoming) (tick.Target, error) {
 		return result, nil
 	}
 	var ended *write
-	if m.busy {
+	if m.isWriting {
 		select {
 		case w := <-m.done:
 			ended = &w
@@ -71,11 +78,11 @@ func (m *metrics) Put(in stage.Incoming) (tick.Target, error) {
 		}
 	}
 	age := in.Time.Sub(m.writtenAt)
-	if stable == m.written && age >= 0 && age < rewriteEvery && !m.busy {
+	if stable == m.written && age >= 0 && age < rewriteEvery && !m.isWriting {
 		return outcome(result, ended), nil
 	}
 	w := write{page: page, stable: stable, at: in.Time}
-	if m.busy {
+	if m.isWriting {
 		m.waiting = &w
 		result.State = tick.TargetPending
 		return result, nil
@@ -85,7 +92,7 @@ func (m *metrics) Put(in stage.Incoming) (tick.Target, error) {
 	case w := <-m.done:
 		m.finish(w)
 		ended = &w
-	case <-time.After(patience):
+	case <-time.After(m.diskTimeout):
 		result.State = tick.TargetPending
 		return result, nil
 	}
@@ -105,7 +112,7 @@ func outcome(result tick.Target, ended *write) tick.Target {
 }
 
 func (m *metrics) start(w write) {
-	m.busy, m.waiting = true, nil
+	m.isWriting, m.waiting = true, nil
 	go func() {
 		w.err = writeError(m.path, m.replace(m.path, []byte(w.page), 0o644))
 		m.done <- w
@@ -127,7 +134,7 @@ func writeError(path string, err error) error {
 }
 
 func (m *metrics) finish(w write) {
-	m.busy = false
+	m.isWriting = false
 	if w.err == nil {
 		m.written, m.writtenAt, m.loggedError = w.stable, w.at, ""
 		return
@@ -141,7 +148,7 @@ func (m *metrics) finish(w write) {
 
 // close writes the page that waits.
 func (m *metrics) Close() error {
-	if m.busy {
+	if m.isWriting {
 		m.finish(<-m.done)
 	}
 	if m.waiting != nil {

@@ -23,31 +23,31 @@ const (
 	targetLive = "live"
 )
 
-// whole reads the whole input, and reports on it.
-type whole func(*options, context.Context, *stage.Session, io.Writer) error
+// recordingReport reads the whole input, and reports on it.
+type recordingReport func(*options, context.Context, *stage.Session, io.Writer) error
 
-// wholes are those targets.
-var wholes = map[string]whole{
+// recordingReports are those targets.
+var recordingReports = map[string]recordingReport{
 	targetExplain: (*options).explainAll,
 	targetHTML:    (*options).htmlAll,
 	targetScore:   (*options).scoreAll,
 }
 
-func openWhole(name string) opener {
+func rejectAsTarget(name string) opener {
 	return func(context.Context, *stage.Session, *options, io.Writer) (cluster.Target, error) {
 		return nil, stage.Usagef("--to %s reports on the whole input: it excludes other targets", name)
 	}
 }
 
-// ignoredByWholes are the fields that no such target reads.
-var ignoredByWholes = []string{
+// ignoredFields are the fields that no such target reads.
+var ignoredFields = []string{
 	"Sample.Config", "Sample.Labels", "Sample.Annotations", "Pod.Labels", "Pod.Annotations", "Container.NUMAMemory", "Container.ID",
 	"Advice.Fallback", "Advice.Resctrl",
 }
 
-// readWhole passes each tick of the input to add. It inserts decisions that the recording lacks, and passes their sections to begin. It
+// readRecording passes each tick of the input to add. It inserts decisions that the recording lacks, and passes their sections to begin. It
 // returns false where it was stopped, so that there is no answer.
-func readWhole(ctx context.Context, s *stage.Session, insert bool, begin func(inserted []string), add func(*tick.Tick)) (
+func readRecording(ctx context.Context, s *stage.Session, insert bool, begin func(inserted []string), add func(*tick.Tick)) (
 	complete bool, err error,
 ) {
 	inserted := &insertion{stopped: func() {}}
@@ -64,7 +64,7 @@ func readWhole(ctx context.Context, s *stage.Session, insert bool, begin func(in
 			tick.SectionSample, tick.SectionAdvice, tick.SectionIsolation, tick.SectionEviction, tick.SectionReport,
 			tick.SectionNetwork,
 		},
-		Ignores:  ignoredByWholes,
+		Ignores:  ignoredFields,
 		Terminal: true,
 		Handle: func(_ context.Context, in stage.Incoming) (any, error) {
 			add(in.Tick)
@@ -83,7 +83,7 @@ func (o *options) htmlAll(ctx context.Context, s *stage.Session, out io.Writer) 
 		return stage.Usagef("--to html writes a page: give it a file, as in: report --to html < day.jsonl > day.html")
 	}
 	var r page.Recording
-	complete, err := readWhole(ctx, s, true, func(inserted []string) { r.Inserted = inserted }, func(t *tick.Tick) {
+	complete, err := readRecording(ctx, s, true, func(inserted []string) { r.Inserted = inserted }, func(t *tick.Tick) {
 		if o.ofNode(s, t) {
 			r.Add(t)
 		}
@@ -105,7 +105,7 @@ func (o *options) ofNode(s *stage.Session, t *tick.Tick) bool {
 // scoreAll writes the score of the input, and that of the recording of --against.
 func (o *options) scoreAll(ctx context.Context, s *stage.Session, out io.Writer) error {
 	streams := []*score.Stream{{Name: nameOf(s.Input)}}
-	complete, err := readWhole(ctx, s, false, func([]string) {}, func(t *tick.Tick) {
+	complete, err := readRecording(ctx, s, false, func([]string) {}, func(t *tick.Tick) {
 		if o.ofNode(s, t) {
 			streams[0].Add(t)
 		}
@@ -149,7 +149,7 @@ func (o *options) scoreOf(ctx context.Context, s *stage.Session, path string) (*
 	other := *s
 	other.Input, other.Metrics = path, nil
 	stream := &score.Stream{Name: nameOf(path)}
-	_, err := readWhole(ctx, &other, false, func([]string) {}, func(t *tick.Tick) {
+	_, err := readRecording(ctx, &other, false, func([]string) {}, func(t *tick.Tick) {
 		if o.ofNode(s, t) {
 			stream.Add(t)
 		}

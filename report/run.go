@@ -18,7 +18,7 @@ func (o *options) run(ctx context.Context, s *stage.Session) (err error) {
 		return err
 	}
 	if o.cluster.Withdraw {
-		return o.cluster.TakeBack(ctx, s)
+		return o.cluster.RunWithdraw(ctx, s)
 	}
 	names, err := o.names(s)
 	if err != nil {
@@ -29,7 +29,7 @@ func (o *options) run(ctx context.Context, s *stage.Session) (err error) {
 		return err
 	}
 	defer closeOut()
-	all, err := o.ofWhole(s, names)
+	all, err := o.recordingTarget(s, names)
 	if err != nil {
 		return err
 	}
@@ -41,9 +41,9 @@ func (o *options) run(ctx context.Context, s *stage.Session) (err error) {
 
 // follow reports each tick when it is read.
 func (o *options) follow(ctx context.Context, s *stage.Session, names []string, out io.Writer) (err error) {
-	r := reporter{worth: worth{own: s.Node}}
+	r := reporter{batchTotals: batchTotals{own: s.Node}}
 	defer func() {
-		if text := r.worth.String(); r.views && text != "" {
+		if text := r.batchTotals.String(); r.views && text != "" {
 			s.Log.Info(text)
 		}
 		if e := r.close(); err == nil {
@@ -53,12 +53,12 @@ func (o *options) follow(ctx context.Context, s *stage.Session, names []string, 
 	if err := r.open(ctx, s, o, names, out); err != nil {
 		return err
 	}
-	var unread []string
+	var ignored []string
 	if slices.Equal(names, []string{"prometheus"}) {
-		unread = metricsUnread
+		ignored = metricsUnread
 	}
 	return s.Filter(ctx, stage.Filter{
-		Ignores:  unread,
+		Ignores:  ignored,
 		Section:  tick.SectionReport,
 		Reads:    []string{tick.SectionSample, tick.SectionAdvice, tick.SectionIsolation, tick.SectionEviction, tick.SectionNetwork},
 		Terminal: r.views,
@@ -68,9 +68,9 @@ func (o *options) follow(ctx context.Context, s *stage.Session, names []string, 
 
 // reporter has the targets of --to.
 type reporter struct {
-	targets []cluster.Target
-	views   bool // one of them writes the output
-	worth   worth
+	targets     []cluster.Target
+	views       bool // one of them writes the output
+	batchTotals batchTotals
 }
 
 func (r *reporter) open(ctx context.Context, s *stage.Session, o *options, names []string, out io.Writer) error {
@@ -90,7 +90,7 @@ func (r *reporter) open(ctx context.Context, s *stage.Session, o *options, names
 // report passes a tick to each target, in their order, and returns the results.
 func (r *reporter) report(_ context.Context, in stage.Incoming) (any, error) {
 	if r.views { // only a view shows the sums
-		r.worth.add(in.Tick)
+		r.batchTotals.add(in.Tick)
 	}
 	section := &tick.Report{Refused: in.Refused, Targets: []tick.Target{}}
 	for _, t := range r.targets {
@@ -113,14 +113,14 @@ func (r *reporter) close() (err error) {
 	return err
 }
 
-// worth is what batch got on this node, or on the stream's first one if this node is not in it.
-type worth struct {
+// batchTotals is what batch got on this node, or on the stream's first one if this node is not in it.
+type batchTotals struct {
 	own, node string
 	ticks     int
 	counted   *series.Node
 }
 
-func (w *worth) add(t *tick.Tick) {
+func (w *batchTotals) add(t *tick.Tick) {
 	if w.counted == nil || t.Node == w.own && w.node != w.own {
 		w.node, w.ticks, w.counted = t.Node, 0, series.NewNode("report")
 	}
@@ -130,7 +130,7 @@ func (w *worth) add(t *tick.Tick) {
 	}
 }
 
-func (w *worth) String() string {
+func (w *batchTotals) String() string {
 	if w.ticks < 2 { // a single tick from cron has no sum
 		return ""
 	}

@@ -36,10 +36,10 @@ var targets = []struct {
 	{cluster.NodeTaints, false, ofCluster(cluster.NodeTaints)},
 	{cluster.NodeMetric, false, ofCluster(cluster.NodeMetric)},
 	{cluster.KCC, false, ofCluster(cluster.KCC)},
-	{targetExplain, true, openWhole(targetExplain)},
+	{targetExplain, true, rejectAsTarget(targetExplain)},
 	{targetLive, false, openLive},
-	{targetHTML, true, openWhole(targetHTML)},
-	{targetScore, true, openWhole(targetScore)},
+	{targetHTML, true, rejectAsTarget(targetHTML)},
+	{targetScore, true, rejectAsTarget(targetScore)},
 	{"table", true, openTable},
 	{"tty", true, openScreen},
 }

@@ -213,14 +213,14 @@ done
 [ "${#tops[@]}" -gt 1 ] || echo '+cpu +cpuset +memory +pids' >/sys/fs/cgroup/cgroup.subtree_control
 mkdir -m 0700 /var/lib/polder
 collect --once | jq -c '.advice = {policy: "mine", cgroups: [{cgroup: "/batch.slice", cpuMaxMilliCPU: 500}]}' |
-	isolate --at-end keep --journal /var/lib/polder/isolate.journal >/dev/null
+	isolate --max-age 1h --at-end keep --journal /var/lib/polder/isolate.journal >/dev/null
 echo ready >"$1"
 exec sleep 100000
 `), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	holder := g.Run(t, fmt.Sprintf("PATH=%s:$PATH exec unshare --mount --net --cgroup --propagation private bash %s %s", bin, script, ready))
-	await.Until(t, time.Minute, "a machine of the test's own", func() string {
+	await.Until(t, 3*time.Minute, "a machine of the test's own", func() string {
 		if _, err := os.Stat(ready); err != nil {
 			return err.Error()
 		}
@@ -241,7 +241,7 @@ func removeBelow(t *testing.T, g *group.Group) {
 			below = append(below, filepath.Dir(procs))
 		}
 	}
-	await.Until(t, time.Minute, "remove the cgroups below "+g.Name, func() (left string) {
+	await.Until(t, 3*time.Minute, "remove the cgroups below "+g.Name, func() (left string) {
 		for _, dir := range below {
 			pids, _ := os.ReadFile(dir + "/cgroup.procs") // none if it is gone
 			for pid := range strings.FieldsSeq(string(pids)) {
@@ -287,7 +287,7 @@ func (n *namespaces) run(t *testing.T, dir string, b pages.Block, untilFile stri
 	if untilFile != "" {
 		n.restore(t)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // stops a block that does not end: two of them hold a tick every 10 s
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute) // stops a block that does not end: two of them hold a tick every 10 s
 	defer cancel()
 	command := []string{"bash", path}
 	if n != nil {
@@ -309,7 +309,7 @@ func (n *namespaces) run(t *testing.T, dir string, b pages.Block, untilFile stri
 		t.Fatal(err)
 	}
 	if untilFile != "" {
-		await.Until(t, time.Minute, untilFile+" has something in it", func() string {
+		await.Until(t, 3*time.Minute, untilFile+" has something in it", func() string {
 			if info, err := os.Stat(fmt.Sprintf("/proc/%d/root%s", n.pid, untilFile)); err != nil || info.Size() == 0 {
 				return fmt.Sprintf("%v, %v", info, err)
 			}

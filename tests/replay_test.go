@@ -94,7 +94,7 @@ func (k *keyboard) press(t *testing.T, keys string, texts ...string) {
 	if _, err := k.WriteString(keys); err != nil {
 		t.Fatal(err)
 	}
-	await.Until(t, time.Minute, fmt.Sprintf("the screen after %q", keys), func() string {
+	await.Until(t, 3*time.Minute, fmt.Sprintf("the screen after %q", keys), func() string {
 		screen := k.screen()
 		for _, text := range texts {
 			if not, is := strings.CutPrefix(text, "!"); is == strings.Contains(screen, not) {

@@ -51,20 +51,20 @@ const IdleOnHosts = "idle on hosts"
 // cgroup. A pod whose cgroup is unknown has no class either, because there is no cgroup to set it on.
 func Of(setting string, p *tick.Pod) string {
 	switch {
-	case !has(p):
+	case !hasCgroup(p):
 		return None
 	case isPlain(p):
-	case setting == IdleOnHosts, qos.KubernetesOf(p) != qos.BestEffort, isKubelets(p.Cgroup) && policy.TierOf(p.Cgroup) == "":
+	case setting == IdleOnHosts, qos.KubernetesOf(p) != qos.BestEffort, isKubeletCgroup(p.Cgroup) && policy.TierOf(p.Cgroup) == "":
 		return None
 	}
-	return nameOf(setting)
+	return className(setting)
 }
 
 // isPlain reports whether a pod is a cgroup of a plain host, which only a rule of the classification makes a pod.
-func isPlain(p *tick.Pod) bool { return p.QoSSource == tick.QoSFromRule && !isKubelets(p.Cgroup) }
+func isPlain(p *tick.Pod) bool { return p.QoSSource == tick.QoSFromRule && !isKubeletCgroup(p.Cgroup) }
 
-// nameOf returns the class that a setting means, one of [Names].
-func nameOf(setting string) string {
+// className returns the class that a setting means, one of [Names].
+func className(setting string) string {
 	if setting == "" || setting == IdleOnHosts {
 		return Idle
 	}
@@ -72,18 +72,18 @@ func nameOf(setting string) string {
 }
 
 const (
-	leastWeight   = 1
+	minWeight     = 1
 	defaultWeight = 100  // the kernel's default (Documentation/admin-guide/cgroup-v2.rst)
 	defaultShares = 1024 // the default of version 1
 
-	// starveAfter is how long batch must have less than its floor on a full machine before it gets the weight, and relieveFor the least time
-	// for which it keeps the weight.
-	starveAfter = 10 * time.Second
-	relieveFor  = 30 * time.Second
-	// releaseFor is how long the class of a cgroup above pods is undone after the last tick in which it had one.
-	releaseFor = time.Minute
-	// fullPermille is the share of the machine's CPU from which the machine counts as full.
-	fullPermille = 970
+	// starvingFor is how long batch must have less than its floor on a full machine before it gets the weight, and minReliefTime the least
+	// time for which it keeps the weight.
+	starvingFor   = 10 * time.Second
+	minReliefTime = 30 * time.Second
+	// undoFor is how long the class of a cgroup above pods is undone after the last tick in which it had one.
+	undoFor = time.Minute
+	// fullMachinePermille is the share of the machine's CPU from which the machine counts as full.
+	fullMachinePermille = 970
 )
 
 // Machine is what the floor is measured against: all CPU and the floor, in milli-CPU, and the version of the cgroups.
@@ -96,15 +96,15 @@ type Machine struct {
 type State struct {
 	// Set is the class that was last set of each cgroup that is in the sample: if no class is desired any more, this one must be undone.
 	Set map[string]string `json:"set,omitempty"`
-	// Above lists those of them that are above pods, with the time of the last tick in which they contained only batch.
-	Above map[string]time.Time `json:"above,omitempty"`
+	// BatchCgroups lists those of them that are above pods, with the time of the last tick in which they contained only batch.
+	BatchCgroups map[string]time.Time `json:"above,omitempty"`
 	// StarvingSince is when batch first had less than its floor, and RelievedAt when it got the floor's weight; zero means never.
 	StarvingSince time.Time `json:"starvingSince,omitzero"`
 	RelievedAt    time.Time `json:"relievedAt,omitzero"`
 	// Weight is the weight that batch has had since RelievedAt.
 	Weight int64 `json:"weight,omitempty"`
 
-	at map[string]int // index of a cgroup in the advice; the map is reused
+	indexOf map[string]int // index of a cgroup in the advice; the map is reused
 }
 
 // Advise adds the class of each reclaimed pod's cgroup, and of the cgroups that contain only such pods, to the advice and to its fallback,
@@ -116,25 +116,25 @@ func (st *State) Advise(t *tick.Tick, a *tick.Advice, setting string, m Machine)
 	if st == nil {
 		st = &State{}
 	}
-	c := choices{before: st.Set, set: make(map[string]string, len(st.Set))}
-	if st.starves(t, a, setting, m) {
+	c := choices{previous: st.Set, current: make(map[string]string, len(st.Set))}
+	if st.updateFloorWeight(t, a, setting, m) {
 		c.floorWeight = st.Weight
 	}
 	for i := range t.Sample.Pods {
-		if p := &t.Sample.Pods[i]; has(p) && c.add(p.Cgroup, classOf(setting, p)) {
+		if p := &t.Sample.Pods[i]; hasCgroup(p) && c.add(p.Cgroup, classOf(setting, p)) {
 			c.pods++
 		}
 	}
 	seen := map[string]time.Time{}
-	for _, cgroup := range Above(t.Sample) {
-		if c.add(cgroup, nameOf(setting)) {
+	for _, cgroup := range BatchCgroups(t.Sample) {
+		if c.add(cgroup, className(setting)) {
 			seen[cgroup] = t.Time
 		}
 	}
-	c.above = len(seen)
-	beside := c.besideServices(t.Sample.Pods)
-	st.release(t.Time, &c, seen)
-	if st.Set, st.Above = c.set, seen; len(st.Set) == 0 {
+	c.batchCgroups = len(seen)
+	warning := c.servicesBeside(t.Sample.Pods)
+	st.undoDropped(t.Time, &c, seen)
+	if st.Set, st.BatchCgroups = c.current, seen; len(st.Set) == 0 {
 		return nil
 	}
 	st.index(a.Cgroups)
@@ -142,9 +142,9 @@ func (st *State) Advise(t *tick.Tick, a *tick.Advice, setting string, m Machine)
 	st.index(a.Fallback)
 	a.Fallback = st.join(a.Fallback, c.desired)
 	if c.pods > 0 && c.floorWeight == 0 { // otherwise starves adds the reason
-		a.Reasons = append(a.Reasons, c.reason(nameOf(setting)))
-		if beside != "" {
-			a.Reasons = append(a.Reasons, beside)
+		a.Reasons = append(a.Reasons, c.reason(className(setting)))
+		if warning != "" {
+			a.Reasons = append(a.Reasons, warning)
 		}
 	}
 	return st
@@ -152,73 +152,73 @@ func (st *State) Advise(t *tick.Tick, a *tick.Advice, setting string, m Machine)
 
 // choices are the classes chosen in one tick.
 type choices struct {
-	before, set map[string]string // cgroup -> class, of the last tick and of this one
-	desired     []tick.Cgroup
-	chosen      []string // cgroups that have a class now, without those whose class is undone
-	floorWeight int64    // weight that replaces the class outside of kubelet's cgroups while batch starves, else 0
-	pods, above int      // cgroups with a class: of pods, and above pods
+	previous, current  map[string]string // cgroup -> class, of the last tick and of this one
+	desired            []tick.Cgroup
+	chosen             []string // cgroups that have a class now, without those whose class is undone
+	floorWeight        int64    // weight that replaces the class outside of kubelet's cgroups while batch starves, else 0
+	pods, batchCgroups int      // cgroups with a class: pods', and batch cgroups above pods
 }
 
 // add chooses a class for a cgroup and reports whether the cgroup has one. A second pod with the same cgroup changes nothing.
 func (c *choices) add(cgroup, class string) bool {
-	if c.set[cgroup] != "" {
+	if c.current[cgroup] != "" {
 		return false
 	}
-	was, known := c.before[cgroup]
+	previous, wasSet := c.previous[cgroup]
 	if class == None {
-		if known {
-			c.undo(cgroup, was)
+		if wasSet {
+			c.undo(cgroup, previous)
 		}
 		return false
 	}
-	c.set[cgroup], c.chosen = class, append(c.chosen, cgroup)
-	isRelieved := c.floorWeight > 0 && !isKubelets(cgroup)
-	weight := int64(leastWeight) // for class weight, and for kernels without the idle class
-	if isRelieved {
+	c.current[cgroup], c.chosen = class, append(c.chosen, cgroup)
+	hasFloorWeight := c.floorWeight > 0 && !isKubeletCgroup(cgroup)
+	weight := int64(minWeight) // for class weight, and for kernels without the idle class
+	if hasFloorWeight {
 		weight = c.floorWeight
 	}
-	want := tick.Cgroup{Cgroup: cgroup, CPUWeight: &weight}
-	if class == Idle || known { // a kernel without the idle class has nothing to undo
-		want.CPUIdle = new(class == Idle && !isRelieved)
+	desired := tick.Cgroup{Cgroup: cgroup, CPUWeight: &weight}
+	if class == Idle || wasSet { // a kernel without the idle class has nothing to undo
+		desired.CPUIdle = new(class == Idle && !hasFloorWeight)
 	}
-	c.desired = append(c.desired, want)
+	c.desired = append(c.desired, desired)
 	return true
 }
 
 // undo undoes a cgroup's class, and remembers the class as long as it advises that.
-func (c *choices) undo(cgroup, was string) {
-	c.set[cgroup] = was
-	c.desired = append(c.desired, undone(cgroup, was))
+func (c *choices) undo(cgroup, previous string) {
+	c.current[cgroup] = previous
+	c.desired = append(c.desired, undoValues(cgroup, previous))
 }
 
 // reason returns the number of cgroups in the class as text.
 func (c *choices) reason(class string) string {
 	text := fmt.Sprintf("batch class %s: %s", class, phrase.Count(c.pods, "pod"))
-	if c.above > 0 {
-		text += fmt.Sprintf(", and %s above that hold nothing else", phrase.Count(c.above, "cgroup"))
+	if c.batchCgroups > 0 {
+		text += fmt.Sprintf(" and %s", phrase.Count(c.batchCgroups, "batch cgroup"))
 	}
 	return text
 }
 
-// besideServices names the first cgroup that contains both batch and a service, if any. For the kernel's own threads, which are in the root
+// servicesBeside names the first cgroup that contains both batch and a service, if any. For the kernel's own threads, which are in the root
 // cgroup, such a cgroup is one sibling, whatever class batch has inside it (docs/adr/0014). kubelet's cgroups are always of that kind and
 // cannot be changed.
-func (c *choices) besideServices(pods []tick.Pod) string {
-	above := map[string]bool{} // cgroups that contain services
+func (c *choices) servicesBeside(pods []tick.Pod) string {
+	ofServices := map[string]bool{} // cgroups that contain services
 	for i := range pods {
-		if p := &pods[i]; has(p) && p.QoS != tick.QoSReclaimed {
-			for parent := path.Dir(p.Cgroup); parent != "/" && !above[parent]; parent = path.Dir(parent) {
-				above[parent] = true
+		if p := &pods[i]; hasCgroup(p) && p.QoS != tick.QoSReclaimed {
+			for parent := path.Dir(p.Cgroup); parent != "/" && !ofServices[parent]; parent = path.Dir(parent) {
+				ofServices[parent] = true
 			}
 		}
 	}
 	first, count := "", 0
 	for _, cgroup := range c.chosen {
 		parent := path.Dir(cgroup)
-		if isKubelets(cgroup) || c.set[parent] != "" { // the ancestor that has a class counts
+		if isKubeletCgroup(cgroup) || c.current[parent] != "" { // the ancestor that has a class counts
 			continue
 		}
-		for parent != "/" && !above[parent] {
+		for parent != "/" && !ofServices[parent] {
 			parent = path.Dir(parent)
 		}
 		if parent == "/" {
@@ -231,36 +231,36 @@ func (c *choices) besideServices(pods []tick.Pod) string {
 	if count == 0 {
 		return ""
 	}
-	return fmt.Sprintf("batch class: %s below a cgroup that holds services too, as %s: they can wait long for the kernel's own threads "+
-		"(disk, network), whatever the class; move batch to a cgroup at the top", phrase.Count(count, "batch cgroup"), clip.Text(first, 100))
+	return fmt.Sprintf("batch class: %s below a cgroup that also contains services (%s): the services can wait long for kernel threads "+
+		"(disk, network), whatever the class; move batch to a top-level cgroup", phrase.Count(count, "batch cgroup"), clip.Text(first, 100))
 }
 
-// release undoes the class of the cgroups above pods that now contain other pods too, or no pod: the next pod in them may be a service. It
-// advises this for [releaseFor], because the sample does not show whether such a cgroup still exists.
-func (st *State) release(now time.Time, c *choices, seen map[string]time.Time) {
-	for _, cgroup := range slices.Sorted(maps.Keys(st.Above)) {
-		at, was := st.Above[cgroup], st.Set[cgroup]
-		if age := now.Sub(at); c.set[cgroup] == "" && was != "" && age >= 0 && age < releaseFor {
-			seen[cgroup] = at
-			c.undo(cgroup, was)
+// undoDropped undoes the class of the cgroups above pods that now contain other pods too, or no pod: the next pod in them may be a service.
+// It advises this for [undoFor], because the sample does not show whether such a cgroup still exists.
+func (st *State) undoDropped(now time.Time, c *choices, seen map[string]time.Time) {
+	for _, cgroup := range slices.Sorted(maps.Keys(st.BatchCgroups)) {
+		lastBatch, previous := st.BatchCgroups[cgroup], st.Set[cgroup]
+		if age := now.Sub(lastBatch); c.current[cgroup] == "" && previous != "" && age >= 0 && age < undoFor {
+			seen[cgroup] = lastBatch
+			c.undo(cgroup, previous)
 		}
 	}
 }
 
-// isKubelets reports whether a cgroup is one of kubelet's, or below one.
-func isKubelets(cgroup string) bool {
+// isKubeletCgroup reports whether a cgroup is one of kubelet's, or below one.
+func isKubeletCgroup(cgroup string) bool {
 	return strings.Contains(cgroup, "/kubepods") || strings.Contains(cgroup, "-kubepods")
 }
 
-// Above returns the cgroups above reclaimed pods that contain no other pod, without kubelet's: a value set there affects only batch.
-func Above(s *tick.Sample) (list []string) {
+// BatchCgroups returns the cgroups above reclaimed pods that contain no other pod, without kubelet's: a value set there affects only batch.
+func BatchCgroups(s *tick.Sample) (list []string) {
 	for _, cgroup := range s.BatchCgroups {
-		if len(cgroup) < 2 || cgroup[0] != '/' || isKubelets(cgroup) {
+		if len(cgroup) < 2 || cgroup[0] != '/' || isKubeletCgroup(cgroup) {
 			continue
 		}
-		below := strings.TrimSuffix(cgroup, "/") + "/"
+		prefix := strings.TrimSuffix(cgroup, "/") + "/"
 		if !slices.ContainsFunc(s.Pods, func(p tick.Pod) bool {
-			return p.QoS != tick.QoSReclaimed && strings.HasPrefix(p.Cgroup+"/", below)
+			return p.QoS != tick.QoSReclaimed && strings.HasPrefix(p.Cgroup+"/", prefix)
 		}) {
 			list = append(list, cgroup)
 		}
@@ -268,8 +268,8 @@ func Above(s *tick.Sample) (list []string) {
 	return list
 }
 
-// has reports whether a pod runs in a cgroup of its own that an advice can name.
-func has(p *tick.Pod) bool {
+// hasCgroup reports whether a pod runs in a cgroup of its own that an advice can name.
+func hasCgroup(p *tick.Pod) bool {
 	return strings.HasPrefix(p.Cgroup, "/") && p.Cgroup != "/" && p.Missing == "" && !p.Ended()
 }
 
@@ -281,10 +281,10 @@ func classOf(setting string, p *tick.Pod) string {
 	return Of(setting, p)
 }
 
-// undone returns the desired values that undo a cgroup's class. isolate restores the weight that the idle class replaced; a weight that
+// undoValues returns the desired values that undo a cgroup's class. isolate restores the weight that the idle class replaced; a weight that
 // class weight set becomes the kernel's default.
-func undone(cgroup, was string) tick.Cgroup {
-	if was == Weight {
+func undoValues(cgroup, previous string) tick.Cgroup {
+	if previous == Weight {
 		return tick.Cgroup{Cgroup: cgroup, CPUWeight: new(int64(defaultWeight))}
 	}
 	return tick.Cgroup{Cgroup: cgroup, CPUIdle: new(false)}
@@ -297,105 +297,105 @@ func (m Machine) floorWeight() int64 {
 	if m.CgroupVersion == 1 {
 		return policy.WeightOf(int64(math.Ceil(defaultShares*part/(1-part))), 1)
 	}
-	return max(int64(math.Ceil(defaultWeight*part/(1-part))), leastWeight)
+	return max(int64(math.Ceil(defaultWeight*part/(1-part))), minWeight)
 }
 
-// starves decides whether batch has a weight for its floor, and which, and adds the reason. Inside kubelet's tiers it never has one: a
-// weight there has no effect against services.
-func (st *State) starves(t *tick.Tick, a *tick.Advice, setting string, m Machine) bool {
-	batch, some, known, relievable := use(t.Sample, setting)
+// updateFloorWeight decides whether batch has a weight for its floor, and which, and adds the reason. Inside kubelet's tiers it never has
+// one: a weight there has no effect against services.
+func (st *State) updateFloorWeight(t *tick.Tick, a *tick.Advice, setting string, m Machine) bool {
+	batchUse, hasBatch, isKnown, isRelievable := classUse(t.Sample, setting)
 	cpu := t.Sample.CPU
-	if m.FloorMilliCPU <= 0 || !some || st.RelievedAt.After(t.Time) || st.StarvingSince.After(t.Time) { // or the clock was set back
+	if m.FloorMilliCPU <= 0 || !hasBatch || st.RelievedAt.After(t.Time) || st.StarvingSince.After(t.Time) { // or the clock was set back
 		st.StarvingSince, st.RelievedAt = time.Time{}, time.Time{}
 		return false
 	}
-	if !known || cpu == nil || cpu.UsageMilliCPU == nil { // unknown values change nothing
+	if !isKnown || cpu == nil || cpu.UsageMilliCPU == nil { // unknown values change nothing
 		return !st.RelievedAt.IsZero()
 	}
-	floor, all, machine := float64(m.FloorMilliCPU), *cpu.UsageMilliCPU, float64(m.MilliCPU)
-	full := all*1000 >= machine*fullPermille
-	a.BatchStarved = new(full && batch < floor)
-	if !relievable {
+	floor, totalUse, machine := float64(m.FloorMilliCPU), *cpu.UsageMilliCPU, float64(m.MilliCPU)
+	isFull := totalUse*1000 >= machine*fullMachinePermille
+	a.BatchStarved = new(isFull && batchUse < floor)
+	if !isRelievable {
 		if *a.BatchStarved {
-			const text = "batch starves: it has %.0fm of its floor of %dm on a full machine; the weights of kubelet's tiers decide that"
-			a.Reasons = append(a.Reasons, fmt.Sprintf(text, batch, m.FloorMilliCPU))
+			const text = "batch starves: it has %.0fm of its floor of %dm on a full machine; the weights of kubelet's tiers determine it"
+			a.Reasons = append(a.Reasons, fmt.Sprintf(text, batchUse, m.FloorMilliCPU))
 		}
 		st.StarvingSince, st.RelievedAt = time.Time{}, time.Time{}
 		return false
 	}
 	if !st.RelievedAt.IsZero() {
-		if t.Time.Sub(st.RelievedAt) < relieveFor || machine-(all-batch) < 2*floor {
-			st.adjust(batch, full, m)
+		if t.Time.Sub(st.RelievedAt) < minReliefTime || machine-(totalUse-batchUse) < 2*floor {
+			st.adjustWeight(batchUse, isFull, m)
 			a.Reasons = append(a.Reasons, fmt.Sprintf("batch class: weight %d until the services leave %.0fm: they use %.0fm of %dm, batch has %.0fm of its floor of %dm",
-				st.Weight, 2*floor, max(all-batch, 0), m.MilliCPU, batch, m.FloorMilliCPU))
+				st.Weight, 2*floor, max(totalUse-batchUse, 0), m.MilliCPU, batchUse, m.FloorMilliCPU))
 			return true
 		}
 		st.RelievedAt = time.Time{}
 	}
-	if batch >= floor || !full {
+	if batchUse >= floor || !isFull {
 		st.StarvingSince = time.Time{}
 		return false
 	}
 	if st.StarvingSince.IsZero() {
 		st.StarvingSince = t.Time
 	}
-	if starved := t.Time.Sub(st.StarvingSince); starved < starveAfter {
-		a.Reasons = append(a.Reasons, fmt.Sprintf("batch starves: it has %.0fm of its floor of %dm on a full machine, for %s", batch, m.FloorMilliCPU, starved.Round(time.Second)))
+	if starved := t.Time.Sub(st.StarvingSince); starved < starvingFor {
+		a.Reasons = append(a.Reasons, fmt.Sprintf("batch starves: it has %.0fm of its floor of %dm on a full machine, for %s", batchUse, m.FloorMilliCPU, starved.Round(time.Second)))
 		return false
 	}
 	st.StarvingSince, st.RelievedAt, st.Weight = time.Time{}, t.Time, m.floorWeight()
-	a.Reasons = append(a.Reasons, fmt.Sprintf("batch class: weight %d for at least %s: batch had less than its floor of %dm on a full machine for %s", st.Weight, relieveFor, m.FloorMilliCPU, starveAfter))
+	a.Reasons = append(a.Reasons, fmt.Sprintf("batch class: weight %d for at least %s: batch had less than its floor of %dm on a full machine for %s", st.Weight, minReliefTime, m.FloorMilliCPU, starvingFor))
 	return true
 }
 
-// adjust doubles the weight on a full machine while batch has less than nine tenths of its floor, and halves it while batch has more than
-// twice the floor: the number of busy siblings is unknown. Batch never gets more than the default weight.
-func (st *State) adjust(batch float64, full bool, m Machine) {
+// adjustWeight doubles the weight on a full machine while batch has less than nine tenths of its floor, and halves it while batch has more
+// than twice the floor: the number of busy siblings is unknown. Batch never gets more than the default weight.
+func (st *State) adjustWeight(batchUse float64, isFull bool, m Machine) {
 	floor := float64(m.FloorMilliCPU)
 	switch {
-	case full && batch < 0.9*floor:
+	case isFull && batchUse < 0.9*floor:
 		st.Weight = min(2*st.Weight, defaultWeight)
-	case full && batch > 2*floor:
+	case isFull && batchUse > 2*floor:
 		st.Weight /= 2
 	}
 	st.Weight = max(st.Weight, m.floorWeight())
 }
 
-// use returns the CPU use of all pods in a class in milli-CPU, whether there are any, whether the use of each of them is known, and whether
+// classUse returns the CPU use of all pods in a class in milli-CPU, whether there are any, whether the use of each is known, and whether
 // one of them is outside of kubelet's cgroups, where a weight helps.
-func use(s *tick.Sample, setting string) (milliCPU float64, some, known, relievable bool) {
-	known = true
+func classUse(s *tick.Sample, setting string) (milliCPU float64, hasBatch, isKnown, isRelievable bool) {
+	isKnown = true
 	for i := range s.Pods {
 		if p := &s.Pods[i]; classOf(setting, p) != None {
-			some = true
-			relievable = relievable || !isKubelets(p.Cgroup)
+			hasBatch = true
+			isRelievable = isRelievable || !isKubeletCgroup(p.Cgroup)
 			if p.UsageMilliCPU == nil {
-				known = false
+				isKnown = false
 			} else {
 				milliCPU += *p.UsageMilliCPU
 			}
 		}
 	}
-	return milliCPU, some, known, relievable
+	return milliCPU, hasBatch, isKnown, isRelievable
 }
 
 func (st *State) index(list []tick.Cgroup) {
-	if st.at == nil {
-		st.at = make(map[string]int, len(list))
+	if st.indexOf == nil {
+		st.indexOf = make(map[string]int, len(list))
 	}
-	clear(st.at)
+	clear(st.indexOf)
 	for i := range list {
-		st.at[list[i].Cgroup] = i
+		st.indexOf[list[i].Cgroup] = i
 	}
 }
 
 // join adds the desired classes to a copy of the indexed list of cgroups; values that others desire of the same cgroup stay. The weight
 // that a policy desires of a pod in the idle class is for kernels without the idle class.
-func (st *State) join(list, wanted []tick.Cgroup) []tick.Cgroup {
+func (st *State) join(list, desired []tick.Cgroup) []tick.Cgroup {
 	list = slices.Clone(list)
-	for _, w := range wanted {
-		i, there := st.at[w.Cgroup]
-		if !there {
+	for _, w := range desired {
+		i, found := st.indexOf[w.Cgroup]
+		if !found {
 			list = append(list, w)
 			continue
 		}

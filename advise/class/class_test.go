@@ -18,19 +18,19 @@ var small = Machine{MilliCPU: 2000, FloorMilliCPU: 200, CgroupVersion: 2}
 var begin = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // at returns a tick some seconds after the start, on a machine with the total use all, which includes batch's.
-func at(seconds int, all, batch float64) *tick.Tick {
+func at(seconds int, totalUse, batchUse float64) *tick.Tick {
 	return &tick.Tick{Node: "n", Time: begin.Add(time.Duration(seconds) * time.Second), Sample: &tick.Sample{
-		CPU: &tick.NodeCPU{UsageMilliCPU: &all},
+		CPU: &tick.NodeCPU{UsageMilliCPU: &totalUse},
 		Pods: []tick.Pod{
-			{UID: "b", QoS: tick.QoSReclaimed, Cgroup: "/batch", UsageMilliCPU: &batch},
+			{UID: "b", QoS: tick.QoSReclaimed, Cgroup: "/batch", UsageMilliCPU: &batchUse},
 			{UID: "w", QoS: tick.QoSShared, Cgroup: "/web"},
 			{UID: "gone", QoS: tick.QoSReclaimed, Cgroup: "/gone", Missing: tick.MissingCgroup},
 		},
 	}}
 }
 
-// of returns the desired values of a cgroup in the advice and its fallback; both must be equal.
-func of(t *testing.T, a *tick.Advice, cgroup string) *tick.Cgroup {
+// entryOf returns the desired values of a cgroup in the advice and its fallback; both must be equal.
+func entryOf(t *testing.T, a *tick.Advice, cgroup string) *tick.Cgroup {
 	t.Helper()
 	find := func(list []tick.Cgroup) *tick.Cgroup {
 		var found *tick.Cgroup
@@ -44,16 +44,16 @@ func of(t *testing.T, a *tick.Advice, cgroup string) *tick.Cgroup {
 		}
 		return found
 	}
-	now, fallback := find(a.Cgroups), find(a.Fallback)
-	if (now == nil) != (fallback == nil) {
-		t.Errorf("%s: advice %+v, fallback %+v", cgroup, now, fallback)
+	current, fallback := find(a.Cgroups), find(a.Fallback)
+	if (current == nil) != (fallback == nil) {
+		t.Errorf("%s: advice %+v, fallback %+v", cgroup, current, fallback)
 	}
-	return now
+	return current
 }
 
-func wants(t *testing.T, a *tick.Advice, idle bool, weight int64) {
+func wantClass(t *testing.T, a *tick.Advice, idle bool, weight int64) {
 	t.Helper()
-	c := of(t, a, "/batch")
+	c := entryOf(t, a, "/batch")
 	if c == nil || c.CPUIdle == nil || *c.CPUIdle != idle || c.CPUWeight == nil || *c.CPUWeight != weight {
 		t.Errorf("want cpuIdle %t and cpuWeight %d; is %+v; %q", idle, weight, c, a.Reasons)
 	}
@@ -63,11 +63,11 @@ func TestBatchPodsAreIdleAndServicesAreNot(t *testing.T) {
 	a := &tick.Advice{Cgroups: []tick.Cgroup{{Cgroup: "/batch", CPUSetCPUs: "0"}}}
 	var st *State
 	st = st.Advise(at(0, 100, 50), a, Idle, small)
-	wants(t, a, true, 1)
-	if c := of(t, a, "/batch"); c.CPUSetCPUs != "0" && len(a.Cgroups) != 1 {
+	wantClass(t, a, true, 1)
+	if c := entryOf(t, a, "/batch"); c.CPUSetCPUs != "0" && len(a.Cgroups) != 1 {
 		t.Errorf("what the policy wants is lost: %+v", a.Cgroups)
 	}
-	if of(t, a, "/web") != nil || of(t, a, "/gone") != nil {
+	if entryOf(t, a, "/web") != nil || entryOf(t, a, "/gone") != nil {
 		t.Errorf("others are named: %+v", a.Cgroups)
 	}
 	if st == nil || st.Set["/batch"] != Idle {
@@ -110,7 +110,7 @@ func TestClassIsUndone(t *testing.T) {
 		}{{class, now}, {None, at(2, 100, 50)}, {None, at(3, 100, 50)}} {
 			a := &tick.Advice{}
 			st = st.Advise(next.tick, a, next.class, small)
-			c := of(t, a, "/batch")
+			c := entryOf(t, a, "/batch")
 			switch {
 			case c == nil:
 				t.Fatalf("%s, %+v: nothing undoes it", class, next)
@@ -140,22 +140,22 @@ func TestFloorIsKept(t *testing.T) {
 		}
 		return a
 	}
-	wants(t, step(0, 2000, 20), true, 1)
+	wantClass(t, step(0, 2000, 20), true, 1)
 	a := step(9, 2000, 20)
-	wants(t, a, true, 1)
+	wantClass(t, a, true, 1)
 	if !strings.Contains(strings.Join(a.Reasons, "\n"), "batch starves: it has 20m of its floor of 200m on a full machine, for 9s") {
 		t.Errorf("reasons %q", a.Reasons)
 	}
-	wants(t, step(10, 2000, 20), false, 12) // 12 / 112 of 2000m is 214m
-	wants(t, step(39, 600, 200), false, 12) // there is room, but not long enough
-	wants(t, step(60, 2000, 214), false, 12)
-	wants(t, step(61, 2000, 399), false, 12) // services use 1601m: less than twice the floor is left
-	wants(t, step(62, 1500, 0), true, 1)
-	wants(t, step(63, 2000, 150), true, 1)
-	wants(t, step(72, 2000, 250), true, 1) // it had its floor in between
-	wants(t, step(74, 2000, 150), true, 1)
-	wants(t, step(83, 2000, 150), true, 1)
-	wants(t, step(84, 2000, 150), false, 12)
+	wantClass(t, step(10, 2000, 20), false, 12) // 12 / 112 of 2000m is 214m
+	wantClass(t, step(39, 600, 200), false, 12) // there is room, but not long enough
+	wantClass(t, step(60, 2000, 214), false, 12)
+	wantClass(t, step(61, 2000, 399), false, 12) // services use 1601m: less than twice the floor is left
+	wantClass(t, step(62, 1500, 0), true, 1)
+	wantClass(t, step(63, 2000, 150), true, 1)
+	wantClass(t, step(72, 2000, 250), true, 1) // it had its floor in between
+	wantClass(t, step(74, 2000, 150), true, 1)
+	wantClass(t, step(83, 2000, 150), true, 1)
+	wantClass(t, step(84, 2000, 150), false, 12)
 }
 
 // TestBatchStarvesBelowItsFloorOnAFullMachine: full from 97 % on, and below the floor, not at it. Without a floor it is unknown.
@@ -167,7 +167,7 @@ func TestBatchStarvesBelowItsFloorOnAFullMachine(t *testing.T) {
 		a := &tick.Advice{}
 		st := &State{StarvingSince: begin}
 		st.Advise(at(10, tt.all, tt.batch), a, Idle, small)
-		wants(t, a, !tt.want, map[bool]int64{true: 12, false: 1}[tt.want])
+		wantClass(t, a, !tt.want, map[bool]int64{true: 12, false: 1}[tt.want])
 		if a.BatchStarved == nil || *a.BatchStarved != tt.want {
 			t.Errorf("batch has %vm of %vm in use: batchStarved is not %t", tt.batch, tt.all, tt.want)
 		}
@@ -175,7 +175,7 @@ func TestBatchStarvesBelowItsFloorOnAFullMachine(t *testing.T) {
 	a := &tick.Advice{}
 	new(State).Advise(at(0, 2000, 0), a, Idle, Machine{})
 	if a.BatchStarved != nil {
-		t.Errorf("batchStarved is %t on a machine whose floor is not known", *a.BatchStarved)
+		t.Errorf("batchStarved is %t on a machine whose floor is unknown", *a.BatchStarved)
 	}
 }
 
@@ -189,7 +189,7 @@ func TestFloorsWeightEnds(t *testing.T) {
 		a := &tick.Advice{}
 		st := &State{RelievedAt: begin, Weight: 12}
 		st.Advise(at(tt.seconds, tt.all, tt.batch), a, Idle, small)
-		wants(t, a, tt.ends, map[bool]int64{true: 1, false: 12}[tt.ends])
+		wantClass(t, a, tt.ends, map[bool]int64{true: 1, false: 12}[tt.ends])
 		if tt.batch == 399 {
 			want := "batch class: weight 12 until the services leave 400m: they use 1601m of 2000m, batch has 399m of its floor of 200m"
 			if diff := cmp.Diff([]string{want}, a.Reasons); diff != "" {
@@ -272,7 +272,7 @@ func TestStarvingUnderKubelet(t *testing.T) {
 			if a.BatchStarved == nil || !*a.BatchStarved {
 				t.Errorf("batchStarved is not true: %+v", a)
 			}
-			if c := of(t, a, pod); c == nil || !*c.CPUIdle || *c.CPUWeight != 1 {
+			if c := entryOf(t, a, pod); c == nil || !*c.CPUIdle || *c.CPUWeight != 1 {
 				t.Errorf("after %d s: %+v, want the idle class", second, c)
 			}
 			if !both && !strings.HasPrefix(a.Reasons[0], "batch starves: it has 100m of its floor of 200m") {
@@ -280,7 +280,7 @@ func TestStarvingUnderKubelet(t *testing.T) {
 			}
 		}
 		if both {
-			wants(t, a, false, 24) // doubled once, because batch has less than nine tenths of its floor
+			wantClass(t, a, false, 24) // doubled once, because batch has less than nine tenths of its floor
 		}
 	}
 }
@@ -312,7 +312,7 @@ func TestWeightFollowsTheFloor(t *testing.T) {
 	} {
 		a := &tick.Advice{}
 		st = st.Advise(at(step.seconds, step.all, step.batch), a, Idle, small)
-		if c := of(t, a, "/batch"); *c.CPUIdle != step.idle || *c.CPUWeight != step.weight {
+		if c := entryOf(t, a, "/batch"); *c.CPUIdle != step.idle || *c.CPUWeight != step.weight {
 			t.Errorf("%+v: cpuIdle %t, cpuWeight %d", step, *c.CPUIdle, *c.CPUWeight)
 		}
 	}
@@ -330,9 +330,9 @@ func TestUnknownUseIsNotStarving(t *testing.T) {
 		}
 		a := &tick.Advice{}
 		st = st.Advise(now, a, Idle, small)
-		wants(t, a, true, 1)
+		wantClass(t, a, true, 1)
 		if a.BatchStarved != nil {
-			t.Errorf("batchStarved is %v, of what is not known", *a.BatchStarved)
+			t.Errorf("batchStarved is %v, of what is unknown", *a.BatchStarved)
 		}
 	}
 }
@@ -356,9 +356,9 @@ func TestFloorWeight(t *testing.T) {
 	}
 }
 
-// TestCgroupsAboveBatchAlone: cgroups above reclaimed pods that contain nothing else have the pods' class, so that services beside them get
+// TestBatchCgroups: cgroups above reclaimed pods that contain nothing else have the pods' class, so that services beside them get
 // the CPU first; those that contain a service, are kubelet's, or are not paths have none.
-func TestCgroupsAboveBatchAlone(t *testing.T) {
+func TestBatchCgroups(t *testing.T) {
 	in := at(0, 100, 50)
 	in.Sample.Pods = append(in.Sample.Pods,
 		tick.Pod{QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromRule, Cgroup: "/grid/jobs/1"},
@@ -369,32 +369,32 @@ func TestCgroupsAboveBatchAlone(t *testing.T) {
 	var st *State
 	st = st.Advise(in, a, "", small)
 	for _, cgroup := range []string{"/grid", "/grid/jobs", "/grid/jobs/1", "/mixed/1"} {
-		if c := of(t, a, cgroup); c == nil || c.CPUIdle == nil || !*c.CPUIdle {
+		if c := entryOf(t, a, cgroup); c == nil || c.CPUIdle == nil || !*c.CPUIdle {
 			t.Errorf("%s: %+v; want cpuIdle", cgroup, c)
 		}
 	}
 	for _, cgroup := range []string{"/mixed", "/mixed/web", "/", "", "grid", "/kubepods/besteffort", "/n.slice/n-kubepods.slice"} {
-		if c := of(t, a, cgroup); c != nil {
+		if c := entryOf(t, a, cgroup); c != nil {
 			t.Errorf("%s is advised: %+v", cgroup, c)
 		}
 	}
-	if want := "batch class idle: 3 pods, and 2 cgroups above that hold nothing else"; !slices.Contains(a.Reasons, want) {
+	if want := "batch class idle: 3 pods and 2 batch cgroups"; !slices.Contains(a.Reasons, want) {
 		t.Errorf("reasons %q; want %q", a.Reasons, want)
 	}
 	a = &tick.Advice{}
 	st.Advise(in, a, None, small)
 	for _, cgroup := range []string{"/grid", "/grid/jobs"} {
-		if c := of(t, a, cgroup); c == nil || c.CPUIdle == nil || *c.CPUIdle {
+		if c := entryOf(t, a, cgroup); c == nil || c.CPUIdle == nil || *c.CPUIdle {
 			t.Errorf("%s without a class: %+v; want it undone", cgroup, c)
 		}
 	}
 }
 
-// TestBatchBelowACgroupWithServicesIsNamed: for the kernel's own threads the two are one sibling. Batch in a top-level cgroup, alone below
+// TestReasonNamesCgroupWithBatchAndServices: for the kernel's own threads the two are one sibling. Batch in a top-level cgroup, alone below
 // one, or in kubelet's cgroups is not named, nor is a pod that was batch before.
-func TestBatchBelowACgroupWithServicesIsNamed(t *testing.T) {
-	const lab = "batch class: 1 batch cgroup below a cgroup that holds services too, as /lab: they can wait long for the kernel's own threads " +
-		"(disk, network), whatever the class; move batch to a cgroup at the top"
+func TestReasonNamesCgroupWithBatchAndServices(t *testing.T) {
+	const lab = "batch class: 1 batch cgroup below a cgroup that also contains services (/lab): the services can wait long for kernel threads " +
+		"(disk, network), whatever the class; move batch to a top-level cgroup"
 	for name, tt := range map[string]struct {
 		cgroup string
 		alone  []string
@@ -402,7 +402,7 @@ func TestBatchBelowACgroupWithServicesIsNamed(t *testing.T) {
 		want   bool
 	}{
 		"at the top":                       {"/batch", nil, "", false},
-		"below one of which nobody knows":  {"/jobs/1", nil, "", false},
+		"below an unknown one":             {"/jobs/1", nil, "", false},
 		"below one of its own at the top":  {"/grid/1", []string{"/grid"}, "", false},
 		"below one with services":          {"/lab/1", nil, "", true},
 		"its own, below one with services": {"/lab/grid/1", []string{"/lab/grid"}, "", true},
@@ -431,8 +431,8 @@ func TestBatchBelowACgroupWithServicesIsNamed(t *testing.T) {
 	}
 }
 
-// TestACgroupThatBatchLeftIsReleased: the next pod in it is not in batch's class, whether a service joined or the last job ended.
-func TestACgroupThatBatchLeftIsReleased(t *testing.T) {
+// TestClassIsUndoneWhenBatchLeftTheCgroup: the next pod in it is not in batch's class, whether a service joined or the last job ended.
+func TestClassIsUndoneWhenBatchLeftTheCgroup(t *testing.T) {
 	with := at(0, 100, 50)
 	with.Sample.Pods[0].Cgroup, with.Sample.Pods[0].QoSSource, with.Sample.BatchCgroups = "/grid/1", tick.QoSFromRule, []string{"/grid"}
 	var st *State
@@ -454,7 +454,7 @@ func TestACgroupThatBatchLeftIsReleased(t *testing.T) {
 		left.Time = begin.Add(time.Duration(step.seconds) * time.Second)
 		a := &tick.Advice{}
 		st = st.Advise(left, a, "", small)
-		c := of(t, a, "/grid")
+		c := entryOf(t, a, "/grid")
 		if step.released != (c != nil) || c != nil && (c.CPUIdle == nil || *c.CPUIdle) {
 			t.Errorf("after %d s: %+v", step.seconds, c)
 		}
@@ -477,22 +477,22 @@ func TestAClockSetBackEndsTheFloorsWeight(t *testing.T) {
 		a := &tick.Advice{}
 		st := tt.st
 		st.Advise(at(1, 2000, 200), a, Idle, small)
-		wants(t, a, !tt.relieve, map[bool]int64{true: 12, false: 1}[tt.relieve])
+		wantClass(t, a, !tt.relieve, map[bool]int64{true: 12, false: 1}[tt.relieve])
 		if st.RelievedAt.IsZero() == tt.relieve {
 			t.Errorf("%+v: relieved at %s", tt.st, st.RelievedAt)
 		}
 	}
 }
 
-// TestACgroupAboveBatchIsAnyButTheTop: also one with a name of one letter.
-func TestACgroupAboveBatchIsAnyButTheTop(t *testing.T) {
-	if got := Above(&tick.Sample{BatchCgroups: []string{"/", "", "g", "/g", "/grid"}}); !slices.Equal(got, []string{"/g", "/grid"}) {
+// TestTheRootIsNoBatchCgroup: also one with a name of one letter.
+func TestTheRootIsNoBatchCgroup(t *testing.T) {
+	if got := BatchCgroups(&tick.Sample{BatchCgroups: []string{"/", "", "g", "/g", "/grid"}}); !slices.Equal(got, []string{"/g", "/grid"}) {
 		t.Errorf("%q; want /g and /grid", got)
 	}
 }
 
-// TestTheFirstCgroupWithServicesIsNamed: by name, so that the reason does not depend on the order of the pods.
-func TestTheFirstCgroupWithServicesIsNamed(t *testing.T) {
+// TestReasonNamesTheFirstCgroupWithServices: by name, so that the reason does not depend on the order of the pods.
+func TestReasonNamesTheFirstCgroupWithServices(t *testing.T) {
 	for _, order := range [][]string{{"/a", "/b"}, {"/b", "/a"}} {
 		in := at(0, 100, 50)
 		in.Sample.Pods = nil
@@ -504,7 +504,7 @@ func TestTheFirstCgroupWithServicesIsNamed(t *testing.T) {
 		a := &tick.Advice{}
 		var st *State
 		st.Advise(in, a, "", small)
-		if text := strings.Join(a.Reasons, "\n"); !strings.Contains(text, "2 batch cgroups below a cgroup that holds services too, as /a:") {
+		if text := strings.Join(a.Reasons, "\n"); !strings.Contains(text, "2 batch cgroups below a cgroup that also contains services (/a):") {
 			t.Errorf("in the order %q: %s", order, text)
 		}
 	}

@@ -8,23 +8,23 @@ import (
 )
 
 // The last reading counts only without a gap, without a clock that was set back, and if its counters are valid.
-func TestWhatWasReadBeforeGoesOn(t *testing.T) {
-	now := begin0
+func TestContinuousReadings(t *testing.T) {
+	now := beginning
 	for name, tt := range map[string]struct {
 		p    pod
 		want bool
 	}{
-		"now":                         {pod{At: now, Seen: now}, true},
-		"seen in the future":          {pod{At: now, Seen: now.Add(1)}, false},
-		"after the longest gap":       {pod{At: now.Add(-longest), Seen: now.Add(-longest)}, true},
-		"after a longer one":          {pod{At: now.Add(-longest), Seen: now.Add(-longest - 1)}, false},
-		"a step begun in the future":  {pod{At: now.Add(1), Seen: now}, false},
-		"a step of twice the gap":     {pod{At: now.Add(-2 * longest), Seen: now}, true},
-		"a step that is longer":       {pod{At: now.Add(-2*longest - 1), Seen: now}, false},
-		"waited less than nothing":    {pod{At: now, Seen: now, StallMicroseconds: -1}, false},
-		"needed again less than that": {pod{At: now, Seen: now, RefaultBytes: -1}, false},
+		"now":                         {pod{StepAt: now, SeenAt: now}, true},
+		"seen in the future":          {pod{StepAt: now, SeenAt: now.Add(1)}, false},
+		"after the longest gap":       {pod{StepAt: now.Add(-maxGap), SeenAt: now.Add(-maxGap)}, true},
+		"after a longer one":          {pod{StepAt: now.Add(-maxGap), SeenAt: now.Add(-maxGap - 1)}, false},
+		"a step begun in the future":  {pod{StepAt: now.Add(1), SeenAt: now}, false},
+		"a step of twice the gap":     {pod{StepAt: now.Add(-2 * maxGap), SeenAt: now}, true},
+		"a step that is longer":       {pod{StepAt: now.Add(-2*maxGap - 1), SeenAt: now}, false},
+		"waited less than nothing":    {pod{StepAt: now, SeenAt: now, StallMicroseconds: -1}, false},
+		"needed again less than that": {pod{StepAt: now, SeenAt: now, RefaultBytes: -1}, false},
 	} {
-		if got := tt.p.goesOn(now); got != tt.want {
+		if got := tt.p.isContinuous(now); got != tt.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
@@ -32,32 +32,32 @@ func TestWhatWasReadBeforeGoesOn(t *testing.T) {
 
 // A pod whose state starts again keeps the hold-down of its last mistake, within bounds; another pod of that cgroup does not.
 func TestAnEarlierMistakeStaysKnown(t *testing.T) {
-	now := begin0
+	now := beginning
 	for name, tt := range map[string]struct {
 		before      *pod
 		hold, until time.Duration
 	}{
 		"none":                   {nil, 0, 0},
-		"no mistake":             {&pod{UID: "u", Until: now.Add(time.Minute)}, 0, 0},
-		"of another pod":         {&pod{UID: "v", Hold: time.Minute, Until: now.Add(time.Minute)}, 0, 0},
-		"a mistake":              {&pod{UID: "u", Hold: 4 * time.Minute, Until: now.Add(3 * time.Minute)}, 4 * time.Minute, 3 * time.Minute},
-		"until the hold at most": {&pod{UID: "u", Hold: 4 * time.Minute, Until: now.Add(time.Hour)}, 4 * time.Minute, 4 * time.Minute},
-		"too short a hold":       {&pod{UID: "u", Hold: time.Second, Until: now.Add(time.Second)}, firstHold, time.Second},
-		"too long a one":         {&pod{UID: "u", Hold: time.Hour, Until: now.Add(time.Hour)}, mostHold, mostHold},
+		"no mistake":             {&pod{UID: "u", HoldUntil: now.Add(time.Minute)}, 0, 0},
+		"of another pod":         {&pod{UID: "v", Hold: time.Minute, HoldUntil: now.Add(time.Minute)}, 0, 0},
+		"a mistake":              {&pod{UID: "u", Hold: 4 * time.Minute, HoldUntil: now.Add(3 * time.Minute)}, 4 * time.Minute, 3 * time.Minute},
+		"until the hold at most": {&pod{UID: "u", Hold: 4 * time.Minute, HoldUntil: now.Add(time.Hour)}, 4 * time.Minute, 4 * time.Minute},
+		"too short a hold":       {&pod{UID: "u", Hold: time.Second, HoldUntil: now.Add(time.Second)}, firstHold, time.Second},
+		"too long a one":         {&pod{UID: "u", Hold: time.Hour, HoldUntil: now.Add(time.Hour)}, maxHold, maxHold},
 	} {
-		p := begin(now, &reading{uid: "u", stall: 5}, tt.before)
+		p := newPod(now, &reading{uid: "u", stall: 5}, tt.before)
 		until := time.Duration(0)
-		if !p.Until.IsZero() {
-			until = p.Until.Sub(now)
+		if !p.HoldUntil.IsZero() {
+			until = p.HoldUntil.Sub(now)
 		}
-		if p.Hold != tt.hold || until != tt.until || p.StallMicroseconds != 5 || !p.At.Equal(now) {
-			t.Errorf("%s: left alone for %s of %s; want %s of %s", name, until, p.Hold, tt.until, tt.hold)
+		if p.Hold != tt.hold || until != tt.until || p.StallMicroseconds != 5 || !p.StepAt.Equal(now) {
+			t.Errorf("%s: hold-down for %s of %s; want %s of %s", name, until, p.Hold, tt.until, tt.hold)
 		}
 	}
 }
 
 // A step takes at most twice the usual part, the excess over the least, the rest of the tick's budget, and the most.
-func TestWhatAStepTakes(t *testing.T) {
+func TestSizeOfAStep(t *testing.T) {
 	const mib = mebibyte
 	for name, tt := range map[string]struct {
 		use, waited, taken float64
@@ -69,65 +69,65 @@ func TestWhatAStepTakes(t *testing.T) {
 		"nothing, for it waits":       {10 * gib, stallTarget, 100 * mib, 0, 0},
 		"nor where it waits more":     {10 * gib, 5 * stallTarget, 100 * mib, 0, 0},
 		"after a long time":           {gib, 0, gib, 0, 2 * gib / 100 / 4096 * 4096},
-		"the most":                    {100 * gib, 0, gib, 0, mostStep},
-		"what is over the least":      {leastUse + 10*mib, 0, 100 * mib, 0, (leastUse + 10*mib) * 2 / 100 / 4096 * 4096},
-		"a little over the least":     {leastUse + mib, 0, 100 * mib, 0, mib},
-		"too little over the least":   {leastUse + leastStep - 1, 0, 100 * mib, 0, 0},
-		"just enough over the least":  {leastUse + leastStep, 0, 100 * mib, 0, leastStep},
-		"what is left of the tick's":  {100 * gib, 0, gib, mostTick - 10*mib, 10 * mib},
-		"nothing is left of the same": {100 * gib, 0, gib, mostTick, 0},
+		"the most":                    {100 * gib, 0, gib, 0, maxStep},
+		"what is over the least":      {minUse + 10*mib, 0, 100 * mib, 0, (minUse + 10*mib) * 2 / 100 / 4096 * 4096},
+		"a little over the least":     {minUse + mib, 0, 100 * mib, 0, mib},
+		"too little over the least":   {minUse + minStep - 1, 0, 100 * mib, 0, 0},
+		"just enough over the least":  {minUse + minStep, 0, 100 * mib, 0, minStep},
+		"what is left of the tick's":  {100 * gib, 0, gib, maxPerTick - 10*mib, 10 * mib},
+		"nothing is left of the same": {100 * gib, 0, gib, maxPerTick, 0},
 	} {
 		s := step{bytes: tt.asked}
-		s.ask(&reading{path: "/a", use: tt.use}, tt.waited, tt.taken)
+		s.request(&reading{path: "/a", use: tt.use}, tt.waited, tt.taken)
 		got := int64(0)
-		if len(s.list) > 0 {
-			got = s.list[0].Bytes
+		if len(s.requests) > 0 {
+			got = s.requests[0].Bytes
 		}
-		if got != tt.want || s.bytes != tt.asked+tt.want || (s.warm == 1) != (tt.want == 0) {
+		if got != tt.want || s.bytes != tt.asked+tt.want || (s.inUse == 1) != (tt.want == 0) {
 			t.Errorf("%s: %d bytes, %d in the tick; want %d", name, got, s.bytes, tt.want)
 		}
 	}
 }
 
 // A tick of a fleet, or of an agent that was away, requests nothing.
-func TestATickOfAnotherKindAsksForNothing(t *testing.T) {
+func TestNoRequestForFleetTicks(t *testing.T) {
 	for name, change := range map[string]func(*tick.Sample){
 		"fleet": func(s *tick.Sample) { s.Fleet = new(tick.Fleet) }, "agent": func(s *tick.Sample) { s.Agent = new(tick.Agent) },
 	} {
-		r := plain(t)
+		r := newRun(t)
 		change(&r.sample)
-		if r.after(1, 0, 0); len(r.advice.Reasons) > 0 || r.st != nil {
+		if r.tickAfter(1, 0, 0); len(r.advice.Reasons) > 0 || r.st != nil {
 			t.Errorf("%s: %q", name, r.advice.Reasons)
 		}
 	}
 }
 
 // Of several pods in a hold-down the reason names the one whose hold-down ends first.
-func TestTheFirstPodThatIsLeftAloneIsNamed(t *testing.T) {
-	s, now := step{waiting: 3}, begin0
-	pods := map[string]*pod{"/a": {Until: now.Add(9 * time.Second)}, "/b": {Until: now.Add(5 * time.Second)}, "/c": {Until: now.Add(7 * time.Second)}, "/d": {}}
-	if got := s.reasons(now, pods)[0]; got != "cold memory: nothing to take back now; 3 pods left alone, the first for 5s more" {
+func TestReasonNamesTheFirstEndOfAHoldDown(t *testing.T) {
+	s, now := step{onHold: 3}, beginning
+	pods := map[string]*pod{"/a": {HoldUntil: now.Add(9 * time.Second)}, "/b": {HoldUntil: now.Add(5 * time.Second)}, "/c": {HoldUntil: now.Add(7 * time.Second)}, "/d": {}}
+	if got := s.reasons(now, pods)[0]; got != "cold memory: nothing to reclaim now; 3 pods in hold-down, the first for 5s more" {
 		t.Errorf("%q", got)
 	}
 }
 
 // Two pods that claim one cgroup are both counted as unknown; pods beyond the bound of the state are counted, too.
-func TestPodsThatAreNotReadAreCounted(t *testing.T) {
+func TestUnknownPodsAreCounted(t *testing.T) {
 	var into step
 	s := &tick.Sample{}
 	for range 3 {
 		s.Pods = append(s.Pods, podOf("twin", tick.QoSReclaimed, "/twin", gib))
 	}
-	s.Pods = append(s.Pods, podOf("small", tick.QoSReclaimed, "/small", leastUse-1), podOf("least", tick.QoSReclaimed, "/least", leastUse))
-	if list := readings(s, &into); len(list) != 1 || list[0].path != "/least" || into.unknown != 3 || into.more != 0 {
-		t.Errorf("%+v, %d not known, %d more", list, into.unknown, into.more)
+	s.Pods = append(s.Pods, podOf("small", tick.QoSReclaimed, "/small", minUse-1), podOf("least", tick.QoSReclaimed, "/least", minUse))
+	if list := readings(s, &into); len(list) != 1 || list[0].path != "/least" || into.unknown != 3 || into.excess != 0 {
+		t.Errorf("%+v, %d unknown, %d more", list, into.unknown, into.excess)
 	}
 	into = step{}
 	s.Pods = nil
 	for i := range maxPods + 2 {
 		s.Pods = append(s.Pods, podOf("p", tick.QoSReclaimed, "/"+string(rune('A'+i)), gib))
 	}
-	if list := readings(s, &into); len(list) != maxPods || into.more != 2 {
-		t.Errorf("%d are read, %d more", len(list), into.more)
+	if list := readings(s, &into); len(list) != maxPods || into.excess != 2 {
+		t.Errorf("%d are read, %d more", len(list), into.excess)
 	}
 }

@@ -43,25 +43,25 @@ type Settings struct{ Mode string }
 
 const (
 	mebibyte = 1 << 20
-	// every is the time between two steps of a pod, and longest the gap after which earlier readings are stale.
-	every   = 6 * time.Second
-	longest = 2 * time.Minute
-	// ratio is the part of a pod's memory that a step of [every] reclaims.
-	ratio = 0.01
-	// stallTarget is the share of time that tasks wait for memory at which nothing is reclaimed, and stallBrake the share that stops reclaim
+	// stepInterval is the time between two steps of a pod, and maxGap the gap after which earlier readings are stale.
+	stepInterval = 6 * time.Second
+	maxGap       = 2 * time.Minute
+	// stepPart is the part of a pod's memory that a step of [stepInterval] reclaims.
+	stepPart = 0.01
+	// stallTarget is the share of time that tasks wait for memory at which nothing is reclaimed, and stallLimit the share that stops reclaim
 	// for a hold-down.
 	stallTarget = 0.001
-	stallBrake  = 0.01
+	stallLimit  = 0.01
 	// refaultPart is the part of a step's bytes that may refault in the same time.
 	refaultPart = 0.5
-	// After a mistake the pod is left alone for firstHold, after each further one twice as long, up to mostHold.
+	// After a mistake the pod is left alone for firstHold, after each further one twice as long, up to maxHold.
 	firstHold = time.Minute
-	mostHold  = 16 * time.Minute
-	// A pod with less than leastUse is left alone; a step reclaims from leastStep to mostStep, and all pods' steps of a tick mostTick.
-	leastUse  = 64 * mebibyte
-	leastStep = mebibyte / 4
-	mostStep  = 256 * mebibyte
-	mostTick  = 512 * mebibyte
+	maxHold   = 16 * time.Minute
+	// A pod with less than minUse is left alone; a step reclaims from minStep to maxStep, and all pods' steps of a tick maxPerTick.
+	minUse     = 64 * mebibyte
+	minStep    = mebibyte / 4
+	maxStep    = 256 * mebibyte
+	maxPerTick = 512 * mebibyte
 	// maxPods bounds the state and the requests, whatever a sample contains; isolate accepts that many cgroups in one tick.
 	maxPods = 64
 )
@@ -75,15 +75,15 @@ type State struct {
 type pod struct {
 	// UID distinguishes it from a later pod with the same cgroup path.
 	UID string `json:"uid,omitempty"`
-	// At is when the last step began, StallMicroseconds the counter of its memory.pressure then.
-	At                time.Time `json:"at"`
+	// StepAt is when the last step began, StallMicroseconds the counter of its memory.pressure then.
+	StepAt            time.Time `json:"at"`
 	StallMicroseconds float64   `json:"stallMicroseconds"`
-	// RefaultBytes refaulted from At to Seen.
+	// RefaultBytes refaulted from StepAt to SeenAt.
 	RefaultBytes float64   `json:"refaultBytes,omitempty"`
-	Seen         time.Time `json:"seen"`
-	// Until is when the hold-down of the last mistake ends, and Hold its length.
-	Until time.Time     `json:"until,omitzero"`
-	Hold  time.Duration `json:"hold,omitempty"`
+	SeenAt       time.Time `json:"seen"`
+	// HoldUntil is when the hold-down of the last mistake ends, and Hold its length.
+	HoldUntil time.Time     `json:"until,omitzero"`
+	Hold      time.Duration `json:"hold,omitempty"`
 }
 
 // Reboot discards the pods of before a reboot.
@@ -107,7 +107,7 @@ func (st *State) Advise(t *tick.Tick, a *tick.Advice, s Settings) *State {
 		return nil
 	}
 	if t.Sample.MemoryReclaim == nil {
-		a.Reasons = append(a.Reasons, "cold memory: cgroups have no memory.reclaim (it is of cgroup version 2 and Linux 5.19): none is taken back")
+		a.Reasons = append(a.Reasons, "cold memory: cgroups have no memory.reclaim (it needs cgroup version 2 and Linux 5.19): nothing is reclaimed")
 		return nil
 	}
 	if st == nil {
@@ -117,16 +117,16 @@ func (st *State) Advise(t *tick.Tick, a *tick.Advice, s Settings) *State {
 	next := map[string]*pod{}
 	for _, r := range readings(t.Sample, &step) {
 		p := st.Pods[r.path]
-		if p == nil || p.UID != r.uid || !p.goesOn(t.Time) {
-			p = begin(t.Time, &r, p)
+		if p == nil || p.UID != r.uid || !p.isContinuous(t.Time) {
+			p = newPod(t.Time, &r, p)
 		}
 		next[strings.Clone(r.path)] = p
-		step.take(t.Time, &r, p)
+		step.evaluate(t.Time, &r, p)
 	}
-	if len(step.list) > 0 {
+	if len(step.requests) > 0 {
 		a.MemoryReclaim = &tick.MemoryReclaim{
 			Boot: t.Sample.MemoryReclaim.Boot, BootSeconds: t.Sample.MemoryReclaim.BootSeconds,
-			Cgroups: step.list,
+			Cgroups: step.requests,
 		}
 	}
 	a.Reasons = append(a.Reasons, step.reasons(t.Time, next)...)
@@ -136,26 +136,27 @@ func (st *State) Advise(t *tick.Tick, a *tick.Advice, s Settings) *State {
 	return st
 }
 
-// goesOn reports whether the last reading is recent: neither before a gap nor before the clock was set back.
-func (p *pod) goesOn(now time.Time) bool {
-	gap := now.Sub(p.Seen)
-	return gap >= 0 && gap <= longest && !p.At.After(now) && now.Sub(p.At) <= 2*longest && p.StallMicroseconds >= 0 && p.RefaultBytes >= 0
+// isContinuous reports whether the last reading is recent: neither before a gap nor before the clock was set back.
+func (p *pod) isContinuous(now time.Time) bool {
+	gap := now.Sub(p.SeenAt)
+	return gap >= 0 && gap <= maxGap && !p.StepAt.After(now) && now.Sub(p.StepAt) <= 2*maxGap &&
+		p.StallMicroseconds >= 0 && p.RefaultBytes >= 0
 }
 
-// begin starts a pod's state. It keeps the hold-down of an earlier mistake of the same pod, which ends at the latest p.Hold from now.
-func begin(now time.Time, r *reading, before *pod) *pod {
-	p := &pod{UID: strings.Clone(r.uid), At: now, Seen: now, StallMicroseconds: r.stall}
-	if before != nil && before.UID == r.uid && before.Hold > 0 {
-		p.Hold = min(max(before.Hold, firstHold), mostHold)
-		if p.Until = before.Until; p.Until.Sub(now) > p.Hold {
-			p.Until = now.Add(p.Hold)
+// newPod starts a pod's state. It keeps the hold-down of an earlier mistake of the same pod, which ends at the latest p.Hold from now.
+func newPod(now time.Time, r *reading, previous *pod) *pod {
+	p := &pod{UID: strings.Clone(r.uid), StepAt: now, SeenAt: now, StallMicroseconds: r.stall}
+	if previous != nil && previous.UID == r.uid && previous.Hold > 0 {
+		p.Hold = min(max(previous.Hold, firstHold), maxHold)
+		if p.HoldUntil = previous.HoldUntil; p.HoldUntil.Sub(now) > p.Hold {
+			p.HoldUntil = now.Add(p.Hold)
 		}
 	}
 	return p
 }
 
 // readings returns the batch pods of which all needed values are known, sorted by cgroup. It counts the others.
-func readings(s *tick.Sample, into *step) []reading {
+func readings(s *tick.Sample, counts *step) []reading {
 	var list []reading
 	seen := map[string]bool{}
 	for i := range s.Pods {
@@ -165,16 +166,16 @@ func readings(s *tick.Sample, into *step) []reading {
 		}
 		m := p.Memory
 		switch {
-		case m == nil || !known(m.UsageBytes) || !known(m.RefaultBytesPerSecond), p.MemoryPressure == nil || p.MemoryPressure.Some == nil,
+		case m == nil || !isKnown(m.UsageBytes) || !isKnown(m.RefaultBytesPerSecond), p.MemoryPressure == nil || p.MemoryPressure.Some == nil,
 			!(p.MemoryPressure.Some.TotalMicroseconds >= 0):
-			into.unknown++
+			counts.unknown++
 		case seen[p.Cgroup]: // two pods claim one cgroup: neither counts
-			all := len(list)
+			total := len(list)
 			list = slices.DeleteFunc(list, func(r reading) bool { return r.path == p.Cgroup })
-			into.unknown += all - len(list) + 1
-		case policy.Amount(m.UsageBytes) < leastUse:
+			counts.unknown += total - len(list) + 1
+		case policy.Amount(m.UsageBytes) < minUse:
 		case len(list) == maxPods:
-			into.more++
+			counts.excess++
 		default:
 			name := p.Name
 			if p.Namespace != "" {
@@ -191,7 +192,7 @@ func readings(s *tick.Sample, into *step) []reading {
 	return list
 }
 
-func known(v *float64) bool { return v != nil && *v >= 0 }
+func isKnown(v *float64) bool { return v != nil && *v >= 0 }
 
 // maxPath is the longest path that the kernel accepts (PATH_MAX).
 const maxPath = 4096
@@ -200,99 +201,99 @@ func isPath(path string) bool { return len(path) > 1 && len(path) <= maxPath && 
 
 // step is what one tick requests.
 type step struct {
-	list                         []tick.MemoryToTake
-	bytes                        int64
-	unknown, more, warm, waiting int
-	stopped                      []string // the reason for each pod for which a mistake was just seen
+	requests                       []tick.MemoryToTake
+	bytes                          int64
+	unknown, excess, inUse, onHold int
+	stopReasons                    []string // the reason for each pod for which a mistake was just seen
 }
 
-// take evaluates a pod's last step, if it is over, and requests the next.
-func (s *step) take(now time.Time, r *reading, p *pod) {
-	p.RefaultBytes = policy.Bounded(p.RefaultBytes + r.refaults*now.Sub(p.Seen).Seconds())
-	p.Seen = now
-	elapsed := now.Sub(p.At)
+// evaluate evaluates a pod's last step, if it is over, and requests the next.
+func (s *step) evaluate(now time.Time, r *reading, p *pod) {
+	p.RefaultBytes = policy.Bounded(p.RefaultBytes + r.refaults*now.Sub(p.SeenAt).Seconds())
+	p.SeenAt = now
+	elapsed := now.Sub(p.StepAt)
 	if r.stall < p.StallMicroseconds { // the counter is another cgroup's
-		*p = *begin(now, r, p)
+		*p = *newPod(now, r, p)
 		return
 	}
-	if elapsed < every {
-		if now.Before(p.Until) {
-			s.waiting++
+	if elapsed < stepInterval {
+		if now.Before(p.HoldUntil) {
+			s.onHold++
 		}
 		return
 	}
-	waited := (r.stall - p.StallMicroseconds) / 1e6 / elapsed.Seconds()
-	taken := r.use * ratio * elapsed.Seconds() / every.Seconds()
+	stalled := (r.stall - p.StallMicroseconds) / 1e6 / elapsed.Seconds()
+	reclaimed := r.use * stepPart * elapsed.Seconds() / stepInterval.Seconds()
 	refaults := p.RefaultBytes
-	p.At, p.StallMicroseconds, p.RefaultBytes = now, r.stall, 0
+	p.StepAt, p.StallMicroseconds, p.RefaultBytes = now, r.stall, 0
 	switch {
-	case now.Before(p.Until):
-		s.waiting++
+	case now.Before(p.HoldUntil):
+		s.onHold++
 		return
-	case waited >= stallBrake:
-		s.stop(now, r, p, fmt.Sprintf("waited for memory %.1f %% of the time", min(100*waited, 100)))
+	case stalled >= stallLimit:
+		s.startHold(now, r, p, fmt.Sprintf("waited for memory %.1f %% of the time", min(100*stalled, 100)))
 		return
-	case refaults > refaultPart*taken:
-		s.stop(now, r, p, fmt.Sprintf("needed %s/s again", size(refaults/elapsed.Seconds())))
+	case refaults > refaultPart*reclaimed:
+		s.startHold(now, r, p, fmt.Sprintf("refaulted %s/s", size(refaults/elapsed.Seconds())))
 		return
 	}
-	if p.Hold > 0 && now.Sub(p.Until) >= p.Hold { // no mistake for as long as the last hold-down
+	if p.Hold > 0 && now.Sub(p.HoldUntil) >= p.Hold { // no mistake for as long as the last hold-down
 		if p.Hold /= 2; p.Hold < firstHold {
 			p.Hold = 0
 		}
-		p.Until = now
+		p.HoldUntil = now
 	}
-	s.ask(r, waited, taken)
+	s.request(r, stalled, reclaimed)
 }
 
-// stop leaves a pod alone for its hold-down.
-func (s *step) stop(now time.Time, r *reading, p *pod, why string) {
-	p.Hold = min(max(2*p.Hold, firstHold), mostHold)
-	p.Until = now.Add(p.Hold)
-	s.waiting++
-	const listed = 3
-	if len(s.stopped) < listed {
-		s.stopped = append(s.stopped, fmt.Sprintf("cold memory: %s %s: left alone for %s", policy.Quote(r.name), why, p.Hold))
+// startHold leaves a pod alone for its hold-down.
+func (s *step) startHold(now time.Time, r *reading, p *pod, why string) {
+	p.Hold = min(max(2*p.Hold, firstHold), maxHold)
+	p.HoldUntil = now.Add(p.Hold)
+	s.onHold++
+	const maxListed = 3
+	if len(s.stopReasons) < maxListed {
+		s.stopReasons = append(s.stopReasons, fmt.Sprintf("cold memory: pod %s %s: no reclaim for %s", policy.Quote(r.name), why, p.Hold))
 	}
 }
 
-// ask requests a part of the pod's memory, less the more the pod waits, and never so much that it falls below [leastUse].
-func (s *step) ask(r *reading, waited, taken float64) {
-	bytes := min(min(taken, 2*ratio*r.use)*max(0, 1-waited/stallTarget), mostStep, r.use-leastUse, float64(mostTick-s.bytes))
-	if bytes < leastStep {
-		s.warm++
+// request requests a part of the pod's memory, less the more the pod waits, and never so much that it falls below [minUse].
+func (s *step) request(r *reading, stalled, goal float64) {
+	bytes := min(min(goal, 2*stepPart*r.use)*max(0, 1-stalled/stallTarget), maxStep, r.use-minUse, float64(maxPerTick-s.bytes))
+	if bytes < minStep {
+		s.inUse++
 		return
 	}
-	whole := int64(bytes) / 4096 * 4096
-	s.list = append(s.list, tick.MemoryToTake{Cgroup: r.path, Bytes: whole})
-	s.bytes += whole
+	rounded := int64(bytes) / 4096 * 4096
+	s.requests = append(s.requests, tick.MemoryToTake{Cgroup: r.path, Bytes: rounded})
+	s.bytes += rounded
 }
 
 // reasons returns what is requested, and what is not.
 func (s *step) reasons(now time.Time, pods map[string]*pod) []string {
-	text := "cold memory: nothing to take back now"
-	if len(s.list) > 0 {
-		text = fmt.Sprintf("cold memory: %s of %s", size(float64(s.bytes)), phrase.Count(len(s.list), "pod"))
+	text := "cold memory: nothing to reclaim now"
+	if len(s.requests) > 0 {
+		text = fmt.Sprintf("cold memory: reclaim %s from %s", size(float64(s.bytes)), phrase.Count(len(s.requests), "pod"))
 	}
-	if s.warm > 0 {
-		text += fmt.Sprintf("; %s: all in use", phrase.Count(s.warm, "pod"))
+	if s.inUse > 0 {
+		text += fmt.Sprintf("; %s: all in use", phrase.Count(s.inUse, "pod"))
 	}
-	if s.waiting > 0 {
+	if s.onHold > 0 {
 		first := time.Duration(0)
 		for _, path := range slices.Sorted(maps.Keys(pods)) {
-			if left := pods[path].Until.Sub(now); left > 0 && (first == 0 || left < first) {
-				first = left
+			if remaining := pods[path].HoldUntil.Sub(now); remaining > 0 && (first == 0 || remaining < first) {
+				first = remaining
 			}
 		}
-		text += fmt.Sprintf("; %s left alone, the first for %s more", phrase.Count(s.waiting, "pod"), first.Round(time.Second))
+		text += fmt.Sprintf("; %s in hold-down, the first for %s more", phrase.Count(s.onHold, "pod"), first.Round(time.Second))
 	}
 	if s.unknown > 0 {
-		text += fmt.Sprintf("; %s of which not all is known", phrase.Count(s.unknown, "pod"))
+		text += fmt.Sprintf("; %s with unknown values", phrase.Count(s.unknown, "pod"))
 	}
-	if s.more > 0 {
-		text += fmt.Sprintf("; %s are more than %d", phrase.Count(s.more, "pod"), maxPods)
+	if s.excess > 0 {
+		text += fmt.Sprintf("; %s beyond the maximum of %d", phrase.Count(s.excess, "pod"), maxPods)
 	}
-	return append([]string{text}, s.stopped...)
+	return append([]string{text}, s.stopReasons...)
 }
 
 // size formats a number of bytes.

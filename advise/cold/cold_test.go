@@ -13,7 +13,7 @@ import (
 
 const gib = 1 << 30
 
-var begin0 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+var beginning = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // run is a node whose pods the test sets.
 type run struct {
@@ -33,39 +33,39 @@ func podOf(name, qos, cgroup string, use float64) tick.Pod {
 	}
 }
 
-func plain(t *testing.T) *run {
+func newRun(t *testing.T) *run {
 	return &run{t: t, mode: Reclaim, sample: tick.Sample{
 		MemoryReclaim: &tick.ReclaimClock{Boot: "b"},
 		Pods:          []tick.Pod{podOf("job", tick.QoSReclaimed, "/batch/job", 10*gib), podOf("web", tick.QoSShared, "/web", 10*gib)},
 	}}
 }
 
-// after runs a tick some seconds later, in which the job waited for a part of the time, and had refaults bytes of refaults per second.
-func (r *run) after(seconds, waited, refaults float64) *run {
+// tickAfter runs a tick some seconds later, in which the job waited for a part of the time, and had refaults bytes of refaults per second.
+func (r *run) tickAfter(seconds, stalled, refaults float64) *run {
 	r.second += seconds
 	j := &r.sample.Pods[0]
 	if j.MemoryPressure != nil {
-		j.MemoryPressure.Some.TotalMicroseconds += waited * seconds * 1e6
+		j.MemoryPressure.Some.TotalMicroseconds += stalled * seconds * 1e6
 	}
 	if j.Memory != nil && j.Memory.RefaultBytesPerSecond != nil {
 		*j.Memory.RefaultBytesPerSecond = refaults
 	}
-	return r.again()
+	return r.repeat()
 }
 
-// again repeats the same tick.
-func (r *run) again() *run {
+// repeat repeats the same tick.
+func (r *run) repeat() *run {
 	if r.sample.MemoryReclaim != nil {
 		r.sample.MemoryReclaim.BootSeconds = 1000 + r.second
 	}
 	r.advice = &tick.Advice{}
-	x := &tick.Tick{Node: "n", Time: begin0.Add(time.Duration(r.second * float64(time.Second))), Sample: &r.sample}
+	x := &tick.Tick{Node: "n", Time: beginning.Add(time.Duration(r.second * float64(time.Second))), Sample: &r.sample}
 	r.st = r.st.Advise(x, r.advice, Settings{r.mode})
 	return r
 }
 
-// asked returns the MiB requested of the job; -1 if there is any other request.
-func (r *run) asked() float64 {
+// requestedMiB returns the MiB requested of the job; -1 if there is any other request.
+func (r *run) requestedMiB() float64 {
 	m := r.advice.MemoryReclaim
 	if m == nil {
 		return 0
@@ -78,62 +78,62 @@ func (r *run) asked() float64 {
 
 func (r *run) want(mib float64, reason string) {
 	r.t.Helper()
-	if got := r.asked(); got != mib || !strings.Contains(strings.Join(r.advice.Reasons, "\n"), reason) {
-		r.t.Errorf("after %v s %v MiB are asked for, want %v; %q, want %q", r.second, got, mib, r.advice.Reasons, reason)
+	if got := r.requestedMiB(); got != mib || !strings.Contains(strings.Join(r.advice.Reasons, "\n"), reason) {
+		r.t.Errorf("after %v s %v MiB are requested, want %v; %q, want %q", r.second, got, mib, r.advice.Reasons, reason)
 	}
 }
 
 // A pod that is not affected gives 1 % every 6 s, by the time of the sample; a repeated tick requests nothing.
-func TestAPodThatDoesNotNotice(t *testing.T) {
-	r := plain(t)
-	r.after(1, 0, 0).want(0, "nothing to take back now")
-	r.after(5, 0, 0).want(0, "nothing")
-	r.after(1, 0, 0).want(102.4, "102.4 MiB of 1 pod")
-	r.again().want(0, "nothing")
+func TestReclaimFromAnUnaffectedPod(t *testing.T) {
+	r := newRun(t)
+	r.tickAfter(1, 0, 0).want(0, "nothing to reclaim now")
+	r.tickAfter(5, 0, 0).want(0, "nothing")
+	r.tickAfter(1, 0, 0).want(102.4, "reclaim 102.4 MiB from 1 pod")
+	r.repeat().want(0, "nothing")
 	for range 5 {
-		r.after(1, 0, 0).want(0, "nothing")
+		r.tickAfter(1, 0, 0).want(0, "nothing")
 	}
-	r.after(1, 0, 0).want(102.4, "102.4 MiB")
-	r.after(9, 0, 0).want(153.6, "153.6 MiB")
-	r.after(100, 0, 0).want(204.8, "") // never more than twice
+	r.tickAfter(1, 0, 0).want(102.4, "102.4 MiB")
+	r.tickAfter(9, 0, 0).want(153.6, "153.6 MiB")
+	r.tickAfter(100, 0, 0).want(204.8, "") // never more than twice
 }
 
 func TestWaitingSlowsDown(t *testing.T) {
-	r := plain(t).after(1, 0, 0)
-	r.after(6, 0.0005, 0).want(51.2, "51.2 MiB")
-	r.after(6, 0.0009, 0).want(10.2, "")
-	r.after(6, 0.001, 0).want(0, "1 pod: all in use")
-	r.after(6, 0.005, 0).want(0, "all in use")
-	r.after(6, 0, 0).want(102.4, "")
+	r := newRun(t).tickAfter(1, 0, 0)
+	r.tickAfter(6, 0.0005, 0).want(51.2, "51.2 MiB")
+	r.tickAfter(6, 0.0009, 0).want(10.2, "")
+	r.tickAfter(6, 0.001, 0).want(0, "1 pod: all in use")
+	r.tickAfter(6, 0.005, 0).want(0, "all in use")
+	r.tickAfter(6, 0, 0).want(102.4, "")
 }
 
 // Much too much waiting stops it for a minute, and twice as long each time; the same time without a mistake halves that.
-func TestTheBrake(t *testing.T) {
-	r := plain(t).after(1, 0, 0)
-	r.after(6, 0.012, 0).want(0, `cold memory: "batch/job" waited for memory 1.2 % of the time: left alone for 1m0s`)
+func TestHoldDownAfterAMistake(t *testing.T) {
+	r := newRun(t).tickAfter(1, 0, 0)
+	r.tickAfter(6, 0.012, 0).want(0, `cold memory: pod "batch/job" waited for memory 1.2 % of the time: no reclaim for 1m0s`)
 	for range 9 {
-		r.after(6, 0, 0).want(0, "1 pod left alone, the first for ")
+		r.tickAfter(6, 0, 0).want(0, "1 pod in hold-down, the first for ")
 	}
-	r.after(6, 0, 0).want(102.4, "")
-	r.after(6, 0, 20<<20).want(0, "needed 20.0 MiB/s again: left alone for 2m0s")
-	r.after(119, 0, 0).want(0, "the first for 1s more")
-	r.after(1, 0, 0).want(0, "") // within 6 s of the last reading
-	r.after(6, 0, 0).want(119.5, "")
+	r.tickAfter(6, 0, 0).want(102.4, "")
+	r.tickAfter(6, 0, 20<<20).want(0, "refaulted 20.0 MiB/s: no reclaim for 2m0s")
+	r.tickAfter(119, 0, 0).want(0, "the first for 1s more")
+	r.tickAfter(1, 0, 0).want(0, "") // within 6 s of the last reading
+	r.tickAfter(6, 0, 0).want(119.5, "")
 	for range 20 {
-		r.after(6, 0, 8<<20).want(102.4, "") // a little less than half of the reclaimed memory
+		r.tickAfter(6, 0, 8<<20).want(102.4, "") // a little less than half of the reclaimed memory
 	}
-	r.after(6, 0.5, 0).want(0, "left alone for 2m0s") // earlier mistakes count half
+	r.tickAfter(6, 0.5, 0).want(0, "no reclaim for 2m0s") // earlier mistakes count half
 	for range 3 {
-		r.after(119, 0, 0)
-		r.after(7, 0, 0)
+		r.tickAfter(119, 0, 0)
+		r.tickAfter(7, 0, 0)
 	}
 	r.want(119.5, "")
 	for range 6 {
-		r.after(100, 0.5, 0)
+		r.tickAfter(100, 0.5, 0)
 	}
-	r.want(0, "left alone")
-	if r.st.Pods["/batch/job"].Hold > mostHold {
-		t.Error("it is left alone for too long")
+	r.want(0, "in hold-down")
+	if r.st.Pods["/batch/job"].Hold > maxHold {
+		t.Error("it is in hold-down for too long")
 	}
 }
 
@@ -147,55 +147,55 @@ func TestUnknownIsNotZero(t *testing.T) {
 		"a NaN of the total":  func(p *tick.Pod) { p.MemoryPressure.Some.TotalMicroseconds = math.NaN() },
 		"a negative use":      func(p *tick.Pod) { p.Memory.UsageBytes = new(-5.0) },
 		"what it is":          func(p *tick.Pod) { p.Missing = tick.MissingCluster },
-		"whether it goes":     func(p *tick.Pod) { p.Terminating = true },
+		"whether it ends":     func(p *tick.Pod) { p.Terminating = true },
 		"where it is":         func(p *tick.Pod) { p.Cgroup = "" },
 		"whether it runs":     func(p *tick.Pod) { p.Phase = "Succeeded" },
 		"that it is no batch": func(p *tick.Pod) { p.QoS = tick.QoSShared },
 	} {
-		r := plain(t).after(1, 0, 0)
+		r := newRun(t).tickAfter(1, 0, 0)
 		forget(&r.sample.Pods[0])
 		for range 10 {
-			if r.after(6, 0, 0); r.advice.MemoryReclaim != nil {
+			if r.tickAfter(6, 0, 0); r.advice.MemoryReclaim != nil {
 				t.Fatalf("without %s: %+v", name, r.advice.MemoryReclaim)
 			}
 		}
 	}
-	r := plain(t).after(1, 0, 0)
+	r := newRun(t).tickAfter(1, 0, 0)
 	r.sample.MemoryReclaim = nil
-	r.after(6, 0, 0).want(0, "cgroups have no memory.reclaim")
-	r = plain(t)
+	r.tickAfter(6, 0, 0).want(0, "cgroups have no memory.reclaim")
+	r = newRun(t)
 	r.mode = None
-	if r.after(1, 0, 0).after(6, 0, 0); r.st != nil || len(r.advice.Reasons) > 0 || r.advice.MemoryReclaim != nil {
+	if r.tickAfter(1, 0, 0).tickAfter(6, 0, 0); r.st != nil || len(r.advice.Reasons) > 0 || r.advice.MemoryReclaim != nil {
 		t.Errorf("switched off: %+v", r.advice)
 	}
 }
 
 // Another pod in a cgroup of the same name starts without history, and so does one whose counter or clock was set back.
 func TestAnotherPod(t *testing.T) {
-	r := plain(t).after(1, 0, 0)
+	r := newRun(t).tickAfter(1, 0, 0)
 	r.sample.Pods[0].UID = "other"
-	r.after(6, 0, 0).want(0, "nothing")
+	r.tickAfter(6, 0, 0).want(0, "nothing")
 	r.sample.Pods[0].MemoryPressure.Some.TotalMicroseconds = 5
-	r.after(6, 0, 0)
+	r.tickAfter(6, 0, 0)
 	r.sample.Pods[0].MemoryPressure.Some.TotalMicroseconds = 0
-	r.after(6, 0, 0).want(0, "nothing")
-	r.after(6, 0, 0).want(102.4, "")
-	r.after(-3600, 0, 0).want(0, "nothing")
-	r.after(6, 0, 0).want(102.4, "")
+	r.tickAfter(6, 0, 0).want(0, "nothing")
+	r.tickAfter(6, 0, 0).want(102.4, "")
+	r.tickAfter(-3600, 0, 0).want(0, "nothing")
+	r.tickAfter(6, 0, 0).want(102.4, "")
 	r.sample.Pods = append(r.sample.Pods, podOf("thief", tick.QoSReclaimed, "/batch/job", 10*gib))
-	r.after(6, 0, 0).want(0, "2 pods of which not all is known")
+	r.tickAfter(6, 0, 0).want(0, "2 pods with unknown values")
 }
 
 // A pod that uses a part of its memory keeps that part, however long reclaim continues: what is reclaimed of it refaults, and makes the pod
 // wait.
-func TestItStopsAtWhatIsInUse(t *testing.T) {
-	r := plain(t).after(1, 0, 0)
+func TestReclaimStopsAtMemoryInUse(t *testing.T) {
+	r := newRun(t).tickAfter(1, 0, 0)
 	const inUse = 6.0 * gib
 	use, taken, mistakes := r.sample.Pods[0].Memory.UsageBytes, 0.0, 0
 	for range 3600 {
 		back := max(inUse-*use, 0) // refaults within the second
 		*use += back
-		r.after(1, min(back/(100*mebibyte)*0.05, 1), back)
+		r.tickAfter(1, min(back/(100*mebibyte)*0.05, 1), back)
 		if back > 0 {
 			mistakes++
 		}
@@ -224,7 +224,7 @@ func TestBounds(t *testing.T) {
 				`{"pods":{"":{},"/":{}}}`,
 			}).Draw(t, "text")), &st)
 		}
-		now := begin0
+		now := beginning
 		for range rapid.IntRange(1, 12).Draw(t, "ticks") {
 			now = now.Add(time.Duration(rapid.IntRange(-5, 40).Draw(t, "seconds")) * time.Second)
 			s := &tick.Sample{MemoryReclaim: &tick.ReclaimClock{Boot: "b", BootSeconds: 5}}
@@ -253,13 +253,13 @@ func TestBounds(t *testing.T) {
 			sum, seen := int64(0), map[string]bool{}
 			for _, c := range a.MemoryReclaim.Cgroups {
 				use, batch := hold[c.Cgroup]
-				if !batch || seen[c.Cgroup] || c.Bytes < 1 || c.Bytes > mostStep || float64(c.Bytes) > use-leastUse || float64(c.Bytes) > 2*ratio*use {
+				if !batch || seen[c.Cgroup] || c.Bytes < 1 || c.Bytes > maxStep || float64(c.Bytes) > use-minUse || float64(c.Bytes) > 2*stepPart*use {
 					t.Fatalf("%+v of a cgroup that holds %v (batch %t)", c, use, batch)
 				}
 				seen[c.Cgroup] = true
 				sum += c.Bytes
 			}
-			if sum > mostTick || len(seen) > maxPods {
+			if sum > maxPerTick || len(seen) > maxPods {
 				t.Fatalf("%d bytes of %d cgroups", sum, len(seen))
 			}
 			if again := (&tick.Advice{}); st.Advise(&tick.Tick{Node: "n", Time: now, Sample: s}, again, Settings{Reclaim}) != nil && again.MemoryReclaim != nil {

@@ -11,7 +11,7 @@ import (
 )
 
 // A limit of 0 becomes the smallest that isolate writes; a negative one means no limit. The reason states the same.
-func TestALimitOfNothingIsTheLeast(t *testing.T) {
+func TestMinimumLimit(t *testing.T) {
 	for _, tt := range []struct {
 		limit             int64
 		bytes, operations int64
@@ -27,7 +27,7 @@ func TestALimitOfNothingIsTheLeast(t *testing.T) {
 			Disk: "sda", ReadBytesPerSecond: &tt.bytes, WritesPerSecond: &tt.operations,
 			WriteBytesPerSecond: new(int64(-1)), ReadsPerSecond: new(int64(-1)),
 		}
-		if d := cmp.Diff(want, divided(&limit, 2)); d != "" {
+		if d := cmp.Diff(want, dividedLimit(&limit, 2)); d != "" {
 			t.Errorf("half of %d (-want +got):\n%s", tt.limit, d)
 		}
 		if got := Text(&limit); got != tt.text {
@@ -46,20 +46,20 @@ func TestOnlyBatchsCgroupsGetValues(t *testing.T) {
 			t.Errorf("%.10q of %d bytes: %t", path, len(path), !want)
 		}
 	}
-	r := plain(2)
+	r := newRun(2)
 	r.idle = true
 	r.sample.BatchCgroups = nil
 	r.sample.Pods = []tick.Pod{pod("j", tick.QoSReclaimed, "/kubepods/burstable/j", true), pod("r", tick.QoSReclaimed, "/", true)}
 	r.sample.Tiers = []tick.Tier{{Name: tick.TierBurstable, Cgroup: "/kubepods/burstable"}, {Name: tick.TierBestEffort, Cgroup: "x"}}
-	expect(t, "batch alone in kubelet's Burstable tier", r.after(1), "/kubepods/burstable/j weight 1")
+	expect(t, "batch alone in kubelet's Burstable tier", r.tickAfter(1), "/kubepods/burstable/j weight 1")
 }
 
 // Without batch and without costs nothing is advised.
-func TestNothingIsAdvisedForWhatIsNotThere(t *testing.T) {
+func TestNothingIsAdvisedForUnknownCgroups(t *testing.T) {
 	for version := 1; version <= 2; version++ {
-		r := plain(version)
+		r := newRun(version)
 		r.idle, r.sample.Pods, r.sample.BatchCgroups = true, nil, nil
-		expect(t, "without batch", r.after(1), "")
+		expect(t, "without batch", r.tickAfter(1), "")
 		if len(r.advice.Reasons) > 0 {
 			t.Errorf("version %d: reasons %q", version, r.advice.Reasons)
 		}
@@ -91,7 +91,7 @@ func TestAllDisksAreUndone(t *testing.T) {
 		}
 		return limits, costs
 	}
-	r := plain(2)
+	r := newRun(2)
 	for step, want := range []int{0, maxDisks, 2 * maxDisks, 2 * maxDisks} {
 		switch step {
 		case 0, 1:
@@ -99,7 +99,7 @@ func TestAllDisksAreUndone(t *testing.T) {
 		case 2:
 			r.settings.Limits, r.settings.Costs = nil, nil
 		}
-		r.after(1)
+		r.tickAfter(1)
 		if limits, costs := undone(r); limits != want || costs != want {
 			t.Errorf("step %d: limits of %d disks and costs of %d are undone; want %d", step, limits, costs, want)
 		}
@@ -107,7 +107,7 @@ func TestAllDisksAreUndone(t *testing.T) {
 }
 
 // A state file with more than that is discarded, whichever list is too long.
-func TestATooLongStateIsForgotten(t *testing.T) {
+func TestTooLongStateIsDiscarded(t *testing.T) {
 	many := make([]string, 2*maxDisks+1)
 	for i := range many {
 		many[i] = fmt.Sprint("sd", i)
@@ -115,12 +115,12 @@ func TestATooLongStateIsForgotten(t *testing.T) {
 	for name, st := range map[string]*State{
 		"costs":        {Costs: many},
 		"undone costs": {UndoCosts: many, UndoCostsAt: begin},
-		"disks":        {Set: map[string]*set{"/batch": {values: values{Disks: many}}}},
-		"undone disks": {Set: map[string]*set{"/batch": {Undo: values{Disks: many}, UndoAt: begin}}},
+		"disks":        {Set: map[string]*cgroupState{"/batch": {values: values{Disks: many}}}},
+		"undone disks": {Set: map[string]*cgroupState{"/batch": {Undo: values{Disks: many}, UndoAt: begin}}},
 	} {
-		r := plain(2)
+		r := newRun(2)
 		r.st = st
-		if got := r.after(1); got != "" || len(r.advice.Cgroups) > 0 {
+		if got := r.tickAfter(1); got != "" || len(r.advice.Cgroups) > 0 {
 			t.Errorf("%s: %.100s, of %d cgroups", name, got, len(r.advice.Cgroups))
 		}
 	}

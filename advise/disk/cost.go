@@ -10,17 +10,17 @@ import (
 	"polder/lib/tick"
 )
 
-// bothCosts returns the costs of the settings, and of the policy's own configuration for the disks that the settings do not name.
-func bothCosts(own, settings []tick.DiskCost) []tick.DiskCost {
-	own = slices.DeleteFunc(slices.Clone(own), func(d tick.DiskCost) bool {
+// mergeCosts returns the costs of the settings, and of the policy's own configuration for the disks that the settings do not name.
+func mergeCosts(strategy, settings []tick.DiskCost) []tick.DiskCost {
+	strategy = slices.DeleteFunc(slices.Clone(strategy), func(d tick.DiskCost) bool {
 		return slices.ContainsFunc(settings, func(s tick.DiskCost) bool { return s.Disk == d.Disk })
 	})
-	return slices.Concat(own, settings)
+	return slices.Concat(strategy, settings)
 }
 
-// costs makes the kernel share disks by costs (io.cost). The costs are the root cgroup's, not a pod's: costs that are no longer desired are
-// restored to their original values.
-func (st *State) costs(t *tick.Tick, a *tick.Advice, desired []tick.DiskCost) {
+// adviseCosts makes the kernel share disks by costs (io.cost). The costs are the root cgroup's, not a pod's: costs that are no longer
+// desired are restored to their original values.
+func (st *State) adviseCosts(t *tick.Tick, a *tick.Advice, desired []tick.DiskCost) {
 	desired = slices.Clone(desired[:min(len(desired), maxDisks)])
 	if len(desired) > 0 && t.Sample.CgroupVersion != 2 {
 		a.Reasons = append(a.Reasons, fmt.Sprintf("disk costs: cgroup version %d has no io.cost: disks are shared as before", t.Sample.CgroupVersion))
@@ -35,7 +35,7 @@ func (st *State) costs(t *tick.Tick, a *tick.Advice, desired []tick.DiskCost) {
 	}
 	slices.Sort(st.UndoCosts)
 	st.UndoCosts = without(slices.Compact(st.UndoCosts), names, slices.Contains(names, tick.AllDisks))
-	if t.Time.Sub(st.UndoCostsAt) >= releaseFor {
+	if t.Time.Sub(st.UndoCostsAt) >= undoFor {
 		st.UndoCosts = nil
 	}
 	st.Costs = names

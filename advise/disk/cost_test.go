@@ -27,12 +27,12 @@ func (r *run) costs() string {
 
 // Costs are the root's, with or without batch; costs that are no longer desired are restored for a minute. Version 1 has none.
 func TestCosts(t *testing.T) {
-	r := plain(2)
+	r := newRun(2)
 	r.sample.Pods = nil
 	vda, vdb := tick.DiskCost{Disk: "vda", Enabled: new(true)}, tick.DiskCost{Disk: "vdb", Enabled: new(true)}
 	want := func(seconds int, want string) {
 		t.Helper()
-		if r.after(seconds); r.costs() != want {
+		if r.tickAfter(seconds); r.costs() != want {
 			t.Errorf("after %d s: %q; want %q", r.second, r.costs(), want)
 		}
 	}
@@ -55,7 +55,7 @@ func TestCosts(t *testing.T) {
 	if r.st != nil {
 		t.Errorf("remembered: %+v", r.st)
 	}
-	r = plain(1)
+	r = newRun(1)
 	r.settings.Costs = []tick.DiskCost{vda}
 	want(1, "")
 	if !strings.Contains(strings.Join(r.advice.Reasons, ""), "cgroup version 1 has no io.cost") {
@@ -65,33 +65,33 @@ func TestCosts(t *testing.T) {
 
 // A policy's own costs apply to the disks that the settings do not name, and are undone like those of the settings.
 func TestCostsOfAStrategy(t *testing.T) {
-	r := plain(2)
-	r.own.Costs = []tick.DiskCost{{Disk: "vda", Enabled: new(true), ReadLatencyMicroseconds: new(3000.0)}, {Disk: "vdb", Enabled: new(true)}}
+	r := newRun(2)
+	r.strategy.Costs = []tick.DiskCost{{Disk: "vda", Enabled: new(true), ReadLatencyMicroseconds: new(3000.0)}, {Disk: "vdb", Enabled: new(true)}}
 	r.settings.Costs = []tick.DiskCost{{Disk: "vda", Enabled: new(true), ReadLatencyMicroseconds: new(9000.0)}}
-	r.after(1)
+	r.tickAfter(1)
 	if got := r.costs(); got != "/ vdb on, / vda on" {
 		t.Errorf("both: %q", got)
 	}
 	if got := r.advice.Cgroups[0].IOCost[1]; *got.ReadLatencyMicroseconds != 9000 {
 		t.Errorf("vda has a target of %v us; want the setting's 9000", *got.ReadLatencyMicroseconds)
 	}
-	if r.own.Costs[0].Disk != "vda" || *r.own.Costs[0].ReadLatencyMicroseconds != 3000 {
-		t.Errorf("the strategy itself was changed: %+v", r.own.Costs)
+	if r.strategy.Costs[0].Disk != "vda" || *r.strategy.Costs[0].ReadLatencyMicroseconds != 3000 {
+		t.Errorf("the strategy itself was changed: %+v", r.strategy.Costs)
 	}
-	r.settings.Costs, r.own.Costs = nil, r.own.Costs[:1]
-	if r.after(1); r.costs() != "/ vda on, / vdb as before" {
+	r.settings.Costs, r.strategy.Costs = nil, r.strategy.Costs[:1]
+	if r.tickAfter(1); r.costs() != "/ vda on, / vdb as before" {
 		t.Errorf("the strategy's alone: %q", r.costs())
 	}
 }
 
 // An invalid state file changes only values of disks.
 func TestCostsOfAHostileState(t *testing.T) {
-	r := plain(2)
+	r := newRun(2)
 	names := strings.Repeat(`"x",`, 500)
 	if err := tick.Unmarshal([]byte(`{"costs":[`+names+`"x"],"undoCosts":["y"],"undoCostsAt":"9999-01-01T00:00:00Z"}`), &r.st); err != nil {
 		t.Fatal(err)
 	}
-	if r.after(1); r.costs() != "" {
+	if r.tickAfter(1); r.costs() != "" {
 		t.Errorf("advised: %q", r.costs())
 	}
 }

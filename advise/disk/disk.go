@@ -51,12 +51,12 @@ type Strategy struct {
 }
 
 const (
-	leastWeight = 1
+	minWeight = 1
 	// minBytes and minOperations are the smallest limits that isolate writes, per second.
 	minBytes      = 64 << 10
 	minOperations = 4
-	// releaseFor is for how long a value is undone after the last tick in which it was desired.
-	releaseFor = time.Minute
+	// undoFor is for how long a value is undone after the last tick in which it was desired.
+	undoFor = time.Minute
 	// maxCgroups and maxDisks bound the state, whatever a sample or a state file contains.
 	maxCgroups = 10_000
 	maxDisks   = 64
@@ -65,7 +65,7 @@ const (
 // State is what this package remembers of one node, in the format of the state file.
 type State struct {
 	// Set is what was advised, by cgroup.
-	Set map[string]*set `json:"set,omitempty"`
+	Set map[string]*cgroupState `json:"set,omitempty"`
 	// Costs are the disks whose costs were advised, and UndoCosts those whose costs are restored, since UndoCostsAt or earlier.
 	Costs       []string  `json:"costs,omitempty"`
 	UndoCosts   []string  `json:"undoCosts,omitempty"`
@@ -78,9 +78,9 @@ type values struct {
 	Disks  []string `json:"disks,omitempty"`
 }
 
-func (v *values) none() bool { return !v.Weight && len(v.Disks) == 0 }
+func (v *values) isEmpty() bool { return !v.Weight && len(v.Disks) == 0 }
 
-type set struct {
+type cgroupState struct {
 	values
 	// Undo is what was advised before and is no longer desired, since UndoAt or earlier.
 	Undo   values    `json:"undo,omitzero"`
@@ -95,40 +95,40 @@ func (st *State) Reboot() *State { return nil }
 
 // Advise adds batch's weight and limits to the advice and to its fallback. idle reports whether the share idle is the default. It returns
 // the new state, nil if there is nothing to remember.
-func (st *State) Advise(t *tick.Tick, a *tick.Advice, s Settings, own Strategy, idle bool) *State {
+func (st *State) Advise(t *tick.Tick, a *tick.Advice, s Settings, strategy Strategy, idle bool) *State {
 	if t.Sample == nil || t.Sample.Fleet != nil || t.Sample.Agent != nil {
 		return st
 	}
 	if st == nil {
 		st = &State{}
 	}
-	st.mend(t.Time)
-	weight := own.Weight
+	st.sanitize(t.Time)
+	weight := strategy.Weight
 	if s.Share == Idle || s.Share == "" && idle {
-		weight = leastWeight
+		weight = minWeight
 	} else if s.Share == None {
 		weight = 0
 	}
-	limits := slices.Concat(own.Limits, s.Limits)
+	limits := slices.Concat(strategy.Limits, s.Limits)
 	limits = limits[:min(len(limits), maxDisks)]
-	next := map[string]*set{}
+	next := map[string]*cgroupState{}
 	if weight > 0 {
-		st.share(t.Sample, a, next, weight)
+		st.adviseWeight(t.Sample, a, next, weight)
 	}
 	if len(limits) > 0 {
-		st.limit(t.Sample, a, next, limits)
+		st.adviseLimits(t.Sample, a, next, limits)
 	}
-	st.release(t.Time, next)
+	st.undoDropped(t.Time, next)
 	apply(a, next)
-	st.costs(t, a, bothCosts(own.Costs, s.Costs))
+	st.adviseCosts(t, a, mergeCosts(strategy.Costs, s.Costs))
 	if st.Set = next; len(next)+len(st.Costs)+len(st.UndoCosts) == 0 {
 		return nil
 	}
 	return st
 }
 
-// mend corrects invalid values of a state file, and times after a clock was set back.
-func (st *State) mend(now time.Time) {
+// sanitize corrects invalid values of a state file, and times after a clock was set back.
+func (st *State) sanitize(now time.Time) {
 	if len(st.Set) > maxCgroups {
 		st.Set = nil
 	}
@@ -149,35 +149,35 @@ func (st *State) mend(now time.Time) {
 	}
 }
 
-// share sets batch's weight.
-func (st *State) share(s *tick.Sample, a *tick.Advice, next map[string]*set, weight int64) {
-	list := st.seen(s, units(s))
+// adviseWeight sets batch's weight.
+func (st *State) adviseWeight(s *tick.Sample, a *tick.Advice, next map[string]*cgroupState, weight int64) {
+	list := st.withKnownIO(s, outermostBatch(s))
 	for _, path := range list {
-		one := of(next, path)
-		one.Weight, one.weight = true, weight
+		entry := entryOf(next, path)
+		entry.Weight, entry.weight = true, weight
 	}
 	if len(list) > 0 {
 		a.Reasons = append(a.Reasons, fmt.Sprintf("batch disks: weight %d of %s", weight, phrase.Count(len(list), "cgroup")))
 	}
 }
 
-// limit divides the limits among batch's cgroups.
-func (st *State) limit(s *tick.Sample, a *tick.Advice, next map[string]*set, limits []tick.DiskLimit) {
-	list := units(s)
+// adviseLimits divides the limits among batch's cgroups.
+func (st *State) adviseLimits(s *tick.Sample, a *tick.Advice, next map[string]*cgroupState, limits []tick.DiskLimit) {
+	list := outermostBatch(s)
 	if s.CgroupVersion == 1 {
-		list = containers(s)
+		list = containerCgroups(s)
 	}
-	if list = st.seen(s, list); len(list) == 0 {
+	if list = st.withKnownIO(s, list); len(list) == 0 {
 		return
 	}
 	for _, path := range list {
-		one := of(next, path)
+		entry := entryOf(next, path)
 		for i := range limits {
-			one.limits = append(one.limits, divided(&limits[i], int64(len(list))))
-			one.Disks = append(one.Disks, limits[i].Disk)
+			entry.limits = append(entry.limits, dividedLimit(&limits[i], int64(len(list))))
+			entry.Disks = append(entry.Disks, limits[i].Disk)
 		}
-		slices.Sort(one.Disks)
-		one.Disks = slices.Compact(one.Disks)
+		slices.Sort(entry.Disks)
+		entry.Disks = slices.Compact(entry.Disks)
 	}
 	texts := make([]string, len(limits))
 	for i := range limits {
@@ -187,13 +187,13 @@ func (st *State) limit(s *tick.Sample, a *tick.Advice, next map[string]*set, lim
 	a.Reasons = append(a.Reasons, fmt.Sprintf(text, strings.Join(texts, "; "), phrase.Count(len(list), "cgroup")))
 }
 
-// divided returns the part of one of n cgroups, with all four keys: keys without a limit restore the original value.
-func divided(d *tick.DiskLimit, n int64) tick.DiskLimit {
-	part := func(limit *int64, least int64) *int64 {
+// dividedLimit returns the part of one of n cgroups, with all four keys: keys without a limit restore the original value.
+func dividedLimit(d *tick.DiskLimit, n int64) tick.DiskLimit {
+	part := func(limit *int64, minimum int64) *int64 {
 		if limit == nil || *limit < 0 {
 			return tick.Ptr(int64(tick.Unlimited))
 		}
-		return new(max(*limit/n, least))
+		return new(max(*limit/n, minimum))
 	}
 	return tick.DiskLimit{
 		Disk:               d.Disk,
@@ -203,12 +203,12 @@ func divided(d *tick.DiskLimit, n int64) tick.DiskLimit {
 }
 
 // NoLimit undoes all limits of a disk.
-func NoLimit(disk string) tick.DiskLimit { return divided(&tick.DiskLimit{Disk: disk}, 1) }
+func NoLimit(disk string) tick.DiskLimit { return dividedLimit(&tick.DiskLimit{Disk: disk}, 1) }
 
 // Text formats a limit.
 func Text(d *tick.DiskLimit) string {
 	var parts []string
-	for _, one := range []struct {
+	for _, rate := range []struct {
 		limit *int64
 		bytes bool
 		verb  string
@@ -219,44 +219,44 @@ func Text(d *tick.DiskLimit) string {
 		{d.WritesPerSecond, false, "writes"},
 	} {
 		switch {
-		case one.limit == nil || *one.limit < 0:
-		case one.bytes:
-			parts = append(parts, fmt.Sprintf("%.2f MiB/s %s", float64(*one.limit)/(1<<20), one.verb))
+		case rate.limit == nil || *rate.limit < 0:
+		case rate.bytes:
+			parts = append(parts, fmt.Sprintf("%.2f MiB/s %s", float64(*rate.limit)/(1<<20), rate.verb))
 		default:
-			parts = append(parts, fmt.Sprintf("%d %s/s", *one.limit, one.verb))
+			parts = append(parts, fmt.Sprintf("%d %s/s", *rate.limit, rate.verb))
 		}
 	}
 	return strings.Join(parts, ", ") + " on " + policy.Quote(d.Disk)
 }
 
-// seen returns the cgroups in which some pod's I/O is known, and those for which something was advised before, so that a failed reading
-// changes nothing.
-func (st *State) seen(s *tick.Sample, list []string) []string {
+// withKnownIO returns the cgroups in which some pod's I/O is known, and those for which something was advised before, so that a failed
+// reading changes nothing.
+func (st *State) withKnownIO(s *tick.Sample, list []string) []string {
 	return slices.DeleteFunc(list, func(path string) bool {
-		if was := st.Set[path]; was != nil && !was.none() {
+		if previous := st.Set[path]; previous != nil && !previous.isEmpty() {
 			return false
 		}
 		return !slices.ContainsFunc(s.Pods, func(p tick.Pod) bool {
-			return p.IO != nil && isBatch(&p) && (within(p.Cgroup, path) || within(path, p.Cgroup))
+			return p.IO != nil && isBatch(&p) && (isWithin(p.Cgroup, path) || isWithin(path, p.Cgroup))
 		})
 	})
 }
 
-// units returns the outermost cgroups that contain only batch, including kubelet's of the BestEffort pods, and the batch pods that are in
-// none of those.
-func units(s *tick.Sample) (list []string) {
-	above := class.Above(s) // outermost first
+// outermostBatch returns the outermost cgroups that contain only batch, including kubelet's of the BestEffort pods, and the batch pods that
+// are in none of those.
+func outermostBatch(s *tick.Sample) (list []string) {
+	parents := class.BatchCgroups(s) // outermost first
 	for i := range s.Tiers {
-		if tier := &s.Tiers[i]; tier.Name == tick.TierBestEffort && isPath(tier.Cgroup) && batchAlone(s, tier.Cgroup) {
-			above = append(above, tier.Cgroup)
+		if tier := &s.Tiers[i]; tier.Name == tick.TierBestEffort && isPath(tier.Cgroup) && hasOnlyBatch(s, tier.Cgroup) {
+			parents = append(parents, tier.Cgroup)
 		}
 	}
 	add := func(path string) {
-		if isPath(path) && !slices.ContainsFunc(list, func(one string) bool { return within(path, one) }) {
+		if isPath(path) && !slices.ContainsFunc(list, func(parent string) bool { return isWithin(path, parent) }) {
 			list = append(list, path)
 		}
 	}
-	for _, path := range above {
+	for _, path := range parents {
 		add(path)
 	}
 	for i := range s.Pods {
@@ -268,8 +268,8 @@ func units(s *tick.Sample) (list []string) {
 	return list
 }
 
-// containers returns the cgroups that contain batch's processes.
-func containers(s *tick.Sample) (list []string) {
+// containerCgroups returns the cgroups that contain batch's processes.
+func containerCgroups(s *tick.Sample) (list []string) {
 	for i := range s.Pods {
 		p := &s.Pods[i]
 		if !isBatch(p) {
@@ -289,20 +289,20 @@ func isBatch(p *tick.Pod) bool {
 	return p.QoS == tick.QoSReclaimed && p.Missing == "" && !p.Ended()
 }
 
-// batchAlone reports whether a cgroup contains some pod, and no service.
-func batchAlone(s *tick.Sample, path string) bool {
-	some := false
+// hasOnlyBatch reports whether a cgroup contains some pod, and no service.
+func hasOnlyBatch(s *tick.Sample, path string) bool {
+	hasPod := false
 	for i := range s.Pods {
 		p := &s.Pods[i]
-		if !within(p.Cgroup, path) {
+		if !isWithin(p.Cgroup, path) {
 			continue
 		}
 		if p.QoS != tick.QoSReclaimed {
 			return false
 		}
-		some = true
+		hasPod = true
 	}
-	return some
+	return hasPod
 }
 
 // maxPath is the longest path that the kernel accepts (PATH_MAX).
@@ -310,56 +310,56 @@ const maxPath = 4096
 
 func isPath(path string) bool { return len(path) > 1 && len(path) <= maxPath && path[0] == '/' }
 
-// within reports whether path is parent or below it.
-func within(path, parent string) bool {
+// isWithin reports whether path is parent or below it.
+func isWithin(path, parent string) bool {
 	return strings.HasPrefix(path, parent) && (len(path) == len(parent) || path[len(parent)] == '/')
 }
 
-// of returns what is desired of a cgroup, and creates it if there is nothing.
-func of(next map[string]*set, path string) *set {
+// entryOf returns what is desired of a cgroup, and creates it if there is nothing.
+func entryOf(next map[string]*cgroupState, path string) *cgroupState {
 	s := next[path]
 	if s == nil {
-		s = &set{}
+		s = &cgroupState{}
 		next[strings.Clone(path)] = s
 	}
 	return s
 }
 
-// release undoes what is no longer desired, for [releaseFor].
-func (st *State) release(now time.Time, next map[string]*set) {
-	for path, was := range st.Set {
-		is, desired := next[path]
-		if !desired {
-			is = &set{}
+// undoDropped undoes what is no longer desired, for [undoFor].
+func (st *State) undoDropped(now time.Time, next map[string]*cgroupState) {
+	for path, previous := range st.Set {
+		current, isDesired := next[path]
+		if !isDesired {
+			current = &cgroupState{}
 		}
-		all := slices.Contains(is.Disks, tick.AllDisks) // its limits include those of all disks that had limits by name
-		dropped := values{Weight: was.Weight && !is.Weight, Disks: without(was.Disks, is.Disks, all)}
-		if is.UndoAt = was.UndoAt; !dropped.none() {
-			is.UndoAt = now
+		hasAllDisks := slices.Contains(current.Disks, tick.AllDisks) // its limits include those of all disks that had limits by name
+		dropped := values{Weight: previous.Weight && !current.Weight, Disks: without(previous.Disks, current.Disks, hasAllDisks)}
+		if current.UndoAt = previous.UndoAt; !dropped.isEmpty() {
+			current.UndoAt = now
 		}
-		is.Undo.Weight = dropped.Weight || was.Undo.Weight && !is.Weight
-		is.Undo.Disks = slices.Concat(dropped.Disks, without(was.Undo.Disks, slices.Concat(is.Disks, dropped.Disks), all))
-		slices.Sort(is.Undo.Disks)
-		if now.Sub(is.UndoAt) >= releaseFor {
-			is.Undo = values{}
+		current.Undo.Weight = dropped.Weight || previous.Undo.Weight && !current.Weight
+		current.Undo.Disks = slices.Concat(dropped.Disks, without(previous.Undo.Disks, slices.Concat(current.Disks, dropped.Disks), hasAllDisks))
+		slices.Sort(current.Undo.Disks)
+		if now.Sub(current.UndoAt) >= undoFor {
+			current.Undo = values{}
 		}
-		if !desired && !is.Undo.none() {
-			next[path] = is
+		if !isDesired && !current.Undo.isEmpty() {
+			next[path] = current
 		}
 	}
 }
 
-func without(list, others []string, all bool) (left []string) {
-	for _, one := range list {
-		if !all && !slices.Contains(others, one) {
-			left = append(left, one)
+func without(list, others []string, all bool) (remaining []string) {
+	for _, name := range list {
+		if !all && !slices.Contains(others, name) {
+			remaining = append(remaining, name)
 		}
 	}
-	return left
+	return remaining
 }
 
 // apply adds all values to the advice. A weight that the policy itself desires takes precedence.
-func apply(a *tick.Advice, next map[string]*set) {
+func apply(a *tick.Advice, next map[string]*cgroupState) {
 	if len(next) == 0 {
 		return
 	}

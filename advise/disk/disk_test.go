@@ -19,7 +19,7 @@ type run struct {
 	second   int
 	sample   tick.Sample
 	settings Settings
-	own      Strategy
+	strategy Strategy
 	idle     bool
 	advice   *tick.Advice
 }
@@ -32,17 +32,17 @@ func pod(name, class, cgroup string, io bool) tick.Pod {
 	return p
 }
 
-// plain returns a host with batch in /batch, whose I/O is known, and a service.
-func plain(version int) *run {
+// newRun returns a host with batch in /batch, whose I/O is known, and a service.
+func newRun(version int) *run {
 	return &run{sample: tick.Sample{CgroupVersion: version, BatchCgroups: []string{"/batch"}, Pods: []tick.Pod{
 		pod("j", tick.QoSReclaimed, "/batch/job", true), pod("k", tick.QoSReclaimed, "/batch/other", true), pod("w", tick.QoSShared, "/web", true),
 	}}}
 }
 
-func (r *run) after(seconds int) string {
+func (r *run) tickAfter(seconds int) string {
 	r.second += seconds
 	r.advice = &tick.Advice{}
-	r.st = r.st.Advise(&tick.Tick{Node: "n", Time: begin.Add(time.Duration(r.second) * time.Second), Sample: &r.sample}, r.advice, r.settings, r.own, r.idle)
+	r.st = r.st.Advise(&tick.Tick{Node: "n", Time: begin.Add(time.Duration(r.second) * time.Second), Sample: &r.sample}, r.advice, r.settings, r.strategy, r.idle)
 	if d := cmp.Diff(r.advice.Cgroups, r.advice.Fallback); d != "" {
 		return "the fallback differs: " + d
 	}
@@ -75,75 +75,75 @@ func expect(t *testing.T, what, got, want string) {
 }
 
 func TestShare(t *testing.T) {
-	r := plain(2)
-	expect(t, "off", r.after(1), "")
+	r := newRun(2)
+	expect(t, "off", r.tickAfter(1), "")
 	r.idle = true
-	expect(t, "by default", r.after(1), "/batch weight 1")
+	expect(t, "by default", r.tickAfter(1), "/batch weight 1")
 	if len(r.advice.Reasons) != 1 || r.advice.Reasons[0] != "batch disks: weight 1 of 1 cgroup" {
 		t.Errorf("reasons %q", r.advice.Reasons)
 	}
 	r.sample.Pods[0].IO, r.sample.Pods[1].IO = nil, nil
-	expect(t, "not known for once", r.after(1), "/batch weight 1")
+	expect(t, "unknown once", r.tickAfter(1), "/batch weight 1")
 	r.settings.Share = None
-	expect(t, "switched off", r.after(1), "/batch weight -1")
-	expect(t, "for a minute", r.after(59), "/batch weight -1")
-	expect(t, "and then nothing", r.after(1), "")
+	expect(t, "switched off", r.tickAfter(1), "/batch weight -1")
+	expect(t, "for a minute", r.tickAfter(59), "/batch weight -1")
+	expect(t, "and then nothing", r.tickAfter(1), "")
 	if r.st != nil {
 		t.Errorf("%+v is remembered", r.st)
 	}
 	r.settings.Share = Idle
-	expect(t, "never known", r.after(1), "")
+	expect(t, "never known", r.tickAfter(1), "")
 
-	r = plain(1)
+	r = newRun(1)
 	r.settings.Share = Idle
 	r.sample.BatchCgroups = nil
 	r.sample.Tiers = []tick.Tier{{Name: tick.TierBestEffort, Cgroup: "/batch"}}
-	expect(t, "kubelet's tier", r.after(1), "/batch weight 1")
+	expect(t, "kubelet's tier", r.tickAfter(1), "/batch weight 1")
 	r.sample.Pods[2].Cgroup = "/batch/web"
-	expect(t, "with a service in it", r.after(1), "/batch weight -1; /batch/job weight 1; /batch/other weight 1")
+	expect(t, "with a service in it", r.tickAfter(1), "/batch weight -1; /batch/job weight 1; /batch/other weight 1")
 }
 
 func TestLimits(t *testing.T) {
-	r := plain(2)
+	r := newRun(2)
 	r.settings.Limits = []tick.DiskLimit{{Disk: "all", ReadBytesPerSecond: new(int64(1 << 20))}, {Disk: "/var", WritesPerSecond: new(int64(100))}}
-	expect(t, "version 2", r.after(1), "/batch all:1048576 -1 -1 -1  /var:-1 -1 -1 100")
+	expect(t, "version 2", r.tickAfter(1), "/batch all:1048576 -1 -1 -1  /var:-1 -1 -1 100")
 	if want := `batch disks: at most 1.00 MiB/s read on "all"; 100 writes/s on "/var", divided among 1 cgroup`; len(r.advice.Reasons) != 1 || r.advice.Reasons[0] != want {
 		t.Errorf("reasons %q", r.advice.Reasons)
 	}
 	r.sample.CgroupVersion = 1
 	r.settings.Limits = r.settings.Limits[:1]
-	expect(t, "version 1", r.after(1), "/batch /var:-1 -1 -1 -1  all:-1 -1 -1 -1; /batch/job all:524288 -1 -1 -1; /batch/other all:524288 -1 -1 -1")
+	expect(t, "version 1", r.tickAfter(1), "/batch /var:-1 -1 -1 -1  all:-1 -1 -1 -1; /batch/job all:524288 -1 -1 -1; /batch/other all:524288 -1 -1 -1")
 	r.settings.Limits[0].ReadBytesPerSecond = new(int64(70_000))
-	expect(t, "never under the least", r.after(60), "/batch/job all:65536 -1 -1 -1; /batch/other all:65536 -1 -1 -1")
+	expect(t, "never under the least", r.tickAfter(60), "/batch/job all:65536 -1 -1 -1; /batch/other all:65536 -1 -1 -1")
 	r.sample.Pods = r.sample.Pods[1:]
-	expect(t, "a pod that went is undone for a while", r.after(1), "/batch/job all:-1 -1 -1 -1; /batch/other all:70000 -1 -1 -1")
+	expect(t, "an ended pod is undone for a while", r.tickAfter(1), "/batch/job all:-1 -1 -1 -1; /batch/other all:70000 -1 -1 -1")
 	r.settings.Limits = nil
-	expect(t, "off", r.after(61), "/batch/other all:-1 -1 -1 -1")
-	expect(t, "off for long", r.after(60), "")
+	expect(t, "off", r.tickAfter(61), "/batch/other all:-1 -1 -1 -1")
+	expect(t, "off for long", r.tickAfter(60), "")
 }
 
 // The policy's strategy applies without settings, and so does a weight that the policy itself desires.
 func TestStrategy(t *testing.T) {
-	r := plain(2)
-	r.own = Strategy{Weight: 60, Limits: []tick.DiskLimit{{Disk: "sdb", ReadsPerSecond: new(int64(10))}}}
-	expect(t, "the policy's", r.after(1), "/batch weight 60 sdb:-1 -1 10 -1")
+	r := newRun(2)
+	r.strategy = Strategy{Weight: 60, Limits: []tick.DiskLimit{{Disk: "sdb", ReadsPerSecond: new(int64(10))}}}
+	expect(t, "the policy's", r.tickAfter(1), "/batch weight 60 sdb:-1 -1 10 -1")
 	r.settings.Share = Idle
-	expect(t, "a setting", r.after(1), "/batch weight 1 sdb:-1 -1 10 -1")
+	expect(t, "a setting", r.tickAfter(1), "/batch weight 1 sdb:-1 -1 10 -1")
 	r.settings.Share = None
-	expect(t, "another", r.after(1), "/batch weight -1 sdb:-1 -1 10 -1")
+	expect(t, "another", r.tickAfter(1), "/batch weight -1 sdb:-1 -1 10 -1")
 }
 
 func TestFleetAndClock(t *testing.T) {
-	r := plain(2)
+	r := newRun(2)
 	r.idle = true
 	r.sample.Fleet = &tick.Fleet{}
-	expect(t, "of a fleet", r.after(1), "")
+	expect(t, "from collect fleet", r.tickAfter(1), "")
 	r.sample.Fleet = nil
-	r.after(100)
+	r.tickAfter(100)
 	r.idle = false
-	expect(t, "off", r.after(0), "/batch weight -1")
-	expect(t, "the clock was set back", r.after(-90), "/batch weight -1")
-	expect(t, "a minute after that", r.after(60), "")
+	expect(t, "off", r.tickAfter(0), "/batch weight -1")
+	expect(t, "the clock was set back", r.tickAfter(-90), "/batch weight -1")
+	expect(t, "a minute after that", r.tickAfter(60), "")
 	if (&State{}).Reboot() != nil {
 		t.Error("something outlasts another start of the machine")
 	}

@@ -30,9 +30,9 @@ func FuzzAdvise(f *testing.F) {
 		`{}`, `{"batch":{"/b/j":{"quota":true}}}`, 0.0)
 	f.Fuzz(func(t *testing.T, sample, advice, state string, target float64) {
 		x := &tick.Tick{V: 1, Node: "n", Sample: new(tick.Sample)}
-		var policys tick.Advice
+		var policyCgroups tick.Advice
 		var st *State
-		if tick.Unmarshal([]byte(sample), x.Sample) != nil || tick.Unmarshal([]byte(advice), &policys) != nil || x.Sample == nil {
+		if tick.Unmarshal([]byte(sample), x.Sample) != nil || tick.Unmarshal([]byte(advice), &policyCgroups) != nil || x.Sample == nil {
 			return
 		}
 		if tick.Unmarshal([]byte(state), &st) != nil {
@@ -44,10 +44,10 @@ func FuzzAdvise(f *testing.F) {
 		}
 		for i := range 12 {
 			x.Time = begin.Add(time.Duration(i) * 7 * time.Second)
-			a := policys
+			a := policyCgroups
 			st = st.Advise(x, &a, s, i != 10, class.Machine{MilliCPU: 8000, FloorMilliCPU: 800, CgroupVersion: x.Sample.CgroupVersion})
-			checkTighter(t, policys.Cgroups, a.Cgroups)
-			checkTighter(t, policys.Fallback, a.Fallback)
+			checkTighter(t, policyCgroups.Cgroups, a.Cgroups)
+			checkTighter(t, policyCgroups.Fallback, a.Fallback)
 			if st != nil && (len(st.Services) > maxServices || len(st.Steps) > 11) {
 				t.Fatalf("%d services, %d steps are remembered", len(st.Services), len(st.Steps))
 			}
@@ -62,30 +62,30 @@ func FuzzAdvise(f *testing.F) {
 func checkTighter(t *testing.T, before, after []tick.Cgroup) {
 	t.Helper()
 	for i := range after {
-		was, is := tick.Cgroup{}, after[i]
+		previous, current := tick.Cgroup{}, after[i]
 		if i < len(before) {
-			was = before[i]
+			previous = before[i]
 		}
-		if was.CPUSetCPUs != is.CPUSetCPUs {
-			wide, err := cpus.Parse(was.CPUSetCPUs)
-			narrow, bad := cpus.Parse(is.CPUSetCPUs)
+		if previous.CPUSetCPUs != current.CPUSetCPUs {
+			wide, err := cpus.Parse(previous.CPUSetCPUs)
+			narrow, bad := cpus.Parse(current.CPUSetCPUs)
 			if err != nil || bad != nil || narrow.IsEmpty() || !narrow.IsSubsetOf(wide) {
-				t.Fatalf("cgroup %q: list %q became %q", is.Cgroup, was.CPUSetCPUs, is.CPUSetCPUs)
+				t.Fatalf("cgroup %q: list %q became %q", current.Cgroup, previous.CPUSetCPUs, current.CPUSetCPUs)
 			}
 		}
 		for _, limit := range []struct {
-			name    string
-			was, is *int64
-			least   int64
-		}{{"quota", was.CPUMaxMilliCPU, is.CPUMaxMilliCPU, minQuotaMilliCPU}, {"memory.high", was.MemoryHighBytes, is.MemoryHighBytes, leastMemory}} {
+			name              string
+			previous, current *int64
+			minimum           int64
+		}{{"quota", previous.CPUMaxMilliCPU, current.CPUMaxMilliCPU, minQuotaMilliCPU}, {"memory.high", previous.MemoryHighBytes, current.MemoryHighBytes, minMemory}} {
 			switch {
-			case limit.was == limit.is:
-			case limit.is == nil:
-				t.Fatalf("cgroup %q: %s %d is gone", is.Cgroup, limit.name, *limit.was)
-			case limit.was != nil && *limit.was >= 0 && (*limit.is < 0 || *limit.is > *limit.was):
-				t.Fatalf("cgroup %q: %s %d became %d", is.Cgroup, limit.name, *limit.was, *limit.is)
-			case *limit.is != tick.Unlimited && *limit.is < limit.least && (limit.was == nil || *limit.is != *limit.was):
-				t.Fatalf("cgroup %q: %s %d", is.Cgroup, limit.name, *limit.is)
+			case limit.previous == limit.current:
+			case limit.current == nil:
+				t.Fatalf("cgroup %q: %s %d was removed", current.Cgroup, limit.name, *limit.previous)
+			case limit.previous != nil && *limit.previous >= 0 && (*limit.current < 0 || *limit.current > *limit.previous):
+				t.Fatalf("cgroup %q: %s %d became %d", current.Cgroup, limit.name, *limit.previous, *limit.current)
+			case *limit.current != tick.Unlimited && *limit.current < limit.minimum && (limit.previous == nil || *limit.current != *limit.previous):
+				t.Fatalf("cgroup %q: %s %d", current.Cgroup, limit.name, *limit.current)
 			}
 		}
 	}

@@ -12,20 +12,20 @@ import (
 )
 
 // A waiting that is not a valid part of the time is unknown, neither long nor short.
-func TestAWaitingOutOfBoundsIsUnknown(t *testing.T) {
+func TestWaitingOutOfBoundsIsUnknown(t *testing.T) {
 	pressure := func(avg10 float64) *tick.Pressure { return &tick.Pressure{Some: &tick.PressureLine{Avg10: avg10}} }
 	for avg10, want := range map[float64]float64{-0.1: -1, 0: 0, 30: 300, 100: 1000, 100.1: -1, math.Inf(1): -1} {
-		if got := some(pressure(avg10)); got != want {
+		if got := somePermille(pressure(avg10)); got != want {
 			t.Errorf("avg10 %v: %v; want %v", avg10, got, want)
 		}
 	}
 	for name, p := range map[string]*tick.Pressure{"none": nil, "no line": {}, "no number": pressure(math.NaN())} {
-		if got := some(p); got != -1 {
+		if got := somePermille(p); got != -1 {
 			t.Errorf("%s: %v; want it unknown", name, got)
 		}
 	}
 	for wait, want := range map[float64]float64{-1: 300, 0: 0, 5: 5, maxPermille: maxPermille, 1e9: maxPermille} {
-		if got := readings(&tick.Pod{CPUWaitPermille: &wait, CPUPressure: pressure(30)}); got != [3]float64{want, -1, -1} {
+		if got := waitingsOf(&tick.Pod{CPUWaitPermille: &wait, CPUPressure: pressure(30)}); got != [3]float64{want, -1, -1} {
 			t.Errorf("a waiting of %v: %v; want %v", wait, got, want)
 		}
 	}
@@ -46,7 +46,7 @@ func TestLevelOfAServicesUse(t *testing.T) {
 // The service that counts is the one that waits longest relative to its own target, in any order.
 func TestTheLongestWaitingIsAgainstItsTarget(t *testing.T) {
 	w := func(name string, permille, target, calm float64) waiting {
-		return waiting{permille: permille, target: target, calm: calm, pod: &tick.Pod{Namespace: "n", Name: name}}
+		return waiting{permille: permille, target: target, revertBelow: calm, pod: &tick.Pod{Namespace: "n", Name: name}}
 	}
 	for _, tt := range []struct {
 		first, second waiting
@@ -58,7 +58,7 @@ func TestTheLongestWaitingIsAgainstItsTarget(t *testing.T) {
 		{w("a", 80, 100, 80), w("b", 10, 20, 10), ""},     // both are calm
 		{w("a", 81, 100, 80), w("b", 10, 20, 10), "n/a"},
 	} {
-		worst := longer(longer(nil, tt.first), tt.second)
+		worst := worse(worse(nil, tt.first), tt.second)
 		got := ""
 		if worst != nil {
 			got = worst.name
@@ -75,8 +75,8 @@ func TestTargetOfAServiceThatIsNotKnown(t *testing.T) {
 		{0, 10, 20, 10}, {0, 10.5, 100, 80}, {0, 500, 100, 80}, {50, 5, 50, 40}, {50, 500, 50, 40},
 	} {
 		w := (*service)(nil).compare(0, 0, tt.permille, Settings{TargetPermille: tt.set, MarginPermille: 20})
-		if w.target != tt.target || w.calm != tt.calm {
-			t.Errorf("%+v: target %v, calm up to %v", tt, w.target, w.calm)
+		if w.target != tt.target || w.revertBelow != tt.calm {
+			t.Errorf("%+v: target %v, calm up to %v", tt, w.target, w.revertBelow)
 		}
 	}
 }
@@ -85,25 +85,25 @@ func TestTargetOfAServiceThatIsNotKnown(t *testing.T) {
 // for each level between, and at a lower or unknown one as long.
 func TestAServicesOwnWaiting(t *testing.T) {
 	var st State
-	w := &waiting{permille: 50, table: 0, level: 1, pod: &tick.Pod{UID: "u"}}
+	w := &waiting{permille: 50, resourceIndex: 0, level: 1, pod: &tick.Pod{UID: "u"}}
 	var one *service
-	for range leastSeen - 1 {
+	for range minObservations - 1 {
 		one = st.learn(w, one, time.Time{}, begin)
 	}
-	if got, sure := one.own(0, 1); got != 0 || sure {
+	if got, sure := one.ownWaiting(0, 1); got != 0 || sure {
 		t.Errorf("seen nine times: %v, %v; want nothing known", got, sure)
 	}
 	one = st.learn(w, one, time.Time{}, begin)
-	at, sure := one.own(0, 1)
+	at, sure := one.ownWaiting(0, 1)
 	if !sure || at < 50 || at > 60 {
 		t.Errorf("seen ten times: %v, %v; want some 50", at, sure)
 	}
 	for level, want := range map[int]float64{-1: at, 0: at, 2: 2 * at, 4: 8 * at} {
-		if got, sure := one.own(0, level); got != want || sure {
+		if got, sure := one.ownWaiting(0, level); got != want || sure {
 			t.Errorf("level %d: %v, %v; want %v, which is not sure", level, got, sure, want)
 		}
 	}
-	if got, sure := one.own(1, 1); got != 0 || sure {
+	if got, sure := one.ownWaiting(1, 1); got != 0 || sure {
 		t.Errorf("of memory: %v, %v; want nothing known", got, sure)
 	}
 }
@@ -111,41 +111,41 @@ func TestAServicesOwnWaiting(t *testing.T) {
 // Values of a state file are brought within their bounds.
 func TestAStateFilesNumbersAreBounded(t *testing.T) {
 	for hold, want := range map[time.Duration]time.Duration{
-		-1: firstHold, 0: firstHold, firstHold + 1: firstHold + 1, longestHold: longestHold, 48 * time.Hour: longestHold,
+		-1: firstHold, 0: firstHold, firstHold + 1: firstHold + 1, maxHold: maxHold, 48 * time.Hour: maxHold,
 	} {
 		st := &State{Hold: hold}
-		if st.mend(begin); st.Hold != want {
+		if st.sanitize(begin); st.Hold != want {
 			t.Errorf("hold-down %s became %s; want %s", hold, st.Hold, want)
 		}
 	}
 	for ticks, want := range map[int]int{-5: 0, 2: 2, 99: takeTicks} {
 		st := &State{OverTicks: ticks}
-		if st.mend(begin); st.OverTicks != want {
+		if st.sanitize(begin); st.OverTicks != want {
 			t.Errorf("%d ticks became %d; want %d", ticks, st.OverTicks, want)
 		}
 	}
-	for ahead, stays := range map[time.Duration]bool{longestHold: true, longestHold + 1: false} {
-		st := &State{Absolved: begin.Add(ahead)}
-		if st.mend(begin); st.Absolved.IsZero() == stays {
-			t.Errorf("batch is left alone until %s ahead: became %s", ahead, st.Absolved)
+	for ahead, stays := range map[time.Duration]bool{maxHold: true, maxHold + 1: false} {
+		st := &State{NoStepUntil: begin.Add(ahead)}
+		if st.sanitize(begin); st.NoStepUntil.IsZero() == stays {
+			t.Errorf("no step is taken until %s ahead: became %s", ahead, st.NoStepUntil)
 		}
 	}
 	st := &State{
-		Batch: map[string]*share{"/a": {Base: -1, Floor: 1 << 60, Bytes: 1 << 60, Rates: rates{-1, 1 << 60, 5}}, "/b": nil},
+		Batch: map[string]*applied{"/a": {Base: -1, Floor: 1 << 60, Bytes: 1 << 60, Rates: rates{-1, 1 << 60, 5}}, "/b": nil},
 		Steps: []step{{Kind: kindCPUs}, {Kind: "x"}, {Kind: kindCPUs}, {Kind: kindCPUs}, {Kind: kindMemory}, {Kind: kindCPUs}},
 	}
-	st.mend(begin)
-	if got, want := *st.Batch["/a"], (share{Floor: maxMilliCPU, Bytes: 1 << 53, Rates: rates{0, maxRate, 5}}); got != want {
+	st.sanitize(begin)
+	if got, want := *st.Batch["/a"], (applied{Floor: maxMilliCPU, Bytes: 1 << 53, Rates: rates{0, maxRate, 5}}); got != want {
 		t.Errorf("%+v; want %+v", got, want)
 	}
-	if got := st.taken(kindCPUs); got != 3 || len(st.Steps) != 4 {
+	if got := st.stepsTaken(kindCPUs); got != 3 || len(st.Steps) != 4 {
 		t.Errorf("%d steps of CPUs, %d in all; want 3 and 4", got, len(st.Steps))
 	}
 }
 
 // The hold-down doubles, up to a day, if a step is taken again within ten minutes or within the hold-down after a revert. The first step of
 // another load has the first hold-down.
-func TestHoldDownAfterARelapse(t *testing.T) {
+func TestHoldDownDoublesAfterARepeatedStep(t *testing.T) {
 	for _, tt := range []struct {
 		hold, ago time.Duration // ago 0: none was reverted
 		steps     int
@@ -156,15 +156,15 @@ func TestHoldDownAfterARelapse(t *testing.T) {
 		{time.Hour, time.Hour - 1, 1, 2 * time.Hour},
 		{time.Hour, time.Hour, 2, time.Hour},
 		{time.Hour, time.Hour, 1, firstHold},
-		{20 * time.Hour, time.Minute, 1, longestHold},
+		{20 * time.Hour, time.Minute, 1, maxHold},
 		{time.Hour, 0, 1, firstHold},
 		{time.Hour, 0, 2, time.Hour},
 	} {
 		st := &State{Hold: tt.hold, Steps: make([]step, tt.steps)}
 		if tt.ago > 0 {
-			st.GaveBack = begin.Add(-tt.ago)
+			st.RevertedAt = begin.Add(-tt.ago)
 		}
-		if st.relapse(begin); st.Hold != tt.want {
+		if st.updateHold(begin); st.Hold != tt.want {
 			t.Errorf("%+v: hold-down %s", tt, st.Hold)
 		}
 	}
@@ -177,28 +177,28 @@ func TestWhenBatchIsNotTheCause(t *testing.T) {
 		change func(st *State, v *view, w *waiting)
 		want   bool
 	}{
-		"the same":                      {func(*State, *view, *waiting) {}, true},
-		"three quarters are left":       {func(st *State, _ *view, _ *waiting) { st.Mean = 75 }, false},
-		"a little more":                 {func(st *State, _ *view, _ *waiting) { st.Mean = 75.1 }, true},
-		"two minutes ago":               {func(st *State, _ *view, _ *waiting) { st.Steps[0].At = begin.Add(-withinTime) }, true},
-		"longer ago":                    {func(st *State, _ *view, _ *waiting) { st.Steps[0].At = begin.Add(-withinTime - 1) }, false},
-		"works three quarters as much":  {func(_ *State, v *view, _ *waiting) { v.serviceUse = 750 }, true},
-		"works less":                    {func(_ *State, v *view, _ *waiting) { v.serviceUse = 749 }, false},
-		"works a third more":            {func(_ *State, v *view, _ *waiting) { v.serviceUse = 1333 }, true},
-		"works still more":              {func(_ *State, v *view, _ *waiting) { v.serviceUse = 1334 }, false},
-		"unknown what it used":          {func(st *State, v *view, _ *waiting) { st.Steps[0].Use, v.serviceUse = -1, -1 }, false},
-		"it used nothing":               {func(st *State, v *view, _ *waiting) { st.Steps[0].Use, v.serviceUse = 0, 0 }, false},
-		"unknown how much it uses":      {func(_ *State, _ *view, w *waiting) { w.level = -1 }, false},
-		"another service":               {func(_ *State, _ *view, w *waiting) { w.name = "other" }, false},
-		"another resource":              {func(_ *State, _ *view, w *waiting) { w.resource = resourceIO }, false},
-		"the node's":                    {func(_ *State, _ *view, w *waiting) { w.pod = nil }, false},
-		"a step was given back already": {func(st *State, _ *view, _ *waiting) { st.GaveBack = begin }, false},
-		"no step":                       {func(st *State, _ *view, _ *waiting) { st.Steps = nil }, false},
+		"the same":                     {func(*State, *view, *waiting) {}, true},
+		"three quarters are left":      {func(st *State, _ *view, _ *waiting) { st.MeanPermille = 75 }, false},
+		"a little more":                {func(st *State, _ *view, _ *waiting) { st.MeanPermille = 75.1 }, true},
+		"two minutes ago":              {func(st *State, _ *view, _ *waiting) { st.Steps[0].At = begin.Add(-judgeWithin) }, true},
+		"longer ago":                   {func(st *State, _ *view, _ *waiting) { st.Steps[0].At = begin.Add(-judgeWithin - 1) }, false},
+		"works three quarters as much": {func(_ *State, v *view, _ *waiting) { v.serviceUse = 750 }, true},
+		"works less":                   {func(_ *State, v *view, _ *waiting) { v.serviceUse = 749 }, false},
+		"works a third more":           {func(_ *State, v *view, _ *waiting) { v.serviceUse = 1333 }, true},
+		"works still more":             {func(_ *State, v *view, _ *waiting) { v.serviceUse = 1334 }, false},
+		"unknown what it used":         {func(st *State, v *view, _ *waiting) { st.Steps[0].Use, v.serviceUse = -1, -1 }, false},
+		"it used nothing":              {func(st *State, v *view, _ *waiting) { st.Steps[0].Use, v.serviceUse = 0, 0 }, false},
+		"unknown how much it uses":     {func(_ *State, _ *view, w *waiting) { w.level = -1 }, false},
+		"another service":              {func(_ *State, _ *view, w *waiting) { w.name = "other" }, false},
+		"another resource":             {func(_ *State, _ *view, w *waiting) { w.resource = resourceIO }, false},
+		"the node's":                   {func(_ *State, _ *view, w *waiting) { w.pod = nil }, false},
+		"a step was reverted already":  {func(st *State, _ *view, _ *waiting) { st.RevertedAt = begin }, false},
+		"no step":                      {func(st *State, _ *view, _ *waiting) { st.Steps = nil }, false},
 	} {
-		st := &State{Mean: 100, Steps: []step{{At: begin, Service: "web", Resource: resourceCPU, Use: 1000, Mean: 100}}}
+		st := &State{MeanPermille: 100, Steps: []step{{At: begin, Service: "web", Resource: resourceCPU, Use: 1000, MeanPermille: 100}}}
 		v, w := &view{services: 1, serviceUse: 1000}, &waiting{name: "web", resource: resourceCPU, pod: &tick.Pod{}}
 		tt.change(st, v, w)
-		if got := st.harmless(begin, v, w); got != tt.want {
+		if got := st.isNotCause(begin, v, w); got != tt.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
@@ -207,23 +207,23 @@ func TestWhenBatchIsNotTheCause(t *testing.T) {
 // The load has changed if the services use less than three quarters of their use at the last step, as far as that is known.
 func TestWhenTheLoadHasFallen(t *testing.T) {
 	for _, tt := range []struct {
-		was, is float64
-		want    bool
+		previous, current float64
+		want              bool
 	}{{1000, 749, true}, {1000, 750, false}, {1000, 0, true}, {1000, -1, false}, {0, 0, false}, {-1, 100, false}} {
-		st, v := &State{Steps: []step{{Use: 1}, {Use: tt.was}}}, &view{services: 1, serviceUse: tt.is}
-		if got := st.fallen(v); got != tt.want {
+		st, v := &State{Steps: []step{{Use: 1}, {Use: tt.previous}}}, &view{services: 1, serviceUse: tt.current}
+		if got := st.loadFell(v); got != tt.want {
 			t.Errorf("%+v: %v", tt, got)
 		}
 	}
 }
 
 // A step of disk leaves a part of the excess over the least, and never less than the least.
-func TestWhatAStepOfDiskLeaves(t *testing.T) {
-	was := rates{301 << 20, 0, 32, 35}
+func TestDiskRatesAfterSteps(t *testing.T) {
+	previous := rates{301 << 20, 0, 32, 35}
 	for steps, want := range []rates{
-		{301 << 20, 1 << 20, 32, 35}, {201 << 20, 1 << 20, 32, 34}, {101 << 20, 1 << 20, 32, 33}, leastDisk, leastDisk,
+		{301 << 20, 1 << 20, 32, 35}, {201 << 20, 1 << 20, 32, 34}, {101 << 20, 1 << 20, 32, 33}, minDiskRates, minDiskRates,
 	} {
-		if got := was.after(steps); got != want {
+		if got := previous.afterSteps(steps); got != want {
 			t.Errorf("%d steps: %v; want %v", steps, got, want)
 		}
 	}
@@ -236,7 +236,7 @@ func TestBatchUsesDisksOverTheLeast(t *testing.T) {
 		want  bool
 	}{
 		{nil, false},
-		{[]rates{leastDisk}, false},
+		{[]rates{minDiskRates}, false},
 		{[]rates{{1<<20 + 1}}, true},
 		{[]rates{{0, 0, 0, 33}}, true},
 		{[]rates{{0, 600 << 10}, {0, 600 << 10}}, true},
@@ -283,7 +283,7 @@ func TestBatchKeepsTheLeastMemory(t *testing.T) {
 	for mebi, want := range map[float64]string{64: "/job 128Mi, /job 128Mi", 130: "/job 130Mi, /job 128Mi"} {
 		p := job("job", 700)
 		p.Memory = &tick.Memory{UsageBytes: new(mebi * (1 << 20))}
-		r := &rig{version: 2}
+		r := &fixture{version: 2}
 		first := entries(r.times(7, waits, p).Cgroups)
 		if got := first + ", " + entries(r.times(6, waits, p).Cgroups); got != want {
 			t.Errorf("%v MiB: %s; want %s", mebi, got, want)
@@ -293,7 +293,7 @@ func TestBatchKeepsTheLeastMemory(t *testing.T) {
 
 // Batch's floor is divided by use; a cgroup that uses almost nothing keeps a quarter of an equal part, and the policy's fallback is the
 // floor if there is one.
-func TestWhatACgroupKeepsOfTheFloor(t *testing.T) {
+func TestFloorAndBase(t *testing.T) {
 	for _, tt := range []struct {
 		name               string
 		use, limit         float64
@@ -302,17 +302,17 @@ func TestWhatACgroupKeepsOfTheFloor(t *testing.T) {
 	}{
 		{"three quarters of the use", 3000, 0, nil, 600, 3000, 800},
 		{"a quarter", 1000, 0, nil, 200, 1000, 800},
-		{"next to nothing", 100, 0, nil, 100, 100, 800},
+		{"almost nothing", 100, 0, nil, 100, 100, 800},
 		{"nothing", 0, 0, nil, 100, 100, 800},
 		{"unknown", -1, 0, nil, 100, 100, 800},
 		{"within its limit", 3000, 2000, nil, 600, 2000, 800},
 		{"a limit under the floor", 3000, 500, nil, 600, 600, 800},
-		{"a floor of next to nothing", 0, 0, nil, minQuotaMilliCPU, minQuotaMilliCPU, 8},
+		{"a floor of almost nothing", 0, 0, nil, minQuotaMilliCPU, minQuotaMilliCPU, 8},
 		{"the policy's floor", 3000, 0, new(int64(50)), 50, 3000, 800},
 		{"no quota in the fallback", 3000, 0, new(int64(tick.Unlimited)), 600, 3000, 800},
 	} {
 		d := draft{policy.NewDraft(&tick.Advice{Fallback: []tick.Cgroup{{Cgroup: "/a", CPUMaxMilliCPU: tt.fallback}}})}
-		floor, base := d.part(&group{cgroup: "/a", use: tt.use, limit: tt.limit}, 4000, 2, class.Machine{FloorMilliCPU: tt.machs})
+		floor, base := d.floorAndBase(&group{cgroup: "/a", use: tt.use, limit: tt.limit}, 4000, 2, class.Machine{FloorMilliCPU: tt.machs})
 		if floor != tt.floor || base != tt.base {
 			t.Errorf("%s: floor %dm of %dm; want %dm of %dm", tt.name, floor, base, tt.floor, tt.base)
 		}
@@ -325,7 +325,7 @@ func TestWithin(t *testing.T) {
 		path, parent string
 		want         bool
 	}{{"/job", "/job", true}, {"/job/a", "/job", true}, {"/job2", "/job", false}, {"/jo", "/job", false}} {
-		if got := within(tt.path, tt.parent); got != tt.want {
+		if got := isWithin(tt.path, tt.parent); got != tt.want {
 			t.Errorf("%s in %s: %v", tt.path, tt.parent, got)
 		}
 	}
@@ -334,18 +334,18 @@ func TestWithin(t *testing.T) {
 // Services that were absent for more than an hour are forgotten, and a time in the future becomes now.
 func TestServicesAreForgottenAfterAnHour(t *testing.T) {
 	st := &State{Services: map[string]*service{
-		"here": {Seen: begin.Add(-forgetAfter)}, "gone": {Seen: begin.Add(-forgetAfter - 1)}, "null": nil,
-		"ahead": {Seen: begin.Add(1), Learned: begin},
+		"here": {SeenAt: begin.Add(-forgetAfter)}, "gone": {SeenAt: begin.Add(-forgetAfter - 1)}, "null": nil,
+		"ahead": {SeenAt: begin.Add(1), LearnedAt: begin},
 	}}
 	st.expire(begin)
 	ahead := st.Services["ahead"]
-	if len(st.Services) != 2 || st.Services["here"] == nil || !ahead.Seen.Equal(begin) || !ahead.Learned.IsZero() {
+	if len(st.Services) != 2 || st.Services["here"] == nil || !ahead.SeenAt.Equal(begin) || !ahead.LearnedAt.IsZero() {
 		t.Errorf("left: %+v", st.Services)
 	}
 }
 
 // The waiting of every running pod that is not batch counts, whether the API server knows the pod or not.
-func TestWhoIsAService(t *testing.T) {
+func TestIsService(t *testing.T) {
 	for _, tt := range []struct {
 		pod  tick.Pod
 		want bool
@@ -363,16 +363,16 @@ func TestWhoIsAService(t *testing.T) {
 }
 
 // Nothing is taken from a batch pod that does not exist, or whose cgroup cannot be named.
-func TestWhatIsSeenOfBatch(t *testing.T) {
+func TestViewOfBatch(t *testing.T) {
 	use := 100.0
 	pod := func(cgroup, missing string) tick.Pod {
 		return tick.Pod{QoS: tick.QoSReclaimed, Cgroup: cgroup, Missing: missing, UsageMilliCPU: &use}
 	}
-	v := look(&tick.Sample{Pods: []tick.Pod{
+	v := newView(&tick.Sample{Pods: []tick.Pod{
 		pod("/a", ""), pod("/", ""), pod("b", ""), pod("/c", tick.MissingCluster), pod("/d", tick.MissingCgroup),
 	}})
-	if v.pods != 2 || v.batchUse != 200 || len(v.groups) != 1 || len(v.disksOf) != 1 || !v.disksOf["/a"] {
-		t.Errorf("%d pods that use %vm, groups %+v, disks of %v; want that of /a and the use of the top", v.pods, v.batchUse, v.groups, v.disksOf)
+	if v.pods != 2 || v.batchUse != 200 || len(v.groups) != 1 || len(v.podCgroups) != 1 || !v.podCgroups["/a"] {
+		t.Errorf("%d pods that use %vm, groups %+v, disks of %v; want that of /a and the use of the top", v.pods, v.batchUse, v.groups, v.podCgroups)
 	}
 }
 
@@ -394,7 +394,7 @@ func TestWhatIsLearnedAtBatchsFloor(t *testing.T) {
 	} {
 		st := &State{}
 		if tt.exhausted > 0 {
-			st.Exhausted = begin.Add(-tt.exhausted)
+			st.ExhaustedSince = begin.Add(-tt.exhausted)
 		}
 		x := &tick.Tick{Time: begin, Sample: &tick.Sample{Pods: []tick.Pod{web(tt.waits, 1000)}}}
 		v := &view{batchKnown: true, batchUse: 6000}

@@ -8,9 +8,9 @@ import (
 	"polder/lib/tick"
 )
 
-// leastDisk is what steps always leave, and the least that batch must use for a step to have an effect: bytes read and written, reads and
-// writes per second.
-var leastDisk = rates{1 << 20, 1 << 20, 32, 32}
+// minDiskRates is what steps always leave, and the least that batch must use for a step to have an effect: bytes read and written, reads
+// and writes per second.
+var minDiskRates = rates{1 << 20, 1 << 20, 32, 32}
 
 // maxRate is more than any disk can do.
 const maxRate = 1 << 50
@@ -31,19 +31,19 @@ func ratesOf(io *tick.IO) (r rates, known bool) {
 	return r, known
 }
 
-// most returns the larger rate of each kind.
-func (r rates) most(other rates) rates {
+// larger returns the larger rate of each kind.
+func (r rates) larger(other rates) rates {
 	for i := range r {
 		r[i] = max(r[i], other[i])
 	}
 	return r
 }
 
-// after returns the rates that are left after a number of steps: at least [leastDisk].
-func (r rates) after(steps int) rates {
-	for i, least := range leastDisk {
-		above := max(r[i]-least, 0)
-		r[i] = least + above*int64(stepsOf[kindDisk]-min(steps, stepsOf[kindDisk]))/int64(stepsOf[kindDisk])
+// afterSteps returns the rates that are left after a number of steps: at least [minDiskRates].
+func (r rates) afterSteps(steps int) rates {
+	for i, minimum := range minDiskRates {
+		excess := max(r[i]-minimum, 0)
+		r[i] = minimum + excess*int64(stepsOf[kindDisk]-min(steps, stepsOf[kindDisk]))/int64(stepsOf[kindDisk])
 	}
 	return r
 }
@@ -54,7 +54,7 @@ func (v *view) usesDisks() bool {
 	for _, r := range v.disks {
 		sum = sum.plus(r)
 	}
-	return sum.over(leastDisk)
+	return sum.exceeds(minDiskRates)
 }
 
 func (r rates) plus(other rates) rates {
@@ -64,8 +64,8 @@ func (r rates) plus(other rates) rates {
 	return r
 }
 
-// over reports whether any rate is larger than the other's.
-func (r rates) over(other rates) bool {
+// exceeds reports whether any rate is larger than the other's.
+func (r rates) exceeds(other rates) bool {
 	for i := range r {
 		if r[i] > other[i] {
 			return true
@@ -74,8 +74,8 @@ func (r rates) over(other rates) bool {
 	return false
 }
 
-// throttles reports whether one more step of disk takes anything.
-func (st *State) throttles(v *view) bool {
+// canThrottle reports whether one more step of disk takes anything.
+func (st *State) canThrottle(v *view) bool {
 	var sum rates
 	for path, r := range v.disks {
 		if s := st.Batch[path]; s != nil && s.Rates != (rates{}) {
@@ -83,7 +83,7 @@ func (st *State) throttles(v *view) bool {
 		}
 		sum = sum.plus(r)
 	}
-	return sum.over(leastDisk)
+	return sum.exceeds(minDiskRates)
 }
 
 // applyDisk limits what batch pods read and write on every disk, and returns the cgroups that it limited. The steps are parts of each pod's
@@ -92,51 +92,51 @@ func (st *State) applyDisk(d draft, v *view, steps int) map[string]bool {
 	if steps == 0 {
 		return nil
 	}
-	done := make(map[string]bool, len(v.disksOf))
-	for _, path := range v.diskPaths() {
-		now, known := v.disks[path]
-		if was := st.Batch[path]; !known && (was == nil || was.Rates == (rates{})) {
+	throttled := make(map[string]bool, len(v.podCgroups))
+	for _, path := range v.sortedPodCgroups() {
+		current, isKnown := v.disks[path]
+		if previous := st.Batch[path]; !isKnown && (previous == nil || previous.Rates == (rates{})) {
 			continue
 		}
-		s := st.shareOf(path)
+		s := st.appliedTo(path)
 		if s.Disk = true; s.Rates == (rates{}) {
-			s.Rates = now.most(leastDisk)
+			s.Rates = current.larger(minDiskRates)
 		}
-		left := s.Rates.after(steps)
-		d.Each(path, func(c *tick.Cgroup) { c.IOMax = tighterDisks(c.IOMax, left) })
-		done[path] = true
+		remaining := s.Rates.afterSteps(steps)
+		d.Each(path, func(c *tick.Cgroup) { c.IOMax = tightenDisks(c.IOMax, remaining) })
+		throttled[path] = true
 	}
-	return done
+	return throttled
 }
 
-// tighterDisks tightens the existing limits, and adds limits for all disks.
-func tighterDisks(list []tick.DiskLimit, left rates) []tick.DiskLimit {
+// tightenDisks tightens the existing limits, and adds limits for all disks.
+func tightenDisks(list []tick.DiskLimit, rates rates) []tick.DiskLimit {
 	list = slices.Clone(list)
-	if !slices.ContainsFunc(list, func(one tick.DiskLimit) bool { return one.Disk == tick.AllDisks }) {
+	if !slices.ContainsFunc(list, func(limit tick.DiskLimit) bool { return limit.Disk == tick.AllDisks }) {
 		list = append(list, tick.DiskLimit{Disk: tick.AllDisks})
 	}
 	for i := range list {
-		one := &list[i]
-		for j, at := range []**int64{&one.ReadBytesPerSecond, &one.WriteBytesPerSecond, &one.ReadsPerSecond, &one.WritesPerSecond} {
-			*at = policy.Tighter(*at, left[j])
+		limit := &list[i]
+		for j, field := range []**int64{&limit.ReadBytesPerSecond, &limit.WriteBytesPerSecond, &limit.ReadsPerSecond, &limit.WritesPerSecond} {
+			*field = policy.Tighter(*field, rates[j])
 		}
 	}
 	return list
 }
 
-// freeDisk undoes the steps' limits of a cgroup's disks.
-func (d draft) freeDisk(path string) {
+// removeDiskLimits undoes the steps' limits of a cgroup's disks.
+func (d draft) removeDiskLimits(path string) {
 	d.Each(path, func(c *tick.Cgroup) {
-		if !slices.ContainsFunc(c.IOMax, func(one tick.DiskLimit) bool { return one.Disk == tick.AllDisks }) {
+		if !slices.ContainsFunc(c.IOMax, func(limit tick.DiskLimit) bool { return limit.Disk == tick.AllDisks }) {
 			c.IOMax = append(slices.Clone(c.IOMax), disk.NoLimit(tick.AllDisks))
 		}
 	})
 }
 
-// diskPaths returns the cgroups of batch pods, sorted.
-func (v *view) diskPaths() []string {
-	paths := make([]string, 0, len(v.disksOf))
-	for path := range v.disksOf {
+// sortedPodCgroups returns the cgroups of batch pods, sorted.
+func (v *view) sortedPodCgroups() []string {
+	paths := make([]string, 0, len(v.podCgroups))
+	for path := range v.podCgroups {
 		paths = append(paths, path)
 	}
 	slices.Sort(paths)

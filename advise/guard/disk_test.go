@@ -36,7 +36,7 @@ func diskLimits(list []tick.Cgroup) string {
 
 // Batch is throttled in steps while a service waits for the disk, before its CPUs are taken, and the steps are reverted slowly.
 func TestDiskSteps(t *testing.T) {
-	r := &rig{version: 2, set: Settings{Disk: On}}
+	r := &fixture{version: 2, set: Settings{Disk: On}}
 	r.times(60, waitsForDisk(0), job("job", 0)) // alone
 	var got []string
 	seen := func(a *tick.Advice) {
@@ -76,7 +76,7 @@ func TestDiskStepsElsewhere(t *testing.T) {
 		bytes   float64
 		set     string
 	}{{1, 301 << 20, On}, {2, 1000, On}, {2, -1, On}, {2, 301 << 20, Off}, {2, 301 << 20, ""}} {
-		r := &rig{version: tt.version, set: Settings{Disk: tt.set}, policy: tick.Advice{Cgroups: []tick.Cgroup{{Cgroup: "/job", CPUSetCPUs: "0-7"}}}}
+		r := &fixture{version: tt.version, set: Settings{Disk: tt.set}, policy: tick.Advice{Cgroups: []tick.Cgroup{{Cgroup: "/job", CPUSetCPUs: "0-7"}}}}
 		r.times(60, waitsForDisk(0), job("job", 0))
 		a := r.times(8, waitsForDisk(40), writes(tt.bytes))
 		if r.kinds() != "CPUs" || diskLimits(a.Cgroups) != "" {
@@ -88,7 +88,7 @@ func TestDiskStepsElsewhere(t *testing.T) {
 // The policy's limits stay if they are tighter.
 func TestDiskStepsAreTighter(t *testing.T) {
 	limit := int64(50 << 20)
-	r := &rig{version: 2, set: Settings{Disk: On}, policy: tick.Advice{Cgroups: []tick.Cgroup{{Cgroup: "/job", IOMax: []tick.DiskLimit{{Disk: "sda", WriteBytesPerSecond: &limit}}}}}}
+	r := &fixture{version: 2, set: Settings{Disk: On}, policy: tick.Advice{Cgroups: []tick.Cgroup{{Cgroup: "/job", IOMax: []tick.DiskLimit{{Disk: "sda", WriteBytesPerSecond: &limit}}}}}}
 	r.times(60, waitsForDisk(0), job("job", 0))
 	r.times(7, waitsForDisk(40), writes(301<<20))
 	if got, want := diskLimits(r.tick(waitsForDisk(40), writes(301<<20)).Cgroups), "/job sda 1,50,32,211;/job all 1,201,32,211;"; got != want {
@@ -100,22 +100,22 @@ func TestDiskStepsAreTighter(t *testing.T) {
 }
 
 // A step of disk has an effect while its base is more than the least: batch's rates at the first step, else the current ones.
-func TestWhenAStepOfDiskTakesSomething(t *testing.T) {
+func TestCanThrottle(t *testing.T) {
 	much, little := rates{1: 301 << 20}, rates{1: 1000}
 	for _, tt := range []struct {
-		name string
-		now  rates
-		was  *share
-		want bool
+		name     string
+		now      rates
+		previous *applied
+		want     bool
 	}{
 		{"batch does much", much, nil, true},
 		{"batch does little", little, nil, false},
-		{"it did much, and does little since it is limited", little, &share{Disk: true, Rates: much}, true},
-		{"it did little", much, &share{Disk: true, Rates: little}, false},
-		{"something else was taken from it", much, &share{Quota: true}, true},
+		{"it did much, and does little since it is limited", little, &applied{Disk: true, Rates: much}, true},
+		{"it did little", much, &applied{Disk: true, Rates: little}, false},
+		{"something else was taken from it", much, &applied{Quota: true}, true},
 	} {
-		st := &State{Batch: map[string]*share{"/job": tt.was}}
-		if got := st.throttles(&view{disks: map[string]rates{"/job": tt.now}}); got != tt.want {
+		st := &State{Batch: map[string]*applied{"/job": tt.previous}}
+		if got := st.canThrottle(&view{disks: map[string]rates{"/job": tt.now}}); got != tt.want {
 			t.Errorf("%s: %t", tt.name, got)
 		}
 	}
@@ -124,20 +124,20 @@ func TestWhenAStepOfDiskTakesSomething(t *testing.T) {
 // A batch pod with unknown disk I/O is not limited, whatever else was taken from it, unless it was limited before.
 func TestDisksOfAnUnknownPodAreNotLimited(t *testing.T) {
 	for _, tt := range []struct {
-		name string
-		was  *share
-		want string
+		name     string
+		previous *applied
+		want     string
 	}{
 		{"it was never limited", nil, ""},
-		{"nor was its disk", &share{Quota: true}, ""},
-		{"its disk was", &share{Disk: true, Rates: rates{301 << 20, 301 << 20, 332, 332}}, "/job all 201,201,232,232;"},
+		{"nor was its disk", &applied{Quota: true}, ""},
+		{"its disk was", &applied{Disk: true, Rates: rates{301 << 20, 301 << 20, 332, 332}}, "/job all 201,201,232,232;"},
 	} {
-		st := &State{Batch: map[string]*share{}}
-		if tt.was != nil {
-			st.Batch["/job"] = tt.was
+		st := &State{Batch: map[string]*applied{}}
+		if tt.previous != nil {
+			st.Batch["/job"] = tt.previous
 		}
 		d := draft{policy.NewDraft(&tick.Advice{})}
-		done := st.applyDisk(d, &view{disksOf: map[string]bool{"/job": true}}, 1)
+		done := st.applyDisk(d, &view{podCgroups: map[string]bool{"/job": true}}, 1)
 		if got := diskLimits(d.Cgroups); got != tt.want || done["/job"] != (tt.want != "") {
 			t.Errorf("%s: limits %q, done %t; want %q", tt.name, got, done["/job"], tt.want)
 		}
@@ -145,7 +145,7 @@ func TestDisksOfAnUnknownPodAreNotLimited(t *testing.T) {
 }
 
 // A limit of all disks is reverted beside limits of single disks, but not if the policy has a limit of all disks of its own.
-func TestDisksAreGivenBack(t *testing.T) {
+func TestDiskLimitsAreReverted(t *testing.T) {
 	limit := func(disk string) tick.DiskLimit {
 		bytes, operations := new(int64(50<<20)), new(int64(40))
 		return tick.DiskLimit{
@@ -159,7 +159,7 @@ func TestDisksAreGivenBack(t *testing.T) {
 		"/job all 50,50,40,40;":          {limit(tick.AllDisks)},
 	} {
 		d := draft{policy.NewDraft(&tick.Advice{Cgroups: []tick.Cgroup{{Cgroup: "/job", IOMax: list}}})}
-		d.freeDisk("/job")
+		d.removeDiskLimits("/job")
 		if got := diskLimits(d.Cgroups); got != want {
 			t.Errorf("limits %q; want %q", got, want)
 		}

@@ -54,22 +54,22 @@ const (
 	// between two steps, so that the first one can take effect.
 	takeAfter = 5 * time.Second
 	takeTicks = 3
-	// firstHold and longestHold are the first and the longest hold-down before a step is reverted; relapseWithin is how soon after the revert
+	// firstHold and maxHold are the first and the longest hold-down before a step is reverted; repeatWithin is how soon after the revert
 	// a step must be needed again for the hold-down to double.
-	firstHold     = 30 * time.Second
-	longestHold   = 24 * time.Hour
-	relapseWithin = 10 * time.Minute
-	// fallenTo is the part of the services' use at the last step below which the load counts as changed.
-	fallenTo = 0.75
+	firstHold    = 30 * time.Second
+	maxHold      = 24 * time.Hour
+	repeatWithin = 10 * time.Minute
+	// loadFellPart is the part of the services' use at the last step below which the load counts as changed.
+	loadFellPart = 0.75
 	// unknownAfter is how long steps stay while no service's waiting is known.
 	unknownAfter = time.Minute
-	// verdictAfter is how long all steps must have been in force before the services' waiting is compared with that at the first step, at most
-	// withinTime ago: if more than harmlessPart of it is left, batch was not the cause. If batch was part of the cause, the rest counts as the
-	// services' own waiting after learnAfter.
-	verdictAfter = 8 * time.Second
+	// judgeAfter is how long all steps must have been in force before the services' waiting is compared with that at the first step, at most
+	// judgeWithin ago: if more than notCausePart of it is left, batch was not the cause. If batch was part of the cause, the rest counts as
+	// the services' own waiting after learnAfter.
+	judgeAfter   = 8 * time.Second
 	learnAfter   = 20 * time.Second
-	withinTime   = 2 * time.Minute
-	harmlessPart = 0.75
+	judgeWithin  = 2 * time.Minute
+	notCausePart = 0.75
 )
 
 // State is what the guard remembers of one node, in the format of the state file.
@@ -79,27 +79,27 @@ type State struct {
 	// Steps are the steps in force, oldest first.
 	Steps []step `json:"steps,omitempty"`
 	// Batch are the batch cgroups of which a quota or memory.high was set, by path.
-	Batch map[string]*share `json:"batch,omitempty"`
-	// Over is since when some service exceeds its target, OverTicks for how many ticks; Calm is since when none does, and Little since when
-	// batch uses almost nothing.
-	Over      time.Time `json:"over,omitzero"`
+	Batch map[string]*applied `json:"batch,omitempty"`
+	// OverSince is since when some service exceeds its target, OverTicks for how many ticks; CalmSince is since when none does, and
+	// LowUseSince since when batch uses almost nothing.
+	OverSince time.Time `json:"over,omitzero"`
 	OverTicks int       `json:"overTicks,omitempty"`
-	// Mean is the mean of the longest waiting over the last few ticks.
-	Mean   float64   `json:"mean,omitempty"`
-	Calm   time.Time `json:"calm,omitzero"`
-	Little time.Time `json:"little,omitzero"`
-	// Exhausted is since when a service exceeds its target while no further step is possible.
-	Exhausted time.Time `json:"exhausted,omitzero"`
-	// Absolved is until when no step is taken, because batch was found not to be the cause.
-	Absolved time.Time `json:"absolved,omitzero"`
-	// Fallen is since when the services use less than at the last step.
-	Fallen time.Time `json:"fallen,omitzero"`
-	// Changed is when a step was last taken or reverted, and GaveBack when one was last reverted under the same load.
-	Changed  time.Time `json:"changed,omitzero"`
-	GaveBack time.Time `json:"gaveBack,omitzero"`
-	// Hold is the hold-down in force, Known when some service's waiting was last known.
-	Hold  time.Duration `json:"hold,omitempty"`
-	Known time.Time     `json:"known,omitzero"`
+	// MeanPermille is the mean of the longest waiting over the last few ticks.
+	MeanPermille float64   `json:"mean,omitempty"`
+	CalmSince    time.Time `json:"calm,omitzero"`
+	LowUseSince  time.Time `json:"little,omitzero"`
+	// ExhaustedSince is since when a service exceeds its target while no further step is possible.
+	ExhaustedSince time.Time `json:"exhausted,omitzero"`
+	// NoStepUntil is until when no step is taken, because batch was found not to be the cause.
+	NoStepUntil time.Time `json:"absolved,omitzero"`
+	// LoadFellSince is since when the services use less than at the last step.
+	LoadFellSince time.Time `json:"fallen,omitzero"`
+	// ChangedAt is when a step was last taken or reverted, and RevertedAt when one was last reverted under the same load.
+	ChangedAt  time.Time `json:"changed,omitzero"`
+	RevertedAt time.Time `json:"gaveBack,omitzero"`
+	// Hold is the hold-down in force, KnownAt when some service's waiting was last known.
+	Hold    time.Duration `json:"hold,omitempty"`
+	KnownAt time.Time     `json:"known,omitzero"`
 }
 
 // step is one reduction of batch's resources, and its cause.
@@ -111,8 +111,8 @@ type step struct {
 	Resource string  `json:"resource"`
 	Permille float64 `json:"permille"`
 	Target   float64 `json:"target"`
-	// Mean is the mean of the waiting over the last few ticks.
-	Mean float64 `json:"mean"`
+	// MeanPermille is the mean of the waiting over the last few ticks.
+	MeanPermille float64 `json:"mean"`
 	// Use is the services' CPU use in milli-CPU; negative if it was unknown.
 	Use float64 `json:"use"`
 }
@@ -142,25 +142,25 @@ func (st *State) Advise(t *tick.Tick, a *tick.Advice, s Settings, byDefault bool
 	if t.Sample == nil {
 		return st
 	}
-	if on := s.Mode == On || s.Mode == "" && byDefault; !on {
-		return st.off(t, a)
+	if isOn := s.Mode == On || s.Mode == "" && byDefault; !isOn {
+		return st.switchOff(t, a)
 	}
 	if st == nil {
 		st = &State{}
 	}
-	st.mend(t.Time)
-	v := look(t.Sample)
+	st.sanitize(t.Time)
+	v := newView(t.Sample)
 	worst := st.compare(t, &v, s, m)
 	switch {
 	case v.pods == 0:
-		st.Steps, st.Over, st.OverTicks, st.Calm = nil, time.Time{}, 0, time.Time{}
-	case !v.known:
-		st.unknown(t.Time, a, &v)
+		st.Steps, st.OverSince, st.OverTicks, st.CalmSince = nil, time.Time{}, 0, time.Time{}
+	case !v.isKnown:
+		st.keepWhileUnknown(t.Time, a, &v)
 	default:
-		if !v.byNode {
-			st.Known = t.Time
+		if !v.isNodeOnly {
+			st.KnownAt = t.Time
 		}
-		st.decide(t.Time, a, &v, worst, st.next(a, &v, worst, s, m))
+		st.decide(t.Time, a, &v, worst, st.nextKind(a, &v, worst, s, m))
 	}
 	st.addReasons(a, v.pods > 0)
 	st.apply(a, &v, m)
@@ -170,27 +170,29 @@ func (st *State) Advise(t *tick.Tick, a *tick.Advice, s Settings, byDefault bool
 	return st
 }
 
-// off undoes the values that the guard set before it was switched off.
-func (st *State) off(t *tick.Tick, a *tick.Advice) *State {
+// switchOff undoes the values that the guard set before it was switched off.
+func (st *State) switchOff(t *tick.Tick, a *tick.Advice) *State {
 	if st == nil || len(st.Batch) == 0 {
 		return nil
 	}
 	st = &State{Batch: st.Batch}
-	v := look(t.Sample)
+	v := newView(t.Sample)
 	st.apply(a, &v, class.Machine{})
 	return st
 }
 
-// mend corrects invalid values of a state file, and times after a clock was set back.
-func (st *State) mend(now time.Time) {
-	for _, at := range []*time.Time{&st.Over, &st.Calm, &st.Little, &st.Exhausted, &st.Fallen, &st.Changed, &st.GaveBack, &st.Known} {
+// sanitize corrects invalid values of a state file, and times after a clock was set back.
+func (st *State) sanitize(now time.Time) {
+	for _, at := range []*time.Time{
+		&st.OverSince, &st.CalmSince, &st.LowUseSince, &st.ExhaustedSince, &st.LoadFellSince, &st.ChangedAt, &st.RevertedAt, &st.KnownAt,
+	} {
 		if at.After(now) {
 			*at = now
 		}
 	}
-	st.Hold = min(max(st.Hold, firstHold), longestHold)
-	if st.Absolved.After(now.Add(longestHold)) {
-		st.Absolved = time.Time{}
+	st.Hold = min(max(st.Hold, firstHold), maxHold)
+	if st.NoStepUntil.After(now.Add(maxHold)) {
+		st.NoStepUntil = time.Time{}
 	}
 	st.OverTicks = min(max(st.OverTicks, 0), takeTicks)
 	for _, s := range st.Batch {
@@ -201,189 +203,189 @@ func (st *State) mend(now time.Time) {
 			}
 		}
 	}
-	taken := map[string]int{}
-	st.Steps = slices.DeleteFunc(st.Steps, func(one step) bool {
-		taken[one.Kind]++
-		return taken[one.Kind] > stepsOf[one.Kind]
+	count := map[string]int{}
+	st.Steps = slices.DeleteFunc(st.Steps, func(candidate step) bool {
+		count[candidate.Kind]++
+		return count[candidate.Kind] > stepsOf[candidate.Kind]
 	})
 }
 
-// unknown keeps the steps for [unknownAfter] while no service's waiting is known, and then reverts them one by one.
-func (st *State) unknown(now time.Time, a *tick.Advice, v *view) {
-	st.Over, st.OverTicks, st.Calm = time.Time{}, 0, time.Time{}
-	if st.Known.IsZero() {
-		st.Known = now
+// keepWhileUnknown keeps the steps for [unknownAfter] while no service's waiting is known, and then reverts them one by one.
+func (st *State) keepWhileUnknown(now time.Time, a *tick.Advice, v *view) {
+	st.OverSince, st.OverTicks, st.CalmSince = time.Time{}, 0, time.Time{}
+	if st.KnownAt.IsZero() {
+		st.KnownAt = now
 	}
-	const text = "guard: how long the services wait is not known"
-	switch age := now.Sub(st.Known); {
+	const text = "guard: the services' waiting is unknown"
+	switch age := now.Sub(st.KnownAt); {
 	case v.services == 0:
 		return
 	case len(st.Steps) == 0:
-		a.Reasons = append(a.Reasons, text+": nothing is taken from batch for it")
+		a.Reasons = append(a.Reasons, text+": no step is taken")
 	case age < unknownAfter:
-		a.Reasons = append(a.Reasons, fmt.Sprintf("%s for %s: steps stay for %s",
+		a.Reasons = append(a.Reasons, fmt.Sprintf("%s for %s: the steps stay for another %s",
 			text, age.Round(time.Second), (unknownAfter-age).Round(time.Second)))
-	case now.Sub(st.Changed) >= firstHold:
-		st.giveBack(now, a, fmt.Sprintf("how long the services wait has not been known for %s", age.Round(time.Second)))
+	case now.Sub(st.ChangedAt) >= firstHold:
+		st.revertLast(now, a, fmt.Sprintf("the services' waiting has been unknown for %s", age.Round(time.Second)))
 	}
 }
 
 // decide takes or reverts a step. worst is the waiting that is longest relative to its target, nil if all are short enough, and next the
 // kind of the step that can be taken, empty if there is none.
 func (st *State) decide(now time.Time, a *tick.Advice, v *view, worst *waiting, next string) {
-	since := func(at *time.Time, holds bool) {
+	track := func(start *time.Time, isMet bool) {
 		switch {
-		case !holds:
-			*at = time.Time{}
-		case at.IsZero():
-			*at = now
+		case !isMet:
+			*start = time.Time{}
+		case start.IsZero():
+			*start = now
 		}
 	}
-	over := worst != nil && worst.permille > worst.target
-	since(&st.Over, over)
-	since(&st.Calm, worst == nil)
-	since(&st.Fallen, st.fallen(v))
-	since(&st.Exhausted, over && v.batchKnown && next == "")
-	if st.OverTicks++; !over {
-		st.OverTicks, st.Mean = 0, 0
-	} else if st.Mean == 0 || st.OverTicks == 1 {
-		st.Mean = worst.permille
+	isOver := worst != nil && worst.permille > worst.target
+	track(&st.OverSince, isOver)
+	track(&st.CalmSince, worst == nil)
+	track(&st.LoadFellSince, st.loadFell(v))
+	track(&st.ExhaustedSince, isOver && v.batchKnown && next == "")
+	if st.OverTicks++; !isOver {
+		st.OverTicks, st.MeanPermille = 0, 0
+	} else if st.MeanPermille == 0 || st.OverTicks == 1 {
+		st.MeanPermille = worst.permille
 	} else {
-		st.Mean += (worst.permille - st.Mean) / takeTicks
+		st.MeanPermille += (worst.permille - st.MeanPermille) / takeTicks
 	}
-	switch absent := !st.Little.IsZero(); {
-	case over && absent:
-		a.Reasons = append(a.Reasons, fmt.Sprintf("guard: %s, but batch uses next to nothing: it is not the cause", worst))
-	case over && !v.batchKnown:
-		a.Reasons = append(a.Reasons, fmt.Sprintf("guard: %s; what batch uses is not known: no step", worst))
+	switch isLowUse := !st.LowUseSince.IsZero(); {
+	case isOver && isLowUse:
+		a.Reasons = append(a.Reasons, fmt.Sprintf("guard: %s, but batch uses almost nothing: batch is not the cause", worst))
+	case isOver && !v.batchKnown:
+		a.Reasons = append(a.Reasons, fmt.Sprintf("guard: %s; batch's use is unknown: no step", worst))
 		return
-	case over:
-		st.take(now, a, v, worst, next)
+	case isOver:
+		st.takeStep(now, a, v, worst, next)
 		return
 	}
 	if len(st.Steps) > 0 {
-		st.release(now, a)
+		st.revertWhenDue(now, a)
 	}
 }
 
-// take takes the next step, if the waiting has lasted and the last step had time to take effect.
-func (st *State) take(now time.Time, a *tick.Advice, v *view, worst *waiting, next string) {
+// takeStep takes the next step, if the waiting has lasted and the last step had time to take effect.
+func (st *State) takeStep(now time.Time, a *tick.Advice, v *view, worst *waiting, next string) {
 	switch {
-	case st.Absolved.After(now):
-		a.Reasons = append(a.Reasons, fmt.Sprintf("guard: %s: batch was not the cause, and is left alone for %s",
-			worst, st.Absolved.Sub(now).Round(time.Second)))
+	case st.NoStepUntil.After(now):
+		a.Reasons = append(a.Reasons, fmt.Sprintf("guard: %s: batch was not the cause: no step for %s",
+			worst, st.NoStepUntil.Sub(now).Round(time.Second)))
 		return
-	case next == "" && now.Sub(st.Exhausted) >= verdictAfter && st.OverTicks >= takeTicks && st.harmless(now, v, worst):
-		st.letGo(now, a, worst)
+	case next == "" && now.Sub(st.ExhaustedSince) >= judgeAfter && st.OverTicks >= takeTicks && st.isNotCause(now, v, worst):
+		st.revertAll(now, a, worst)
 		return
 	case next == "":
-		a.Reasons = append(a.Reasons, fmt.Sprintf("guard: %s, and there is nothing left to take from batch", worst))
+		a.Reasons = append(a.Reasons, fmt.Sprintf("guard: %s: no further step is possible", worst))
 		return
 	}
-	if now.Sub(st.Over) < takeAfter || st.OverTicks < takeTicks || now.Sub(st.Changed) < takeAfter {
-		a.Reasons = append(a.Reasons, fmt.Sprintf("guard: %s: a step follows where that lasts for %s", worst, takeAfter))
+	if now.Sub(st.OverSince) < takeAfter || st.OverTicks < takeTicks || now.Sub(st.ChangedAt) < takeAfter {
+		a.Reasons = append(a.Reasons, fmt.Sprintf("guard: %s: a step follows if this lasts for %s", worst, takeAfter))
 		return
 	}
 	st.Steps = append(st.Steps, step{
 		Kind: next, At: now, Service: worst.name, Resource: worst.resource,
-		Permille: worst.permille, Target: worst.target, Mean: st.Mean, Use: v.use(),
+		Permille: worst.permille, Target: worst.target, MeanPermille: st.MeanPermille, Use: v.knownServiceUse(),
 	})
-	st.relapse(now)
-	st.Changed, st.GaveBack, st.Fallen = now, time.Time{}, time.Time{}
-	st.Over, st.OverTicks = now, 0
+	st.updateHold(now)
+	st.ChangedAt, st.RevertedAt, st.LoadFellSince = now, time.Time{}, time.Time{}
+	st.OverSince, st.OverTicks = now, 0
 }
 
-// relapse sets the hold-down of a step that was just taken: it doubles if a step was reverted not long ago.
-func (st *State) relapse(now time.Time) {
+// updateHold sets the hold-down of a step that was just taken: it doubles if a step was reverted not long ago.
+func (st *State) updateHold(now time.Time) {
 	switch {
-	case !st.GaveBack.IsZero() && now.Sub(st.GaveBack) < max(relapseWithin, st.Hold):
-		st.Hold = min(2*st.Hold, longestHold)
+	case !st.RevertedAt.IsZero() && now.Sub(st.RevertedAt) < max(repeatWithin, st.Hold):
+		st.Hold = min(2*st.Hold, maxHold)
 	case len(st.Steps) == 1:
 		st.Hold = firstHold
 	}
 }
 
-// harmless reports whether taking everything from batch left the waiting unchanged, so that batch is not the cause. It compares only the
+// isNotCause reports whether taking everything from batch left the waiting unchanged, so that batch is not the cause. It compares only the
 // same kind of waiting of the same service under a similar load, and only soon after the first step.
-func (st *State) harmless(now time.Time, v *view, worst *waiting) bool {
+func (st *State) isNotCause(now time.Time, v *view, worst *waiting) bool {
 	if len(st.Steps) == 0 || worst.pod == nil || worst.level < 0 {
 		return false
 	}
-	first, use := &st.Steps[0], v.use()
-	return first.Service == worst.name && first.Resource == worst.resource && st.GaveBack.IsZero() && now.Sub(first.At) <= withinTime &&
-		first.Use > 0 && use >= fallenTo*first.Use && use <= first.Use/fallenTo && st.Mean > harmlessPart*first.Mean
+	first, use := &st.Steps[0], v.knownServiceUse()
+	return first.Service == worst.name && first.Resource == worst.resource && st.RevertedAt.IsZero() && now.Sub(first.At) <= judgeWithin &&
+		first.Use > 0 && use >= loadFellPart*first.Use && use <= first.Use/loadFellPart && st.MeanPermille > notCausePart*first.MeanPermille
 }
 
-// letGo reverts all steps, because batch was not the cause, and takes none for the hold-down, which doubles the next time.
-func (st *State) letGo(now time.Time, a *tick.Advice, worst *waiting) {
-	const text = "guard: %s, and did so before all was taken from batch (%.1f %%): batch is not the cause, and gets all back"
-	a.Reasons = append(a.Reasons, fmt.Sprintf(text, worst, st.Steps[0].Mean/10))
-	st.absolve(worst, now)
-	st.Steps, st.Changed, st.GaveBack = nil, now, now
-	st.Absolved = now.Add(st.Hold)
-	st.Over, st.OverTicks, st.Mean, st.Exhausted = time.Time{}, 0, 0, time.Time{}
+// revertAll reverts all steps, because batch was not the cause, and takes none for the hold-down, which doubles the next time.
+func (st *State) revertAll(now time.Time, a *tick.Advice, worst *waiting) {
+	const text = "guard: %s, and did so before the steps (%.1f %%): batch is not the cause, all steps are reverted"
+	a.Reasons = append(a.Reasons, fmt.Sprintf(text, worst, st.Steps[0].MeanPermille/10))
+	st.learnAsOwn(worst, now)
+	st.Steps, st.ChangedAt, st.RevertedAt = nil, now, now
+	st.NoStepUntil = now.Add(st.Hold)
+	st.OverSince, st.OverTicks, st.MeanPermille, st.ExhaustedSince = time.Time{}, 0, 0, time.Time{}
 }
 
-// release reverts a step when its hold-down is over.
-func (st *State) release(now time.Time, a *tick.Advice) {
-	quiet, why := st.Calm, "services wait no longer than their targets"
-	if !st.Little.IsZero() && (quiet.IsZero() || st.Little.Before(quiet)) {
-		quiet, why = st.Little, "batch uses next to nothing"
+// revertWhenDue reverts a step when its hold-down is over.
+func (st *State) revertWhenDue(now time.Time, a *tick.Advice) {
+	since, why := st.CalmSince, "services wait no longer than their targets"
+	if !st.LowUseSince.IsZero() && (since.IsZero() || st.LowUseSince.Before(since)) {
+		since, why = st.LowUseSince, "batch uses almost nothing"
 	}
-	if quiet.IsZero() {
+	if since.IsZero() {
 		return
 	}
-	if st.Changed.After(quiet) {
-		quiet = st.Changed
+	if st.ChangedAt.After(since) {
+		since = st.ChangedAt
 	}
-	hold, fallen := st.Hold, !st.Fallen.IsZero() && now.Sub(st.Fallen) >= firstHold
-	if fallen {
+	hold, loadFell := st.Hold, !st.LoadFellSince.IsZero() && now.Sub(st.LoadFellSince) >= firstHold
+	if loadFell {
 		hold = firstHold
-		why += ", and use less than when it was taken"
+		why += ", and use less CPU than at the step"
 	}
-	if left := hold - now.Sub(quiet); left > 0 {
-		a.Reasons = append(a.Reasons, fmt.Sprintf("guard: %s: the last step is given back in %s (hold-down %s)",
-			why, left.Round(time.Second), hold))
+	if remaining := hold - now.Sub(since); remaining > 0 {
+		a.Reasons = append(a.Reasons, fmt.Sprintf("guard: %s: the last step is reverted in %s (hold-down %s)",
+			why, remaining.Round(time.Second), hold))
 		return
 	}
-	if st.giveBack(now, a, why); !fallen {
-		st.GaveBack = now
+	if st.revertLast(now, a, why); !loadFell {
+		st.RevertedAt = now
 	}
 }
 
-func (st *State) giveBack(now time.Time, a *tick.Advice, why string) {
+func (st *State) revertLast(now time.Time, a *tick.Advice, why string) {
 	last := st.Steps[len(st.Steps)-1]
 	st.Steps = st.Steps[:len(st.Steps)-1]
-	st.Changed = now
-	a.Reasons = append(a.Reasons, fmt.Sprintf("guard: a step of %s is given back: %s", last.Kind, why))
+	st.ChangedAt = now
+	a.Reasons = append(a.Reasons, fmt.Sprintf("guard: a step of %s is reverted: %s", last.Kind, why))
 }
 
-// fallen reports whether the services use much less CPU than at the last step.
-func (st *State) fallen(v *view) bool {
+// loadFell reports whether the services use much less CPU than at the last step.
+func (st *State) loadFell(v *view) bool {
 	if len(st.Steps) == 0 {
 		return false
 	}
-	was, is := st.Steps[len(st.Steps)-1].Use, v.use()
-	return was > 0 && is >= 0 && is < fallenTo*was
+	previous, current := st.Steps[len(st.Steps)-1].Use, v.knownServiceUse()
+	return previous > 0 && current >= 0 && current < loadFellPart*previous
 }
 
 // addReasons adds a reason with the cause of each step in force.
-func (st *State) addReasons(a *tick.Advice, batch bool) {
-	if !batch {
+func (st *State) addReasons(a *tick.Advice, hasBatch bool) {
+	if !hasBatch {
 		return
 	}
-	number := map[string]int{}
+	counts := map[string]int{}
 	for i := range st.Steps {
-		one := &st.Steps[i]
-		number[one.Kind]++
+		step := &st.Steps[i]
+		counts[step.Kind]++
 		a.Reasons = append(a.Reasons, fmt.Sprintf("guard: step %d: %s taken from batch (%d of %d) at %s, because service %s waited for %s for %.1f %% of the time, target %.1f %%",
-			i+1, one.Kind, number[one.Kind], stepsOf[one.Kind], one.At.UTC().Format(time.TimeOnly),
-			policy.Quote(one.Service), one.Resource, one.Permille/10, one.Target/10))
+			i+1, step.Kind, counts[step.Kind], stepsOf[step.Kind], step.At.UTC().Format(time.TimeOnly),
+			policy.Quote(step.Service), step.Resource, step.Permille/10, step.Target/10))
 	}
 }
 
-// taken returns the number of steps of a kind.
-func (st *State) taken(kind string) (n int) {
+// stepsTaken returns the number of steps of a kind.
+func (st *State) stepsTaken(kind string) (n int) {
 	for i := range st.Steps {
 		if st.Steps[i].Kind == kind {
 			n++
@@ -392,18 +394,19 @@ func (st *State) taken(kind string) (n int) {
 	return n
 }
 
-// next returns the kind of the step that can be taken for a waiting; empty if no step is left.
-func (st *State) next(a *tick.Advice, v *view, worst *waiting, s Settings, m class.Machine) string {
+// nextKind returns the kind of the step that can be taken for a waiting; empty if no step is left.
+func (st *State) nextKind(a *tick.Advice, v *view, worst *waiting, s Settings, m class.Machine) string {
 	switch {
 	case worst == nil || worst.permille <= worst.target:
 		return ""
-	case s.Disk == On && worst.resource == resourceIO && st.taken(kindDisk) < stepsOf[kindDisk] && m.CgroupVersion == 2 && st.throttles(v):
+	case s.Disk == On && worst.resource == resourceIO && st.stepsTaken(kindDisk) < stepsOf[kindDisk] && m.CgroupVersion == 2 &&
+		st.canThrottle(v):
 		return kindDisk
-	case st.taken(kindCPUs) < stepsOf[kindCPUs] && v.narrows(a, m, st.taken(kindCPUs)):
+	case st.stepsTaken(kindCPUs) < stepsOf[kindCPUs] && v.canNarrow(a, m, st.stepsTaken(kindCPUs)):
 		return kindCPUs
-	case st.taken(kindQuota) < stepsOf[kindQuota] && st.limits(a, v, m):
+	case st.stepsTaken(kindQuota) < stepsOf[kindQuota] && st.canLowerQuota(a, v, m):
 		return kindQuota
-	case st.taken(kindMemory) < stepsOf[kindMemory] && worst.resource != resourceCPU && m.CgroupVersion == 2 && v.holdsMemory():
+	case st.stepsTaken(kindMemory) < stepsOf[kindMemory] && worst.resource != resourceCPU && m.CgroupVersion == 2 && v.knowsMemory():
 		return kindMemory
 	}
 	return ""

@@ -30,8 +30,8 @@ func job(name string, milliCPU float64) tick.Pod {
 	return p
 }
 
-// rig runs a guard on generated samples, one per second.
-type rig struct {
+// fixture runs a guard on generated samples, one per second.
+type fixture struct {
 	st      *State
 	now     time.Time
 	set     Settings
@@ -40,7 +40,7 @@ type rig struct {
 	policy  tick.Advice // the policy's advice in each tick
 }
 
-func (r *rig) tick(pods ...tick.Pod) *tick.Advice {
+func (r *fixture) tick(pods ...tick.Pod) *tick.Advice {
 	if r.now.IsZero() {
 		r.now, r.set.MarginPermille = begin, DefaultMarginPermille
 	}
@@ -54,7 +54,7 @@ func (r *rig) tick(pods ...tick.Pod) *tick.Advice {
 	return &a
 }
 
-func (r *rig) times(n int, pods ...tick.Pod) (a *tick.Advice) {
+func (r *fixture) times(n int, pods ...tick.Pod) (a *tick.Advice) {
 	for range n {
 		a = r.tick(pods...)
 	}
@@ -62,7 +62,7 @@ func (r *rig) times(n int, pods ...tick.Pod) (a *tick.Advice) {
 }
 
 // kinds returns the steps in force.
-func (r *rig) kinds() string {
+func (r *fixture) kinds() string {
 	var list []string
 	for i := range r.st.Steps {
 		list = append(list, r.st.Steps[i].Kind)
@@ -94,7 +94,7 @@ func entries(list []tick.Cgroup) string {
 }
 
 func TestStepsAndTheirCauses(t *testing.T) {
-	r := &rig{policy: tick.Advice{
+	r := &fixture{policy: tick.Advice{
 		Cgroups:  []tick.Cgroup{{Cgroup: "/job", CPUSetCPUs: "0-7"}, {Cgroup: "/web", CPUSetCPUs: "0-7"}},
 		Fallback: []tick.Cgroup{{Cgroup: "/job", CPUSetCPUs: "3,7"}},
 	}}
@@ -122,7 +122,7 @@ func TestStepsAndTheirCauses(t *testing.T) {
 	for _, part := range []string{
 		`guard: step 1: CPUs taken from batch (1 of 3) at 12:01:06, because service "shop/web" waited for a CPU for 30.0 % of the time, target 2.0 %`,
 		"guard: step 6: quota taken from batch (3 of 3) at",
-		`guard: service "shop/web" waits for a CPU for 30.0 % of the time, target 2.0 %, and there is nothing left to take from batch`,
+		`guard: service "shop/web" waits for a CPU for 30.0 % of the time, target 2.0 %: no further step is possible`,
 	} {
 		if !hasReason(a, part) {
 			t.Errorf("reasons:\n%s\nwant: %s", strings.Join(a.Reasons, "\n"), part)
@@ -132,11 +132,11 @@ func TestStepsAndTheirCauses(t *testing.T) {
 		t.Errorf("the service's cgroup: %s; want what the policy wants", got)
 	}
 	// The waiting did not fall: batch is not the cause, and that waiting counts as the service's own from now on.
-	for i := 0; i < 10 && !hasReason(a, "gets all back"); i++ {
+	for i := 0; i < 10 && !hasReason(a, "all steps are reverted"); i++ {
 		a = r.tick(web(300, 1000), job("job", 800))
 	}
-	if !hasReason(a, "batch is not the cause, and gets all back") || entries(a.Cgroups[:1]) != "/job 0-7 -1m" || r.kinds() != "" {
-		t.Errorf("all was taken in vain: %s, reasons %v; want all given back", entries(a.Cgroups[:1]), a.Reasons)
+	if !hasReason(a, "batch is not the cause, all steps are reverted") || entries(a.Cgroups[:1]) != "/job 0-7 -1m" || r.kinds() != "" {
+		t.Errorf("all steps had no effect: %s, reasons %v; want all steps reverted", entries(a.Cgroups[:1]), a.Reasons)
 	}
 	if a = r.times(300, web(300, 1000), job("job", 6000)); r.kinds() != "" || hasReason(a, "waits") {
 		t.Errorf("five minutes later: %q, %v; want no step", r.kinds(), a.Reasons)
@@ -153,11 +153,11 @@ func TestNoStepWithoutACause(t *testing.T) {
 		batch  []tick.Pod
 		reason string
 	}{
-		{"absent", []tick.Pod{job("job", 100)}, "batch uses next to nothing: it is not the cause"},
-		{"not known", []tick.Pod{job("job", -1)}, "what batch uses is not known: no step"},
+		{"absent", []tick.Pod{job("job", 100)}, "batch uses almost nothing: batch is not the cause"},
+		{"unknown", []tick.Pod{job("job", -1)}, "batch's use is unknown: no step"},
 		{"none", nil, ""},
 	} {
-		r := &rig{}
+		r := &fixture{}
 		a := r.times(9, append(tt.batch, web(300, 1000))...) // later this counts as the service's own waiting
 		if r.kinds() != "" || !hasReason(a, tt.reason) {
 			t.Errorf("%s: steps %q, reasons %v; want none, and %q", tt.name, r.kinds(), a.Reasons, tt.reason)
@@ -167,9 +167,9 @@ func TestNoStepWithoutACause(t *testing.T) {
 
 // Steps stay for a minute while the services' waiting is unknown, and are then reverted one by one.
 func TestUnknownWaiting(t *testing.T) {
-	r := &rig{}
+	r := &fixture{}
 	a := r.times(10, web(-1, 1000), job("job", 6000))
-	if !hasReason(a, "guard: how long the services wait is not known: nothing is taken from batch for it") {
+	if !hasReason(a, "guard: the services' waiting is unknown: no step is taken") {
 		t.Errorf("reasons %v", a.Reasons)
 	}
 	r.times(13, web(300, 1000), job("job", 6000))
@@ -192,7 +192,7 @@ func TestUnknownWaiting(t *testing.T) {
 
 // The guard tightens the policy's values, and never loosens them.
 func TestThePolicysValuesHoldWhereTheyAreTighter(t *testing.T) {
-	r := &rig{policy: tick.Advice{
+	r := &fixture{policy: tick.Advice{
 		Cgroups:  []tick.Cgroup{{Cgroup: "/job", CPUMaxMilliCPU: new(int64(900))}},
 		Fallback: []tick.Cgroup{{Cgroup: "/job", CPUMaxMilliCPU: new(int64(100))}},
 	}}
@@ -214,7 +214,7 @@ func TestThePolicysValuesHoldWhereTheyAreTighter(t *testing.T) {
 		t.Errorf("switched off: %s; want no quota", got)
 	}
 	if a := r.tick(web(300, 1000)); len(a.Cgroups) > 0 || len(r.st.Batch) > 0 {
-		t.Errorf("the pod is gone: %s, %v; want nothing", entries(a.Cgroups), r.st.Batch)
+		t.Errorf("the pod ended: %s, %v; want nothing", entries(a.Cgroups), r.st.Batch)
 	}
 }
 
@@ -225,12 +225,12 @@ func TestQuotaOfATier(t *testing.T) {
 		return tick.Pod{UID: name, Name: name, QoS: class, Cgroup: path, UsageMilliCPU: new(2000.0), Containers: []tick.Container{{Cgroup: path + "/c", UsageMilliCPU: new(2000.0)}}}
 	}
 	a, b := pod("a", tier+"/poda", tick.QoSReclaimed), pod("b", tier+"/podb", tick.QoSReclaimed)
-	r := &rig{policy: tick.Advice{Cgroups: []tick.Cgroup{{Cgroup: tier, CPUMaxMilliCPU: new(int64(5000))}}}}
+	r := &fixture{policy: tick.Advice{Cgroups: []tick.Cgroup{{Cgroup: tier, CPUMaxMilliCPU: new(int64(5000))}}}}
 	got := entries(r.times(8, web(300, 1000), a, b).Cgroups)
 	if want := tier + " 2934m"; got != want { // a third of the way from 4000m to 800m
 		t.Errorf("batch alone in the tier: %s; want %s", got, want)
 	}
-	r = &rig{policy: r.policy}
+	r = &fixture{policy: r.policy}
 	got = entries(r.times(8, web(300, 1000), a, b, pod("s", tier+"/pods", tick.QoSShared)).Cgroups)
 	if want := tier + " 5000m, " + tier + "/poda/c 1467m, " + tier + "/podb/c 1467m"; got != want {
 		t.Errorf("beside a service: %s; want %s", got, want)
@@ -246,7 +246,7 @@ func TestStepsOfMemory(t *testing.T) {
 		p.Memory = &tick.Memory{UsageBytes: new(mebi * (1 << 20))}
 		return p
 	}
-	r := &rig{version: 2}
+	r := &fixture{version: 2}
 	var got []string
 	for _, x := range []struct {
 		ticks int
@@ -257,23 +257,23 @@ func TestStepsOfMemory(t *testing.T) {
 	if d := cmp.Diff([]string{"/job 1000Mi", "/job 900Mi", "/job 900Mi", "/job 4500Mi"}, got); d != "" {
 		t.Errorf("memory.high (-want +got):\n%s", d)
 	}
-	r = &rig{version: 1}
+	r = &fixture{version: 1}
 	if a := r.times(30, waits, holds(1000)); r.kinds() != "" || len(a.Cgroups) > 0 {
 		t.Errorf("version 1: %s", entries(a.Cgroups))
 	}
-	r = &rig{version: 2}
+	r = &fixture{version: 2}
 	if a := r.times(30, web(300, 1000), holds(1000)); r.kinds() != "" || len(a.Cgroups) > 0 {
 		t.Errorf("waiting for CPUs: %s", entries(a.Cgroups))
 	}
 }
 
 // The node's PSI includes batch's waiting: it is used only with a configured target, and if nothing better is known.
-func TestTheNodesPressureIsTheLastResort(t *testing.T) {
+func TestNodePressureWithoutServicePressure(t *testing.T) {
 	for _, tt := range []struct {
 		target float64
 		want   string
 	}{{0, ""}, {400, ""}, {200, "quota"}} {
-		r := &rig{cpu: &tick.NodeCPU{Pressure: &tick.Pressure{Some: &tick.PressureLine{Avg10: 30}}}, set: Settings{TargetPermille: tt.target}}
+		r := &fixture{cpu: &tick.NodeCPU{Pressure: &tick.Pressure{Some: &tick.PressureLine{Avg10: 30}}}, set: Settings{TargetPermille: tt.target}}
 		r.times(66, web(-1, 1000), job("job", 6000))
 		if got := r.kinds(); got != tt.want {
 			t.Errorf("target %v: steps %q; want %q", tt.target, got, tt.want)
@@ -282,8 +282,8 @@ func TestTheNodesPressureIsTheLastResort(t *testing.T) {
 }
 
 // A reboot discards what was set, but not the services' history; absent services are forgotten after an hour.
-func TestWhatIsForgotten(t *testing.T) {
-	r := &rig{}
+func TestServicesAndCgroupsAreForgotten(t *testing.T) {
+	r := &fixture{}
 	r.times(60, web(0, 1000), job("job", 0))
 	r.times(13, web(300, 1000), job("job", 6000))
 	r.st = r.st.Reboot()
@@ -303,7 +303,7 @@ func TestWhatIsForgotten(t *testing.T) {
 
 // A clock that is set back changes only times.
 func TestClockSetBack(t *testing.T) {
-	r := &rig{}
+	r := &fixture{}
 	r.times(60, web(0, 1000), job("job", 0))
 	r.times(8, web(300, 1000), job("job", 6000))
 	if got := r.kinds(); got != "quota" {

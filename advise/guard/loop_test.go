@@ -20,16 +20,16 @@ type plant struct {
 	quota    bool // the policy has no CPU lists, so that only quota can be taken
 	now      time.Time
 
-	load     func(second int) float64 // of the service, in CPUs
-	own      float64                  // the service's waiting that batch does not cause, in thousandths
-	hungry   float64                  // batch's demand, in CPUs
-	batch    float64                  // batch's limit, in CPUs
-	second   int
-	waited   []float64
-	changes  []int     // the seconds in which the number of steps changed
-	steps    []int     // after each second
-	waitings []float64 // in each second
-	advice   *tick.Advice
+	load        func(second int) float64 // of the service, in CPUs
+	ownWaiting  float64                  // the service's waiting that batch does not cause, in thousandths
+	batchDemand float64                  // batch's demand, in CPUs
+	batch       float64                  // batch's limit, in CPUs
+	second      int
+	waited      []float64
+	changes     []int     // the seconds in which the number of steps changed
+	steps       []int     // after each second
+	waitings    []float64 // in each second
+	advice      *tick.Advice
 }
 
 var begin = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
@@ -50,8 +50,8 @@ func (p *plant) run(t *testing.T, seconds int) {
 	}
 	for range seconds {
 		service := p.load(p.second)
-		batch := min(p.hungry, p.batch)
-		waiting := 5 + p.own + 200*max(0, service+batch-8) + 2*noise(p.second)
+		batch := min(p.batchDemand, p.batch)
+		waiting := 5 + p.ownWaiting + 200*max(0, service+batch-8) + 2*noise(p.second)
 		p.waited = append(p.waited, waiting)
 		read := p.waited[len(p.waited)-1]
 		if n := len(p.waited); n > 1 {
@@ -122,10 +122,10 @@ func wave(period int, low, high float64) func(int) float64 {
 // learn shows the guard the service without batch, for a whole period of its wave.
 func (p *plant) learn(t *testing.T, seconds int) {
 	t.Helper()
-	hungry := p.hungry
-	p.hungry = 0
+	hungry := p.batchDemand
+	p.batchDemand = 0
 	p.run(t, seconds)
-	p.hungry = hungry
+	p.batchDemand = hungry
 	if len(p.changes) > 0 {
 		t.Fatalf("steps without batch: %v", p.changes)
 	}
@@ -137,13 +137,13 @@ func TestNoOscillationOnASquareWave(t *testing.T) {
 	for _, quota := range []bool{false, true} {
 		for _, period := range []int{10, 60, 120, 300} {
 			t.Run(fmt.Sprintf("quota %v, period %d s", quota, period), func(t *testing.T) {
-				p := &plant{load: wave(period, 1, 5), hungry: 7, settings: usual, quota: quota}
+				p := &plant{load: wave(period, 1, 5), batchDemand: 7, settings: usual, quota: quota}
 				p.learn(t, 120)
 				p.run(t, 600)
 				edges := 2 * 600 / period
 				const perEdge = 6 // all steps of CPUs and quota
-				if most := min(perEdge*edges, 12*perEdge); len(p.changes) > most {
-					t.Errorf("%d changes at %d edges: %v; want at most %d", len(p.changes), edges, p.changes, most)
+				if maximum := min(perEdge*edges, 12*perEdge); len(p.changes) > maximum {
+					t.Errorf("%d changes at %d edges: %v; want at most %d", len(p.changes), edges, p.changes, maximum)
 				}
 				late := 0
 				for _, w := range p.waitings[120:] {
@@ -151,8 +151,8 @@ func TestNoOscillationOnASquareWave(t *testing.T) {
 						late++
 					}
 				}
-				if most := 24 * edges / 2; late > most {
-					t.Errorf("the service waits too long in %d of 600 seconds; want at most %d, 24 of each peak", late, most)
+				if maximum := 24 * edges / 2; late > maximum {
+					t.Errorf("the service waits too long in %d of 600 seconds; want at most %d, 24 of each peak", late, maximum)
 				}
 				t.Logf("%d changes at %d edges, waiting too long in %d s", len(p.changes), edges, late)
 			})
@@ -166,12 +166,12 @@ func TestNoLimitCycleOnAConstantLoad(t *testing.T) {
 	for _, load := range []float64{0.5, 1.5, 3, 4.5, 6, 7.5} {
 		for _, quota := range []bool{false, true} {
 			t.Run(fmt.Sprintf("load %v, quota %v", load, quota), func(t *testing.T) {
-				p := &plant{load: func(int) float64 { return load }, hungry: 8, settings: usual, quota: quota}
+				p := &plant{load: func(int) float64 { return load }, batchDemand: 8, settings: usual, quota: quota}
 				p.learn(t, 60)
 				p.run(t, 6*3600)
 				// Up to 8 steps at first; then attempts after 30 s, 1, 2, 4 ... minutes, each of two changes: 10 in 6 hours.
-				if most := 8 + 2*10; len(p.changes) > most {
-					t.Errorf("%d changes in six hours: %v; want at most %d", len(p.changes), p.changes, most)
+				if maximum := 8 + 2*10; len(p.changes) > maximum {
+					t.Errorf("%d changes in six hours: %v; want at most %d", len(p.changes), p.changes, maximum)
 				}
 				var tries []int
 				for i := 1; i < len(p.changes); i++ {
@@ -194,9 +194,9 @@ func TestNoLimitCycleOnAConstantLoad(t *testing.T) {
 // A service that waits independently of batch cannot be helped by the guard: batch is at its floor for some seconds, then that waiting
 // counts as the service's own and all steps are reverted.
 func TestAServiceThatWaitsByItself(t *testing.T) {
-	p := &plant{load: func(int) float64 { return 1 }, hungry: 4, settings: usual}
+	p := &plant{load: func(int) float64 { return 1 }, batchDemand: 4, settings: usual}
 	p.learn(t, 60)
-	p.own = 300
+	p.ownWaiting = 300
 	p.run(t, 3600)
 	squeezed := 0
 	for _, n := range p.steps {

@@ -20,8 +20,8 @@ func TestMeanOfTheWaiting(t *testing.T) {
 		}
 		now = now.Add(time.Second)
 		st.decide(now, &tick.Advice{}, &view{pods: 1, batchKnown: true}, worst, "")
-		if math.Abs(st.Mean-tt.want) > 1e-9 {
-			t.Errorf("tick %d: mean %v; want %v", i, st.Mean, tt.want)
+		if math.Abs(st.MeanPermille-tt.want) > 1e-9 {
+			t.Errorf("tick %d: mean %v; want %v", i, st.MeanPermille, tt.want)
 		}
 	}
 }
@@ -66,13 +66,13 @@ func TestWhichStepIsNext(t *testing.T) {
 		p := job("job", 6000)
 		p.Memory = &tick.Memory{UsageBytes: new(float64(1 << 30))}
 		p.IO = &tick.IO{WriteBytesPerSecond: new(float64(300 << 20))}
-		v := look(&tick.Sample{Topology: &tick.Topology{CPUs: "0-7"}, Pods: []tick.Pod{p, web(300, 1000)}})
+		v := newView(&tick.Sample{Topology: &tick.Topology{CPUs: "0-7"}, Pods: []tick.Pod{p, web(300, 1000)}})
 		worst := &waiting{resource: tt.resource, permille: 300, target: 20}
 		if tt.resource == "" {
 			worst.target = 300
 		}
 		st := &State{Steps: tt.steps}
-		if got := st.next(tt.advice, &v, worst, Settings{Disk: On}, class.Machine{MilliCPU: 8000, FloorMilliCPU: 800, CgroupVersion: tt.version}); got != tt.want {
+		if got := st.nextKind(tt.advice, &v, worst, Settings{Disk: On}, class.Machine{MilliCPU: 8000, FloorMilliCPU: 800, CgroupVersion: tt.version}); got != tt.want {
 			t.Errorf("%s: %q; want %q", name, got, tt.want)
 		}
 	}
@@ -97,7 +97,7 @@ func TestTheFloorWithoutAPolicysList(t *testing.T) {
 }
 
 // A first step of quota has an effect if batch uses more than its floor and than the smallest quota of the kernel.
-func TestWhenAQuotaTakesAnything(t *testing.T) {
+func TestCanLowerQuota(t *testing.T) {
 	m := class.Machine{FloorMilliCPU: 800}
 	for _, tt := range []struct {
 		use    float64
@@ -105,7 +105,7 @@ func TestWhenAQuotaTakesAnything(t *testing.T) {
 		want   bool
 	}{{810, 1, false}, {811, 1, true}, {5000, 0, false}} {
 		v := &view{sample: &tick.Sample{}, batchUse: tt.use, groups: make([]group, tt.groups)}
-		if got := (&State{}).limits(&tick.Advice{}, v, m); got != tt.want {
+		if got := (&State{}).canLowerQuota(&tick.Advice{}, v, m); got != tt.want {
 			t.Errorf("%+v: %v", tt, got)
 		}
 	}
@@ -113,9 +113,9 @@ func TestWhenAQuotaTakesAnything(t *testing.T) {
 		base, floor int64
 		want        bool
 	}{{801, 800, true}, {800, 800, false}} {
-		st := &State{Steps: []step{{Kind: kindQuota}}, Batch: map[string]*share{"/b": {Base: tt.base, Floor: tt.floor}}}
+		st := &State{Steps: []step{{Kind: kindQuota}}, Batch: map[string]*applied{"/b": {Base: tt.base, Floor: tt.floor}}}
 		v := &view{sample: &tick.Sample{}, groups: []group{{cgroup: "/new"}, {cgroup: "/b"}}}
-		if got := st.limits(&tick.Advice{}, v, m); got != tt.want {
+		if got := st.canLowerQuota(&tick.Advice{}, v, m); got != tt.want {
 			t.Errorf("%+v: %v", tt, got)
 		}
 	}
@@ -136,17 +136,17 @@ func TestAFallenLoadShortensTheHoldDown(t *testing.T) {
 	} {
 		st := &State{Hold: time.Hour, Steps: []step{{Kind: kindCPUs}}}
 		if tt.fallen > 0 {
-			st.Fallen = begin.Add(-tt.fallen)
+			st.LoadFellSince = begin.Add(-tt.fallen)
 		}
 		if tt.calm > 0 {
-			st.Calm = begin.Add(-tt.calm)
+			st.CalmSince = begin.Add(-tt.calm)
 		}
-		st.release(begin, &tick.Advice{})
+		st.revertWhenDue(begin, &tick.Advice{})
 		if (len(st.Steps) == 0) != tt.want {
 			t.Errorf("%+v: %d steps left", tt, len(st.Steps))
 		}
-		if tt.want && st.GaveBack.IsZero() == (tt.fallen == 0) {
-			t.Errorf("%+v: a relapse counts from %s", tt, st.GaveBack)
+		if tt.want && st.RevertedAt.IsZero() == (tt.fallen == 0) {
+			t.Errorf("%+v: a relapse counts from %s", tt, st.RevertedAt)
 		}
 	}
 }
@@ -155,21 +155,21 @@ func TestAFallenLoadShortensTheHoldDown(t *testing.T) {
 func TestTargetOfAServiceThatIsKnown(t *testing.T) {
 	var st State
 	var one *service
-	for range leastSeen {
+	for range minObservations {
 		one = st.learn(&waiting{permille: 200, level: 1, pod: &tick.Pod{UID: "u"}}, one, time.Time{}, begin)
 	}
-	own, _ := one.own(0, 1)
+	own, _ := one.ownWaiting(0, 1)
 	s := Settings{MarginPermille: 20}
-	if w := one.compare(0, 1, 500, s); w.target != own+20 || w.calm != own+10 {
-		t.Errorf("at its level: target %v, calm up to %v; it waits %v by itself", w.target, w.calm, own)
+	if w := one.compare(0, 1, 500, s); w.target != own+20 || w.revertBelow != own+10 {
+		t.Errorf("at its level: target %v, calm up to %v; it waits %v by itself", w.target, w.revertBelow, own)
 	}
-	if w := one.compare(0, 2, 500, s); w.target != 2*own+20 || math.Abs(w.calm-releasePart*(2*own+20)) > 1e-9 {
-		t.Errorf("a level higher: target %v, calm up to %v; it waits %v by itself", w.target, w.calm, own)
+	if w := one.compare(0, 2, 500, s); w.target != 2*own+20 || math.Abs(w.revertBelow-revertPart*(2*own+20)) > 1e-9 {
+		t.Errorf("a level higher: target %v, calm up to %v; it waits %v by itself", w.target, w.revertBelow, own)
 	}
 }
 
 // A waiting that batch did not cause counts as the service's own from then on, whatever else was observed.
-func TestAWaitingThatWasNotBatchsIsTheServicesOwn(t *testing.T) {
+func TestWaitingNotCausedByBatchIsLearned(t *testing.T) {
 	for _, seen := range []int{0, 5, 500} {
 		pod := &tick.Pod{UID: "u"}
 		var st State
@@ -178,16 +178,16 @@ func TestAWaitingThatWasNotBatchsIsTheServicesOwn(t *testing.T) {
 			one = st.learn(&waiting{permille: 1, level: 1, pod: pod}, one, time.Time{}, begin)
 		}
 		w := &waiting{permille: 300, level: 1, pod: pod}
-		st.absolve(w, begin)
-		if own, sure := st.Services["u"].own(0, 1); !sure || own < 270 || own > 360 {
+		st.learnAsOwn(w, begin)
+		if own, sure := st.Services["u"].ownWaiting(0, 1); !sure || own < 270 || own > 360 {
 			t.Errorf("seen %d times before: %v, %v; want some 300", seen, own, sure)
 		}
-		if sum, most := st.Services["u"].CPU[1].Sum(), float64(seen)*1.05+leastSeen+1; sum > most {
-			t.Errorf("seen %d times before: counts as %v; want %v at most", seen, sum, most)
+		if sum, maximum := st.Services["u"].CPU[1].Sum(), float64(seen)*1.05+minObservations+1; sum > maximum {
+			t.Errorf("seen %d times before: counts as %v; want %v at most", seen, sum, maximum)
 		}
 		w.level = 3 // a level without history
-		st.absolve(w, begin)
-		if own, sure := st.Services["u"].own(0, 3); !sure || own < 270 || own > 360 {
+		st.learnAsOwn(w, begin)
+		if own, sure := st.Services["u"].ownWaiting(0, 3); !sure || own < 270 || own > 360 {
 			t.Errorf("at another level: %v, %v; want some 300", own, sure)
 		}
 	}
@@ -196,7 +196,7 @@ func TestAWaitingThatWasNotBatchsIsTheServicesOwn(t *testing.T) {
 // Only time in which something is learned ages older observations: at most ten seconds from one observation to the next.
 func TestOlderWaitingsCountLessByTheTimeOfLearning(t *testing.T) {
 	for gap, factor := range map[time.Duration]float64{
-		0: 1, 5 * time.Second: math.Exp2(-5.0 / 1800), settled: math.Exp2(-10.0 / 1800), time.Hour: math.Exp2(-10.0 / 1800), -time.Hour: 1,
+		0: 1, 5 * time.Second: math.Exp2(-5.0 / 1800), settleTime: math.Exp2(-10.0 / 1800), time.Hour: math.Exp2(-10.0 / 1800), -time.Hour: 1,
 	} {
 		var st State
 		w := &waiting{permille: 5, pod: &tick.Pod{UID: "u"}}
@@ -223,12 +223,12 @@ func TestTheMostServices(t *testing.T) {
 }
 
 // A pod that does not exist, or that the API server does not know, is not batch, even if its cgroup is named.
-func TestAPodThatIsNotThereIsNotBatch(t *testing.T) {
+func TestMissingPodIsNotBatch(t *testing.T) {
 	gone := job("gone", 5)
 	gone.Missing = tick.MissingCgroup
-	v := look(&tick.Sample{Pods: []tick.Pod{job("job", 5), gone}})
+	v := newView(&tick.Sample{Pods: []tick.Pod{job("job", 5), gone}})
 	for path, want := range map[string]bool{"/job": true, "/gone": false, "/": false, "": false} {
-		if got := v.batchAlone(path); got != want && path != "/gone" || v.isBatch(path) != want {
+		if got := v.hasOnlyBatch(path); got != want && path != "/gone" || v.isBatch(path) != want {
 			t.Errorf("%q: batch alone %v, batch %v", path, got, v.isBatch(path))
 		}
 	}

@@ -15,15 +15,15 @@ const (
 	minQuotaMilliCPU = 10
 	// maxMilliCPU is more than any machine has; a larger value in a sample or a state file is invalid.
 	maxMilliCPU = 1 << 40
-	// memoryStep is the part of a cgroup's memory that a step takes, and leastMemory the memory that steps always leave.
-	memoryStep  = 0.1
-	leastMemory = 128 << 20
-	mebibyte    = 1 << 20
+	// memoryStep is the part of a cgroup's memory that a step takes, and minMemory the memory that steps always leave.
+	memoryStep = 0.1
+	minMemory  = 128 << 20
+	mebibyte   = 1 << 20
 )
 
-// share is what was set of a batch cgroup: a container's, or for disks a pod's. The numbers are those of the first step, so that a steady
+// applied is what was set of a batch cgroup: a container's, or for disks a pod's. The numbers are those of the first step, so that a steady
 // state writes nothing.
-type share struct {
+type applied struct {
 	// Quota and Memory report whether they were set, and must be undone if they are no longer desired.
 	Quota  bool `json:"quota,omitempty"`
 	Memory bool `json:"memory,omitempty"`
@@ -46,17 +46,17 @@ func (st *State) apply(a *tick.Advice, v *view, m class.Machine) {
 		return
 	}
 	d := draft{policy.NewDraft(a)}
-	if n := st.taken(kindCPUs); n > 0 {
+	if n := st.stepsTaken(kindCPUs); n > 0 {
 		for i := range d.Cgroups {
 			if c := &d.Cgroups[i]; c.CPUSetCPUs != "" && v.isBatch(c.Cgroup) {
 				c.CPUSetCPUs = v.narrowed(c.CPUSetCPUs, d.floorList(c.Cgroup), m, n)
 			}
 		}
 	}
-	limited := st.applyQuota(d, v, m, st.taken(kindQuota))
-	held := st.applyMemory(d, v, st.taken(kindMemory))
-	throttled := st.applyDisk(d, v, st.taken(kindDisk))
-	st.undo(d, v, limited, held, throttled)
+	quotaLowered := st.applyQuota(d, v, m, st.stepsTaken(kindQuota))
+	highLowered := st.applyMemory(d, v, st.stepsTaken(kindMemory))
+	throttled := st.applyDisk(d, v, st.stepsTaken(kindDisk))
+	st.undo(d, v, quotaLowered, highLowered, throttled)
 	d.Finish(a)
 }
 
@@ -68,8 +68,8 @@ func (d draft) floorList(path string) string {
 	return ""
 }
 
-// narrows reports whether one more step takes CPUs.
-func (v *view) narrows(a *tick.Advice, m class.Machine, taken int) bool {
+// canNarrow reports whether one more step takes CPUs.
+func (v *view) canNarrow(a *tick.Advice, m class.Machine, taken int) bool {
 	d := draft{policy.NewDraft(a)}
 	for i := range d.Cgroups {
 		c := &d.Cgroups[i]
@@ -98,14 +98,14 @@ func (v *view) narrowed(list, floorList string, m class.Machine, steps int) stri
 	if floor = floor.Intersection(set); floor.IsEmpty() {
 		floor = v.fill(cpus.Set{}, set, max(int(math.Ceil(float64(m.FloorMilliCPU)/1000)), 1))
 	}
-	above := float64(set.Size() - floor.Size())
-	left := set.Size() - int(math.Ceil(above*float64(steps)/float64(stepsOf[kindCPUs])-1e-9))
-	return v.fill(floor, set, left).String()
+	excess := float64(set.Size() - floor.Size())
+	size := set.Size() - int(math.Ceil(excess*float64(steps)/float64(stepsOf[kindCPUs])-1e-9))
+	return v.fill(floor, set, size).String()
 }
 
 // fill adds cores of a list to a set until the set has size CPUs or the next core does not fit.
 func (v *view) fill(into, from cpus.Set, size int) cpus.Set {
-	for _, core := range v.wholeCores() {
+	for _, core := range v.coreSets() {
 		if into.Size() >= size {
 			return into
 		}
@@ -117,42 +117,42 @@ func (v *view) fill(into, from cpus.Set, size int) cpus.Set {
 	return into
 }
 
-// units returns the cgroups whose quota the steps lower: those of which the policy desires a quota and that contain only batch, and batch's
-// own cgroups if no such cgroup is above or below them.
-func units(d draft, v *view) []group {
+// quotaGroups returns the cgroups whose quota the steps lower: those of which the policy desires a quota and that contain only batch, and
+// batch's own cgroups if no such cgroup is above or below them.
+func quotaGroups(d draft, v *view) []group {
 	var list []group
 	for i := range d.Cgroups {
-		if c := &d.Cgroups[i]; c.CPUMaxMilliCPU != nil && *c.CPUMaxMilliCPU > 0 && v.batchAlone(c.Cgroup) {
+		if c := &d.Cgroups[i]; c.CPUMaxMilliCPU != nil && *c.CPUMaxMilliCPU > 0 && v.hasOnlyBatch(c.Cgroup) {
 			list = append(list, group{cgroup: c.Cgroup, limit: float64(*c.CPUMaxMilliCPU)})
 		}
 	}
-	policys := list
+	fromPolicy := list
 	for i := range v.groups {
 		g := v.groups[i]
-		covered := false
-		for j := range policys {
-			u := &policys[j]
+		isCovered := false
+		for j := range fromPolicy {
+			u := &fromPolicy[j]
 			switch {
-			case within(g.cgroup, u.cgroup):
+			case isWithin(g.cgroup, u.cgroup):
 				u.use += max(g.use, 0)
-				covered = true
-			case within(u.cgroup, g.cgroup):
-				covered = true
+				isCovered = true
+			case isWithin(u.cgroup, g.cgroup):
+				isCovered = true
 			}
 		}
-		if !covered {
+		if !isCovered {
 			list = append(list, g)
 		}
 	}
 	return list
 }
 
-// limits reports whether one more step of quota takes CPU.
-func (st *State) limits(a *tick.Advice, v *view, m class.Machine) bool {
-	if st.taken(kindQuota) == 0 {
+// canLowerQuota reports whether one more step of quota takes CPU.
+func (st *State) canLowerQuota(a *tick.Advice, v *view, m class.Machine) bool {
+	if st.stepsTaken(kindQuota) == 0 {
 		return len(v.groups) > 0 && v.batchUse > float64(m.FloorMilliCPU)+minQuotaMilliCPU
 	}
-	for _, u := range units(draft{policy.NewDraft(a)}, v) {
+	for _, u := range quotaGroups(draft{policy.NewDraft(a)}, v) {
 		if s := st.Batch[u.cgroup]; s != nil && s.Base > s.Floor {
 			return true
 		}
@@ -165,32 +165,32 @@ func (st *State) applyQuota(d draft, v *view, m class.Machine, steps int) map[st
 	if steps == 0 {
 		return nil
 	}
-	list := units(d, v)
-	used := 0.0
+	list := quotaGroups(d, v)
+	totalUse := 0.0
 	for i := range list {
-		used += max(list[i].use, 0)
+		totalUse += max(list[i].use, 0)
 	}
-	done := make(map[string]bool, len(list))
+	lowered := make(map[string]bool, len(list))
 	for i := range list {
 		u := &list[i]
-		s := st.shareOf(u.cgroup)
+		s := st.appliedTo(u.cgroup)
 		if s.Quota = true; s.Base == 0 {
-			s.Floor, s.Base = d.part(u, used, len(list), m)
+			s.Floor, s.Base = d.floorAndBase(u, totalUse, len(list), m)
 		}
 		quota := s.Base - int64(float64(s.Base-s.Floor)*float64(min(steps, stepsOf[kindQuota]))/float64(stepsOf[kindQuota]))
 		quota = max(quota, minQuotaMilliCPU)
 		d.Each(u.cgroup, func(c *tick.Cgroup) { c.CPUMaxMilliCPU = policy.Tighter(c.CPUMaxMilliCPU, quota) })
-		done[u.cgroup] = true
+		lowered[u.cgroup] = true
 	}
-	return done
+	return lowered
 }
 
-// part returns the part of batch's floor that a cgroup always keeps, and its CPU before the first step: its use, within its limit. The
-// floor is divided by use; a cgroup that uses nothing keeps a little, so that it can start.
-func (d draft) part(u *group, used float64, n int, m class.Machine) (floor, base int64) {
+// floorAndBase returns the part of batch's floor that a cgroup always keeps, and its CPU before the first step: its use, within its limit.
+// The floor is divided by use; a cgroup that uses nothing keeps a little, so that it can start.
+func (d draft) floorAndBase(u *group, totalUse float64, n int, m class.Machine) (floor, base int64) {
 	part := 1 / float64(4*n)
-	if used > 0 && u.use > 0 {
-		part = max(part, u.use/used)
+	if totalUse > 0 && u.use > 0 {
+		part = max(part, u.use/totalUse)
 	}
 	floor = max(int64(math.Ceil(float64(m.FloorMilliCPU)*part)), minQuotaMilliCPU)
 	if c := d.FallbackOf(u.cgroup); c != nil && c.CPUMaxMilliCPU != nil && *c.CPUMaxMilliCPU > 0 {
@@ -208,52 +208,52 @@ func (st *State) applyMemory(d draft, v *view, steps int) map[string]bool {
 	if steps == 0 {
 		return nil
 	}
-	done := make(map[string]bool, len(v.groups))
+	lowered := make(map[string]bool, len(v.groups))
 	for i := range v.groups {
 		g := &v.groups[i]
 		if g.bytes < 0 {
 			continue
 		}
-		s := st.shareOf(g.cgroup)
+		s := st.appliedTo(g.cgroup)
 		if s.Memory = true; s.Bytes == 0 {
-			s.Bytes = int64(max(g.bytes, leastMemory))
+			s.Bytes = int64(max(g.bytes, minMemory))
 		}
-		high := max(float64(s.Bytes)*(1-memoryStep*float64(steps-1)), g.bytes*(1-memoryStep), leastMemory)
-		whole := int64(math.Ceil(high/mebibyte)) * mebibyte
-		d.Each(g.cgroup, func(c *tick.Cgroup) { c.MemoryHighBytes = policy.Tighter(c.MemoryHighBytes, whole) })
-		done[g.cgroup] = true
+		high := max(float64(s.Bytes)*(1-memoryStep*float64(steps-1)), g.bytes*(1-memoryStep), minMemory)
+		rounded := int64(math.Ceil(high/mebibyte)) * mebibyte
+		d.Each(g.cgroup, func(c *tick.Cgroup) { c.MemoryHighBytes = policy.Tighter(c.MemoryHighBytes, rounded) })
+		lowered[g.cgroup] = true
 	}
-	return done
+	return lowered
 }
 
 // undo undoes what was set of cgroups of which it is no longer desired, and forgets cgroups that no longer exist. Values that the policy
 // desires take precedence.
-func (st *State) undo(d draft, v *view, limited, held, throttled map[string]bool) {
-	limit := make(map[string]float64, len(v.groups))
+func (st *State) undo(d draft, v *view, quotaLowered, highLowered, throttled map[string]bool) {
+	limits := make(map[string]float64, len(v.groups))
 	for i := range v.groups {
-		limit[v.groups[i].cgroup] = v.groups[i].limit
+		limits[v.groups[i].cgroup] = v.groups[i].limit
 	}
 	for path, s := range st.Batch {
-		own, there := limit[path]
-		if there = there || v.disksOf[path]; s == nil || !there && !limited[path] || !s.Quota && !s.Memory && !s.Disk {
+		limit, exists := limits[path]
+		if exists = exists || v.podCgroups[path]; s == nil || !exists && !quotaLowered[path] || !s.Quota && !s.Memory && !s.Disk {
 			delete(st.Batch, path)
 			continue
 		}
-		if s.Quota && !limited[path] {
+		if s.Quota && !quotaLowered[path] {
 			quota := int64(tick.Unlimited)
-			if own > 0 {
-				quota = quotaOf(own)
+			if limit > 0 {
+				quota = quotaOf(limit)
 			}
 			s.Base, s.Floor = 0, 0
-			d.Unset(path, func(c *tick.Cgroup) **int64 { return &c.CPUMaxMilliCPU }, quota)
+			d.SetIfUnset(path, func(c *tick.Cgroup) **int64 { return &c.CPUMaxMilliCPU }, quota)
 		}
-		if s.Memory && !held[path] {
+		if s.Memory && !highLowered[path] {
 			s.Bytes = 0
-			d.Unset(path, func(c *tick.Cgroup) **int64 { return &c.MemoryHighBytes }, tick.Unlimited)
+			d.SetIfUnset(path, func(c *tick.Cgroup) **int64 { return &c.MemoryHighBytes }, tick.Unlimited)
 		}
-		if s.Disk && !throttled[path] && v.disksOf[path] {
+		if s.Disk && !throttled[path] && v.podCgroups[path] {
 			s.Rates = rates{}
-			d.freeDisk(path)
+			d.removeDiskLimits(path)
 		}
 	}
 }
@@ -264,14 +264,14 @@ func quotaOf(limit float64) int64 {
 	return int64(min(max(limit, minQuotaMilliCPU), maxMilliCPU))
 }
 
-// shareOf returns the share of a cgroup, and creates it if there is none.
-func (st *State) shareOf(path string) *share {
+// appliedTo returns the share of a cgroup, and creates it if there is none.
+func (st *State) appliedTo(path string) *applied {
 	s := st.Batch[path]
 	if s == nil {
 		if st.Batch == nil {
-			st.Batch = map[string]*share{}
+			st.Batch = map[string]*applied{}
 		}
-		s = &share{}
+		s = &applied{}
 		st.Batch[strings.Clone(path)] = s
 	}
 	return s

@@ -20,15 +20,15 @@ type view struct {
 	// services is their number, serviceUse their use, negative if that of one is unknown.
 	services   int
 	serviceUse float64
-	// known reports whether some waiting is known, byNode whether it is only the node's.
-	known, byNode bool
+	// isKnown reports whether some waiting is known, isNodeOnly whether it is only the node's.
+	isKnown, isNodeOnly bool
 
-	// disks are the known rates of batch pods, and disksOf all batch pods with a cgroup, both by cgroup.
-	disks   map[string]rates
-	disksOf map[string]bool
+	// disks are the known rates of batch pods, and podCgroups all batch pods with a cgroup, both by cgroup.
+	disks      map[string]rates
+	podCgroups map[string]bool
 
-	below map[string]bool // batch's cgroups and those of its pods
-	cores []cpus.Set
+	batchPaths map[string]bool // batch's cgroups and those of its pods
+	cores      []cpus.Set
 }
 
 // group is a cgroup of batch.
@@ -39,15 +39,15 @@ type group struct {
 	limit  float64 // of CPU in milli-CPU, 0 for none
 }
 
-// look builds the view of a sample.
-func look(s *tick.Sample) view {
+// newView builds the view of a sample.
+func newView(s *tick.Sample) view {
 	v := view{sample: s, batchKnown: true}
 	for i := range s.Pods {
 		p := &s.Pods[i]
 		switch {
 		case p.Ended():
 		case p.QoS == tick.QoSReclaimed:
-			v.batch(p)
+			v.addBatch(p)
 		case isService(p):
 			v.services++
 			switch {
@@ -61,17 +61,17 @@ func look(s *tick.Sample) view {
 	return v
 }
 
-// batch adds a batch pod to the view.
-func (v *view) batch(p *tick.Pod) {
+// addBatch adds a batch pod to the view.
+func (v *view) addBatch(p *tick.Pod) {
 	if !strings.HasPrefix(p.Cgroup, "/") || p.Missing != "" {
 		return
 	}
 	v.pods++
 	if len(p.Cgroup) > 1 {
-		if v.disksOf == nil {
-			v.disks, v.disksOf = map[string]rates{}, map[string]bool{}
+		if v.podCgroups == nil {
+			v.disks, v.podCgroups = map[string]rates{}, map[string]bool{}
 		}
-		v.disksOf[p.Cgroup] = true
+		v.podCgroups[p.Cgroup] = true
 		if r, known := ratesOf(p.IO); known {
 			v.disks[p.Cgroup] = r
 		}
@@ -88,9 +88,9 @@ func (v *view) batch(p *tick.Pod) {
 			c := &p.Containers[i]
 			use, memory, limits = c.UsageMilliCPU, c.Memory, c.Limits
 		}
-		g := group{cgroup: path, use: known(use), bytes: -1}
+		g := group{cgroup: path, use: orUnknown(use), bytes: -1}
 		if memory != nil {
-			g.bytes = known(memory.UsageBytes)
+			g.bytes = orUnknown(memory.UsageBytes)
 		}
 		if limits != nil {
 			g.limit = policy.Amount(limits.MilliCPU)
@@ -99,16 +99,16 @@ func (v *view) batch(p *tick.Pod) {
 	}
 }
 
-// known returns a value of the sample, negative if it is missing.
-func known(f *float64) float64 {
+// orUnknown returns a value of the sample, negative if it is missing.
+func orUnknown(f *float64) float64 {
 	if f == nil {
 		return -1
 	}
 	return policy.Amount(f)
 }
 
-// use returns the services' use, negative if unknown.
-func (v *view) use() float64 {
+// knownServiceUse returns the services' use, negative if unknown.
+func (v *view) knownServiceUse() float64 {
 	if v.services == 0 {
 		return -1
 	}
@@ -117,49 +117,49 @@ func (v *view) use() float64 {
 
 // isBatch reports whether a cgroup is a batch pod's, or one of its containers'.
 func (v *view) isBatch(path string) bool {
-	if v.below == nil {
-		v.below = map[string]bool{}
+	if v.batchPaths == nil {
+		v.batchPaths = map[string]bool{}
 		for i := range v.sample.Pods {
 			if p := &v.sample.Pods[i]; p.QoS == tick.QoSReclaimed && p.Missing == "" {
-				v.below[p.Cgroup] = true
+				v.batchPaths[p.Cgroup] = true
 			}
 		}
 		for i := range v.groups {
-			v.below[v.groups[i].cgroup] = true
+			v.batchPaths[v.groups[i].cgroup] = true
 		}
 	}
-	return v.below[path]
+	return v.batchPaths[path]
 }
 
-// batchAlone reports whether a cgroup contains batch and no service: a batch cgroup, or a tier of it.
-func (v *view) batchAlone(path string) bool {
+// hasOnlyBatch reports whether a cgroup contains batch and no service: a batch cgroup, or a tier of it.
+func (v *view) hasOnlyBatch(path string) bool {
 	if v.isBatch(path) {
 		return true
 	}
 	if len(path) < 2 {
 		return false
 	}
-	some := false
+	hasPod := false
 	for i := range v.sample.Pods {
 		p := &v.sample.Pods[i]
-		if !within(p.Cgroup, path) {
+		if !isWithin(p.Cgroup, path) {
 			continue
 		}
 		if p.QoS != tick.QoSReclaimed {
 			return false
 		}
-		some = true
+		hasPod = true
 	}
-	return some
+	return hasPod
 }
 
-// within reports whether path is parent or below it.
-func within(path, parent string) bool {
+// isWithin reports whether path is parent or below it.
+func isWithin(path, parent string) bool {
 	return strings.HasPrefix(path, parent) && (len(path) == len(parent) || path[len(parent)] == '/')
 }
 
-// holdsMemory reports whether some batch cgroup's memory is known.
-func (v *view) holdsMemory() bool {
+// knowsMemory reports whether some batch cgroup's memory is known.
+func (v *view) knowsMemory() bool {
 	for i := range v.groups {
 		if v.groups[i].bytes > 0 {
 			return true
@@ -168,19 +168,19 @@ func (v *view) holdsMemory() bool {
 	return false
 }
 
-// wholeCores returns the machine's cores; if they are unknown, each CPU counts as one.
-func (v *view) wholeCores() []cpus.Set {
+// coreSets returns the machine's cores; if they are unknown, each CPU counts as one.
+func (v *view) coreSets() []cpus.Set {
 	if v.cores != nil || v.sample.Topology == nil {
 		return v.cores
 	}
-	rest, _ := cpus.Parse(v.sample.Topology.CPUs)
+	unassigned, _ := cpus.Parse(v.sample.Topology.CPUs)
 	for _, list := range v.sample.Topology.Cores {
 		if core, err := cpus.Parse(list); err == nil {
 			v.cores = append(v.cores, core)
-			rest = rest.Difference(core)
+			unassigned = unassigned.Difference(core)
 		}
 	}
-	for _, cpu := range rest.List() {
+	for _, cpu := range unassigned.List() {
 		v.cores = append(v.cores, cpus.New(cpu))
 	}
 	return v.cores

@@ -12,21 +12,21 @@ import (
 )
 
 // A sample of a whole fleet, or of its agent, offers nothing of a node, whatever it contains of one.
-func TestASampleOfAFleetOffersNothing(t *testing.T) {
+func TestFleetSampleOffersNothing(t *testing.T) {
 	for name, change := range map[string]func(*tick.Sample){
 		"a fleet's":  func(s *tick.Sample) { s.Fleet = &tick.Fleet{} },
 		"an agent's": func(s *tick.Sample) { s.Agent = &tick.Agent{} },
 	} {
 		s := machine(4000)
 		change(s)
-		if a := New(Defaults()).Decide(at(0, s)); a.Reclaimed != nil || len(a.Cgroups) > 0 || !strings.Contains(a.Reasons[0], "of a fleet") {
+		if a := New(Defaults()).Decide(at(0, s)); a.Reclaimed != nil || len(a.Cgroups) > 0 || !strings.Contains(a.Reasons[0], "from collect fleet") {
 			t.Errorf("%s: offer %+v, %q", name, a.Reclaimed, a.Reasons)
 		}
 	}
 }
 
 // If the API server's pods become unknown nothing is decided. In the first tick all of them count as services: less is offered.
-func TestPodsThatAreNotKnownAnyMoreAreNotServices(t *testing.T) {
+func TestUnknownPodsAreNotServices(t *testing.T) {
 	unknown := machine(4000)
 	unknown.Errors = []tick.SourceError{{Source: "pods", Error: "API server"}}
 	for i := range unknown.Pods {
@@ -36,7 +36,7 @@ func TestPodsThatAreNotKnownAnyMoreAreNotServices(t *testing.T) {
 	if got := milli(t, d.Decide(at(0, unknown))); got != 16000-7000-1600 {
 		t.Errorf("in the first tick %dm", got)
 	}
-	if a := d.Decide(at(time.Second, unknown)); a.Reclaimed != nil || !strings.Contains(a.Reasons[0], "pods are not known") {
+	if a := d.Decide(at(time.Second, unknown)); a.Reclaimed != nil || !strings.Contains(a.Reasons[0], "pods are still unknown") {
 		t.Errorf("in the second tick %+v: %q", a.Reclaimed, a.Reasons)
 	}
 }
@@ -74,7 +74,7 @@ func TestAnOfferFallsAtOnceWhereServicesUseAllNow(t *testing.T) {
 // Memory has ten times the price of CPU: room is left for a growth that is too rare to leave CPU for it.
 func TestMemoryLeavesRoomForWhatIsSeldom(t *testing.T) {
 	seldom := func(part float64) forecast {
-		f := forecast{Seen: start.Add(-time.Second), Use: part}
+		f := forecast{SeenAt: start.Add(-time.Second), Use: part}
 		f.Hour = []use{{start.Add(-30 * time.Minute), part}, {start.Add(-30 * time.Second), part}}
 		f.Growths[0] = histogram.Histogram{0: 980, 20: 20} // a tenth of the machine, 2 of 100 times
 		return f

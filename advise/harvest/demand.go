@@ -11,8 +11,8 @@ import (
 // demand is what a sample contains about the services: all pods and processes that are not batch. Unknown values are NaN, never 0.
 type demand struct {
 	milliCPU, bytes float64
-	// used is milliCPU without the unused part of what is reserved for the system.
-	used float64
+	// inUse is milliCPU without the unused part of what is reserved for the system.
+	inUse float64
 	// newMilliCPU and newBytes are the requests of new pods, as far as the pods do not use them yet.
 	newMilliCPU, newBytes float64
 	newPods               int
@@ -20,40 +20,40 @@ type demand struct {
 
 // sums are the totals of a sample's pods, and whether all pods' values are known.
 type sums struct {
-	services, given, batch, batchRSS, sets float64
-	isKnown, setsKnown                     bool
+	services, exclusive, batch, batchRSS, workingSets float64
+	isUseKnown, areSetsKnown                          bool
 }
 
-func (n *node) demand(t *tick.Tick, s Settings) demand {
+func (n *node) observeDemand(t *tick.Tick, s Settings) demand {
 	d := demand{}
-	sum := sums{isKnown: true, setsKnown: true}
-	present := n.Pods.begin(t.Time)
+	totals := sums{isUseKnown: true, areSetsKnown: true}
+	pods := n.Pods.begin(t.Time)
 	for i := range t.Sample.Pods {
 		p := &t.Sample.Pods[i]
 		if p.Ended() {
 			continue
 		}
-		use, set := useOf(p), workingSetOf(p)
-		sum.add(p, use, set, n.hasGiven(p))
-		if p.QoS == tick.QoSReclaimed || !present.see(p, use, set, s) {
+		use, workingSet := useOf(p), workingSetOf(p)
+		totals.add(p, use, workingSet, n.hasExclusiveCPUs(p))
+		if p.QoS == tick.QoSReclaimed || !pods.addPod(p, use, workingSet, s) {
 			continue
 		}
 		d.newPods++
 		if p.Requests != nil {
-			if !n.hasGiven(p) { // no other pod can use its CPUs
+			if !n.hasExclusiveCPUs(p) { // no other pod can use its CPUs
 				d.newMilliCPU = policy.Bounded(d.newMilliCPU + max(policy.Amount(p.Requests.MilliCPU)-policy.Amount(use), 0))
 			}
-			d.newBytes = policy.Bounded(d.newBytes + max(policy.Amount(p.Requests.MemoryBytes)-policy.Amount(set), 0))
+			d.newBytes = policy.Bounded(d.newBytes + max(policy.Amount(p.Requests.MemoryBytes)-policy.Amount(workingSet), 0))
 		}
 	}
-	present.end()
-	d.cpu(t.Sample, sum, n.keptMilliCPU(t.Sample))
-	d.memory(t.Sample, sum)
+	pods.end()
+	d.cpu(t.Sample, totals, n.systemReservedMilliCPU(t.Sample))
+	d.memory(t.Sample, totals)
 	return d
 }
 
-// add adds a pod with its CPU use and its working set; hasGiven reports whether it has exclusive CPUs.
-func (s *sums) add(p *tick.Pod, use, set *float64, hasGiven bool) {
+// add adds a pod with its CPU use and its working set; hasExclusive reports whether it has exclusive CPUs.
+func (s *sums) add(p *tick.Pod, use, workingSet *float64, hasExclusive bool) {
 	switch {
 	case p.QoS == tick.QoSReclaimed:
 		s.batch = policy.Bounded(s.batch + policy.Amount(use))
@@ -61,66 +61,66 @@ func (s *sums) add(p *tick.Pod, use, set *float64, hasGiven bool) {
 		return
 	case p.Missing == tick.MissingCgroup: // it has not started
 	case use == nil || *use < 0:
-		s.isKnown = false
-	case hasGiven:
-		s.given = policy.Bounded(s.given + *use)
+		s.isUseKnown = false
+	case hasExclusive:
+		s.exclusive = policy.Bounded(s.exclusive + *use)
 	default:
 		s.services = policy.Bounded(s.services + *use)
 	}
-	if set == nil || *set < 0 {
-		s.setsKnown = s.setsKnown && p.Missing == tick.MissingCgroup
+	if workingSet == nil || *workingSet < 0 {
+		s.areSetsKnown = s.areSetsKnown && p.Missing == tick.MissingCgroup
 	} else {
-		s.sets = policy.Bounded(s.sets + *set)
+		s.workingSets = policy.Bounded(s.workingSets + *workingSet)
 	}
 }
 
-// cpu sets the services' CPU from the machine's use, or else from the pods' use; kept is the CPU reserved for the system.
-func (d *demand) cpu(sample *tick.Sample, sum sums, kept float64) {
+// cpu sets the services' CPU from the machine's use, or else from the pods' use; reserved is the CPU reserved for the system.
+func (d *demand) cpu(sample *tick.Sample, totals sums, reserved float64) {
 	machine := (*float64)(nil)
 	if cpu := sample.CPU; cpu != nil && cpu.UsageMilliCPU != nil && *cpu.UsageMilliCPU >= 0 {
 		machine = cpu.UsageMilliCPU
 	}
 	switch {
-	case machine != nil && sum.isKnown:
-		system := max(policy.Bounded(*machine)-sum.batch-sum.given-sum.services, 0)
-		d.used, d.milliCPU = sum.services+system, sum.services+max(system, kept)
+	case machine != nil && totals.isUseKnown:
+		system := max(policy.Bounded(*machine)-totals.batch-totals.exclusive-totals.services, 0)
+		d.inUse, d.milliCPU = totals.services+system, totals.services+max(system, reserved)
 	case machine != nil: // it includes the pods' use
-		d.used = max(policy.Bounded(*machine)-sum.batch-sum.given, sum.services)
-		d.milliCPU = max(d.used, kept)
-	case sum.isKnown && len(sample.Pods) > 0:
-		d.used, d.milliCPU = sum.services, sum.services+kept
+		d.inUse = max(policy.Bounded(*machine)-totals.batch-totals.exclusive, totals.services)
+		d.milliCPU = max(d.inUse, reserved)
+	case totals.isUseKnown && len(sample.Pods) > 0:
+		d.inUse, d.milliCPU = totals.services, totals.services+reserved
 	default:
 		d.milliCPU = math.NaN()
 	}
 }
 
 // memory sets the services' memory from the machine's available memory, or else from the pods' working sets.
-func (d *demand) memory(sample *tick.Sample, sum sums) {
+func (d *demand) memory(sample *tick.Sample, totals sums) {
 	switch m := sample.Memory; {
 	case m != nil && m.TotalBytes != nil && m.AvailableBytes != nil: // available includes the page cache that the kernel can drop
-		d.bytes = max(policy.Amount(m.TotalBytes)-policy.Amount(m.AvailableBytes)-sum.batchRSS, 0)
-	case sum.setsKnown && len(sample.Pods) > 0:
-		d.bytes = sum.sets
+		d.bytes = max(policy.Amount(m.TotalBytes)-policy.Amount(m.AvailableBytes)-totals.batchRSS, 0)
+	case totals.areSetsKnown && len(sample.Pods) > 0:
+		d.bytes = totals.workingSets
 	default:
 		d.bytes = math.NaN()
 	}
 }
 
-// keptMilliCPU returns what the Node object reserves for the system, in addition to the reserved CPUs.
-func (n *node) keptMilliCPU(s *tick.Sample) float64 {
+// systemReservedMilliCPU returns what the Node object reserves for the system, in addition to the reserved CPUs.
+func (n *node) systemReservedMilliCPU(s *tick.Sample) float64 {
 	if s.Allocatable == nil || s.Allocatable.MilliCPU == nil || *s.Allocatable.MilliCPU < 0 {
 		return 0
 	}
 	return max(float64(n.shape.Online.Size()-n.shape.Reserved.Size())*1000-policy.Bounded(*s.Allocatable.MilliCPU), 0)
 }
 
-// hasGiven reports whether a pod runs on CPUs that kubelet gave it exclusively: its use is not taken from the others.
-func (n *node) hasGiven(p *tick.Pod) bool {
+// hasExclusiveCPUs reports whether a pod runs on CPUs that kubelet gave it exclusively: its use is not taken from the others.
+func (n *node) hasExclusiveCPUs(p *tick.Pod) bool {
 	if n.shape.Exclusive.IsEmpty() {
 		return false
 	}
 	return slices.ContainsFunc(p.Containers, func(c tick.Container) bool {
-		return c.CPUSetCPUs != "" && policy.IsGiven(&c, policy.Given(c.CPUSetCPUs, n.shape.Exclusive))
+		return c.CPUSetCPUs != "" && policy.HasExclusiveCPUs(&c, policy.ExclusiveCount(c.CPUSetCPUs, n.shape.Exclusive))
 	})
 }
 
@@ -131,11 +131,11 @@ func useOf(p *tick.Pod) *float64 {
 	}
 	sum := 0.0
 	for i := range p.Containers {
-		own := p.Containers[i].UsageMilliCPU
-		if own == nil || *own < 0 {
+		use := p.Containers[i].UsageMilliCPU
+		if use == nil || *use < 0 {
 			return nil
 		}
-		sum = policy.Bounded(sum + *own)
+		sum = policy.Bounded(sum + *use)
 	}
 	return &sum
 }
@@ -150,11 +150,11 @@ func workingSetOf(p *tick.Pod) *float64 {
 	}
 	sum := 0.0
 	for i := range p.Containers {
-		own := p.Containers[i].Memory
-		if own == nil || own.WorkingSetBytes == nil || *own.WorkingSetBytes < 0 {
+		memory := p.Containers[i].Memory
+		if memory == nil || memory.WorkingSetBytes == nil || *memory.WorkingSetBytes < 0 {
 			return nil
 		}
-		sum = policy.Bounded(sum + *own.WorkingSetBytes)
+		sum = policy.Bounded(sum + *memory.WorkingSetBytes)
 	}
 	return &sum
 }
@@ -165,8 +165,8 @@ func rssOf(p *tick.Pod) (bytes float64) {
 		return policy.Amount(p.Memory.RSSBytes)
 	}
 	for i := range p.Containers {
-		if own := p.Containers[i].Memory; own != nil {
-			bytes = policy.Bounded(bytes + policy.Amount(own.RSSBytes))
+		if memory := p.Containers[i].Memory; memory != nil {
+			bytes = policy.Bounded(bytes + policy.Amount(memory.RSSBytes))
 		}
 	}
 	return bytes

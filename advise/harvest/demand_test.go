@@ -52,7 +52,7 @@ func TestDemand(t *testing.T) {
 			s.Pods, s.CPU.UsageMilliCPU = append(s.Pods, podOf("own", tick.QoSShared, 2500)), new(9600.0)
 			own(&s.Pods[2])
 		}, 4100, 30e9, 4100},
-		{"a service on kubelet's list of what it gave to nobody", func(s *tick.Sample) {
+		{"a service on kubelet's list of CPUs that it assigned to no pod", func(s *tick.Sample) {
 			inContainers(&s.Pods[0], 1)
 			s.Pods[0].Containers[0].CPUSetCPUs = "0,3-8,11-15"
 		}, 4000, 30e9, 4000},
@@ -61,7 +61,7 @@ func TestDemand(t *testing.T) {
 			s.CPU.UsageMilliCPU, s.Pods = new(0.0), []tick.Pod{podOf("web", tick.QoSShared, 0)}
 		}, 0, 40e9, 0},
 
-		{"a service whose use is not known", func(s *tick.Sample) { s.Pods[0].UsageMilliCPU = nil }, 4000, 30e9, 4000},
+		{"a service whose use is unknown", func(s *tick.Sample) { s.Pods[0].UsageMilliCPU = nil }, 4000, 30e9, 4000},
 		{"beside one on CPUs of its own", func(s *tick.Sample) {
 			s.Pods, s.CPU.UsageMilliCPU = append(s.Pods, podOf("own", tick.QoSShared, 2500)), new(9600.0)
 			s.Pods[0].UsageMilliCPU = nil
@@ -75,12 +75,12 @@ func TestDemand(t *testing.T) {
 			s.Pods[0].UsageMilliCPU, s.Pods[0].Missing, s.CPU = nil, tick.MissingCgroup, nil
 		}, 0, 30e9, 0},
 
-		{"the machine's use is not known", func(s *tick.Sample) { s.CPU, s.Allocatable = nil, &tick.Resources{MilliCPU: new(14000.0)} }, 6000, 30e9, 4000},
+		{"the machine's use is unknown", func(s *tick.Sample) { s.CPU, s.Allocatable = nil, &tick.Resources{MilliCPU: new(14000.0)} }, 6000, 30e9, 4000},
 		{"the machine's is negative", func(s *tick.Sample) { s.CPU.UsageMilliCPU = new(-1.0) }, 4000, 30e9, 4000},
-		{"the machine's is 0, and a service's is not known", func(s *tick.Sample) {
+		{"the machine's is 0, and a service's is unknown", func(s *tick.Sample) {
 			s.CPU.UsageMilliCPU, s.Pods[0].UsageMilliCPU = new(0.0), nil
 		}, 0, 30e9, 0},
-		{"the machine's is not known, and a service uses nothing", func(s *tick.Sample) { s.CPU, s.Pods[0].UsageMilliCPU = nil, new(0.0) }, 0, 30e9, 0},
+		{"the machine's is unknown, and a service uses nothing", func(s *tick.Sample) { s.CPU, s.Pods[0].UsageMilliCPU = nil, new(0.0) }, 0, 30e9, 0},
 		{"neither is there a pod", func(s *tick.Sample) { s.CPU, s.Pods = nil, nil }, unknown, 40e9, 0},
 		{"nor is memory known", func(s *tick.Sample) { s.CPU, s.Pods, s.Memory = nil, nil, nil }, unknown, unknown, 0},
 
@@ -89,7 +89,7 @@ func TestDemand(t *testing.T) {
 			inContainers(&s.Pods[0], 2)
 			s.Pods[0].Containers[0].UsageMilliCPU, s.CPU = new(0.0), nil
 		}, 2000, 30e9, 2000},
-		{"but not where one's is not known", func(s *tick.Sample) {
+		{"but not where one's is unknown", func(s *tick.Sample) {
 			inContainers(&s.Pods[0], 2)
 			s.Pods[0].Containers[0].UsageMilliCPU, s.CPU = nil, nil
 		}, unknown, 30e9, 0},
@@ -100,12 +100,12 @@ func TestDemand(t *testing.T) {
 
 		{"what batch holds is not the services', by containers too", func(s *tick.Sample) { inContainers(&s.Pods[1], 2) }, 4000, 30e9, 4000},
 		{"batch in two pods", func(s *tick.Sample) { s.Pods = append(s.Pods, podOf("hadoop", tick.QoSReclaimed, 0)) }, 4000, 20e9, 4000},
-		{"the machine's memory is not known: working sets", func(s *tick.Sample) {
+		{"the machine's memory is unknown: working sets", func(s *tick.Sample) {
 			s.Memory, s.Pods = nil, append(s.Pods, podOf("api", tick.QoSShared, 0))
 		}, 4000, 24e9, 4000},
 		{"or only its total", func(s *tick.Sample) { s.Memory.AvailableBytes = nil }, 4000, 12e9, 4000},
 		{"containers' sets are the pod's", func(s *tick.Sample) { inContainers(&s.Pods[0], 3); s.Memory = nil }, 4000, 12e9, 4000},
-		{"but not where one's is not known", func(s *tick.Sample) {
+		{"but not where one's is unknown", func(s *tick.Sample) {
 			inContainers(&s.Pods[0], 3)
 			s.Pods[0].Containers[1].Memory, s.Memory = nil, nil
 		}, 4000, unknown, 4000},
@@ -131,11 +131,11 @@ func TestDemand(t *testing.T) {
 		s := machine(4000)
 		tt.change(s)
 		n := &node{}
-		if err := n.see(s.Topology, "", "1-2,9-10"); err != nil {
+		if err := n.updateShape(s.Topology, "", "1-2,9-10"); err != nil {
 			t.Fatal(err)
 		}
-		got := n.demand(at(0, s), Defaults())
-		want := demand{milliCPU: tt.milliCPU, bytes: tt.bytes, used: tt.used, newPods: got.newPods}
+		got := n.observeDemand(at(0, s), Defaults())
+		want := demand{milliCPU: tt.milliCPU, bytes: tt.bytes, inUse: tt.used, newPods: got.newPods}
 		if diff := cmp.Diff(want, got, cmp.AllowUnexported(demand{}), cmpopts.EquateNaNs()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
 		}
@@ -143,15 +143,15 @@ func TestDemand(t *testing.T) {
 }
 
 // CPUs that are reserved for the system are part of its reservation: only what the Node object reserves in addition counts.
-func TestWhatIsReservedIsNotKeptTwice(t *testing.T) {
+func TestReservedCPUsCountOnce(t *testing.T) {
 	s := machine(4000)
 	n := &node{}
-	if err := n.see(s.Topology, "0,8", ""); err != nil {
+	if err := n.updateShape(s.Topology, "0,8", ""); err != nil {
 		t.Fatal(err)
 	}
 	for allocatable, want := range map[float64]float64{15000: 0, 14000: 0, 13500: 500} {
 		s.Allocatable = &tick.Resources{MilliCPU: &allocatable}
-		if got := n.keptMilliCPU(s); got != want {
+		if got := n.systemReservedMilliCPU(s); got != want {
 			t.Errorf("of %vm allocatable %vm are kept beside a core; want %v", allocatable, got, want)
 		}
 	}
@@ -170,10 +170,10 @@ func TestRequestsOfNewPods(t *testing.T) {
 	s.Pods[6].StartTime = start.Format(time.RFC3339)
 	own(&s.Pods[4])
 	n := &node{}
-	if err := n.see(s.Topology, "", "1-2,9-10"); err != nil {
+	if err := n.updateShape(s.Topology, "", "1-2,9-10"); err != nil {
 		t.Fatal(err)
 	}
-	got := n.demand(at(time.Second, s), Defaults())
+	got := n.observeDemand(at(time.Second, s), Defaults())
 	if got.newPods != 5 || got.newMilliCPU != 1800 || got.newBytes != 3e9 {
 		t.Errorf("%d new pods ask for %vm and %v bytes beyond use; want 5, 1800m, 3e9", got.newPods, got.newMilliCPU, got.newBytes)
 	}

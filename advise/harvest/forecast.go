@@ -42,17 +42,17 @@ const classes = len(variability) + 1
 // forecast predicts the use of one resource, as a part of its capacity. It learns from each span how much the use grew, and remembers only
 // an hour of minutes and a histogram of growths.
 type forecast struct {
-	// Seen is when the use was last observed, and Use its mean over [meanTime].
-	Seen time.Time `json:"seen,omitzero"`
-	Use  float64   `json:"use"`
+	// SeenAt is when the use was last observed, and Use its mean over [meanTime].
+	SeenAt time.Time `json:"seen,omitzero"`
+	Use    float64   `json:"use"`
 	// Hour has the largest use of each minute, oldest first; the last minute is still running.
 	Hour []use `json:"hour,omitempty"`
 	// Spans are the spans that are still running.
 	Spans []span `json:"spans,omitempty"`
 	// Growths are those of completed spans, by the machine's class at their start.
 	Growths [classes]histogram.Histogram `json:"growths"`
-	// Aged is when the weights of the growths were last reduced.
-	Aged time.Time `json:"aged,omitzero"`
+	// AgedAt is when the weights of the growths were last reduced.
+	AgedAt time.Time `json:"aged,omitzero"`
 }
 
 type use struct {
@@ -64,33 +64,33 @@ type use struct {
 type span struct {
 	At    time.Time `json:"at"`
 	Level float64   `json:"level"`
-	Most  float64   `json:"most"`
+	Max   float64   `json:"most"`
 	Class int       `json:"class"`
 }
 
 // level is the start of a forecast.
 type level struct {
-	part        float64 // the level
-	short, long float64 // the largest use of the two times
-	class       int
-	warmingUp   bool // the history is shorter than the short time
+	part              float64 // the level
+	shortMax, longMax float64 // the largest use of the two times
+	class             int
+	isWarmingUp       bool // the history is shorter than the short time
 }
 
-// see adds an observation of the use. It ignores a tick that is not newer than the last one and returns false.
-func (f *forecast) see(now time.Time, part float64) bool {
-	gap := now.Sub(f.Seen)
+// observe adds an observation of the use. It ignores a tick that is not newer than the last one and returns false.
+func (f *forecast) observe(now time.Time, part float64) bool {
+	gap := now.Sub(f.SeenAt)
 	switch {
-	case f.Seen.IsZero() || gap > longTime: // the history is too old for a forecast; the growths stay
+	case f.SeenAt.IsZero() || gap > longTime: // the history is too old for a forecast; the growths stay
 		f.Hour, f.Spans, f.Use = nil, nil, part
 	case gap < 0: // the clock was set back, or the tick is old
-		f.back(now)
+		f.clockSetBack(now)
 		return false
 	case gap == 0:
 		return false
 	default:
 		f.Use += min(gap.Seconds()/meanTime.Seconds(), 1) * (part - f.Use)
 	}
-	f.Seen = now
+	f.SeenAt = now
 	last := len(f.Hour) - 1
 	if last >= 0 && now.Sub(f.Hour[last].At) < minute {
 		f.Hour[last].Use = max(f.Hour[last].Use, f.Use)
@@ -108,40 +108,40 @@ func (f *forecast) see(now time.Time, part float64) bool {
 	return true
 }
 
-// back keeps the history for up to another hour if the clock is set back: too high a forecast is safer than too low a one.
-func (f *forecast) back(now time.Time) {
+// clockSetBack keeps the history for up to another hour if the clock is set back: too high a forecast is safer than too low a one.
+func (f *forecast) clockSetBack(now time.Time) {
 	for i := range f.Hour {
 		if f.Hour[i].At.After(now) {
 			f.Hour[i].At = now
 		}
 	}
-	f.Seen, f.Spans = now, nil
-	if f.Aged.After(now) {
-		f.Aged = now
+	f.SeenAt, f.Spans = now, nil
+	if f.AgedAt.After(now) {
+		f.AgedAt = now
 	}
 }
 
 // learn adds a completed minute: it completes the spans that end with it, and starts a new one.
 func (f *forecast) learn(m use) {
-	if gap := m.At.Sub(f.Aged); f.Aged.IsZero() || gap > 0 {
-		if !f.Aged.IsZero() {
+	if gap := m.At.Sub(f.AgedAt); f.AgedAt.IsZero() || gap > 0 {
+		if !f.AgedAt.IsZero() {
 			for i := range f.Growths {
 				f.Growths[i].Age(math.Exp2(-gap.Hours() / halfLife.Hours()))
 			}
 		}
-		f.Aged = m.At
+		f.AgedAt = m.At
 	}
-	left := f.Spans[:0]
+	running := f.Spans[:0]
 	for _, s := range f.Spans {
-		s.Most = max(s.Most, m.Use)
+		s.Max = max(s.Max, m.Use)
 		if m.At.Sub(s.At) < spanTime {
-			left = append(left, s)
+			running = append(running, s)
 		} else if s.Class >= 0 && s.Class < classes {
-			f.Growths[s.Class].Add(s.Most - s.Level)
+			f.Growths[s.Class].Add(s.Max - s.Level)
 		}
 	}
 	l := f.level(m.At)
-	f.Spans = append(left, span{At: m.At, Level: l.part, Class: l.class})
+	f.Spans = append(running, span{At: m.At, Level: l.part, Class: l.class})
 	f.Spans = slices.Delete(f.Spans, 0, max(len(f.Spans)-maxSpans, 0))
 }
 
@@ -152,18 +152,18 @@ func (f *forecast) level(at time.Time) (l level) {
 		if m.At.Before(at.Add(-longTime)) {
 			continue
 		}
-		l.long = max(l.long, m.Use)
+		l.longMax = max(l.longMax, m.Use)
 		if !m.At.Before(at.Add(-shortTime)) {
-			l.short = max(l.short, m.Use)
+			l.shortMax = max(l.shortMax, m.Use)
 		}
 		sum += m.Use
 		n++
 		if i == 0 {
-			l.warmingUp = at.Sub(m.At) < shortTime
+			l.isWarmingUp = at.Sub(m.At) < shortTime
 		}
 	}
-	l.part = (l.short + l.long) / 2
-	for l.class < len(variability) && l.long-sum/max(n, 1) > variability[l.class] {
+	l.part = (l.shortMax + l.longMax) / 2
+	for l.class < len(variability) && l.longMax-sum/max(n, 1) > variability[l.class] {
 		l.class++
 	}
 	return l
@@ -172,7 +172,7 @@ func (f *forecast) level(at time.Time) (l level) {
 // margin returns the growth to leave room for, and the number of spans that it is based on.
 func (f *forecast) margin(l level, s Settings) (part, spans float64) {
 	part, spans = cheapest(f.Growths[l.class], s)
-	if l.warmingUp {
+	if l.isWarmingUp {
 		part = max(part, warmUpMargin)
 	}
 	return part, spans
@@ -181,32 +181,34 @@ func (f *forecast) margin(l level, s Settings) (part, spans float64) {
 // text explains a level, in amounts of the resource.
 func (l level) text(amount func(part float64) string) string {
 	return fmt.Sprintf("level %s (half of the largest use of 10 minutes, %s, and half of the hour's, %s)",
-		amount(l.part), amount(l.short), amount(l.long))
+		amount(l.part), amount(l.shortMax), amount(l.longMax))
 }
 
 // bins is the number of a histogram's bins: from 0 to all of the machine, in steps of half a percent.
 const bins = histogram.Bins
 
 // cheapest returns the growth to leave room for: the one with the lowest sum of the cost of the room and the cost of growth beyond it.
-func cheapest(c histogram.Histogram, s Settings) (part, seen float64) {
-	seen = c.Sum()
-	all := seen + priorSpans
-	more, best := all, math.Inf(1)
+func cheapest(c histogram.Histogram, s Settings) (part, observations float64) {
+	observations = c.Sum()
+	total := observations + priorSpans
+	exceeding, lowestCost := total, math.Inf(1)
 	first := int(math.Round(s.FirstMargin * bins))
 	for i := range bins + 1 {
 		if i < len(c) && c[i] > 0 {
-			more -= c[i]
+			exceeding -= c[i]
 		}
 		if i == first {
-			more -= priorSpans
+			exceeding -= priorSpans
 		}
 		room := float64(i) / bins
-		if beyond := max(more, 0) / all; room >= s.Margin-1e-9 && beyond <= maxExceeded && room+s.Price*beyond < best {
-			part, best = room, room+s.Price*beyond
+		exceededPart := max(exceeding, 0) / total
+		cost := room + s.Price*exceededPart
+		if room >= s.Margin-1e-9 && exceededPart <= maxExceeded && cost < lowestCost {
+			part, lowestCost = room, cost
 		}
 	}
-	if math.IsInf(best, 1) {
-		return 1, seen
+	if math.IsInf(lowestCost, 1) {
+		return 1, observations
 	}
-	return part, seen
+	return part, observations
 }

@@ -19,7 +19,7 @@ func TestUseIsAMean(t *testing.T) {
 	f := forecast{}
 	var got []float64
 	for _, seconds := range []int{0, 1, 2, 17, 18} {
-		f.see(start.Add(time.Duration(seconds)*time.Second), map[bool]float64{true: 0.8, false: 0.2}[seconds > 0 && seconds < 18])
+		f.observe(start.Add(time.Duration(seconds)*time.Second), map[bool]float64{true: 0.8, false: 0.2}[seconds > 0 && seconds < 18])
 		got = append(got, f.Use)
 	}
 	if diff := cmp.Diff([]float64{0.2, 0.24, 0.24 + 0.56/15, 0.8, 0.76}, got, near); diff != "" {
@@ -34,14 +34,14 @@ func TestAnHourOfMinutes(t *testing.T) {
 		seconds int
 		use     float64
 	}{{0, 0.1}, {30, 0.3}, {59, 0.2}, {60, 0.2}, {120, 0.4}, {179, 0.3}, {180, 0.1}} {
-		f.see(start.Add(time.Duration(s.seconds)*time.Second), s.use)
+		f.observe(start.Add(time.Duration(s.seconds)*time.Second), s.use)
 	}
-	minute := func(n int, most float64) use { return use{start.Add(time.Duration(n) * time.Minute), most} }
+	minute := func(n int, maximum float64) use { return use{start.Add(time.Duration(n) * time.Minute), maximum} }
 	last := minute(3, f.Use)
 	if diff := cmp.Diff([]use{minute(0, 0.3), minute(1, 0.2), minute(2, 0.4), last}, f.Hour, near); diff != "" {
 		t.Errorf("minutes (-want +got):\n%s", diff)
 	}
-	f.see(start.Add(61*time.Minute), 0.1)
+	f.observe(start.Add(61*time.Minute), 0.1)
 	if diff := cmp.Diff([]use{minute(1, 0.2), minute(2, 0.4), last, minute(61, 0.1)}, f.Hour, near); diff != "" {
 		t.Errorf("an hour later (-want +got):\n%s", diff)
 	}
@@ -49,7 +49,7 @@ func TestAnHourOfMinutes(t *testing.T) {
 	for range 2 * maxMinutes {
 		f.Hour = append(f.Hour, minute(61, 0.1))
 	}
-	if f.see(start.Add(62*time.Minute), 0.5); len(f.Hour) != maxMinutes || f.Hour[maxMinutes-1].Use != 0.5 {
+	if f.observe(start.Add(62*time.Minute), 0.5); len(f.Hour) != maxMinutes || f.Hour[maxMinutes-1].Use != 0.5 {
 		t.Errorf("%d minutes are remembered, the last is %+v", len(f.Hour), f.Hour[len(f.Hour)-1])
 	}
 }
@@ -58,7 +58,7 @@ func TestAnHourOfMinutes(t *testing.T) {
 func TestSpansTakeFiveMinutes(t *testing.T) {
 	f := forecast{}
 	for i, use := range []float64{0.2, 0.2, 0.2, 0.3, 0.2, 0.2, 0.2, 0.2} {
-		f.see(start.Add(time.Duration(i)*time.Minute), use)
+		f.observe(start.Add(time.Duration(i)*time.Minute), use)
 		if want := min(i, 5); len(f.Spans) != want {
 			t.Errorf("after %d minutes %d spans are open, want %d", i, len(f.Spans), want)
 		}
@@ -68,7 +68,7 @@ func TestSpansTakeFiveMinutes(t *testing.T) {
 	if diff := cmp.Diff(want, f.Growths, aging); diff != "" {
 		t.Errorf("growths (-want +got):\n%s", diff)
 	}
-	if spans := len(f.Spans); f.see(f.Seen, 0.9) || len(f.Spans) != spans {
+	if spans := len(f.Spans); f.observe(f.SeenAt, 0.9) || len(f.Spans) != spans {
 		t.Errorf("a second tick of an instant was learnt from, or ended %d spans", spans)
 	}
 	for _, class := range []int{-1, classes} { // invalid in a state file
@@ -88,14 +88,14 @@ func TestSpansTakeFiveMinutes(t *testing.T) {
 }
 
 // The weight of an observation halves in two days, and a negligible one is dropped. A clock that was set back ages nothing.
-func TestWhatWasSeenAges(t *testing.T) {
-	f := forecast{Aged: start, Growths: [classes]histogram.Histogram{{8, 0, 4}, nil, {2}}}
+func TestGrowthsAge(t *testing.T) {
+	f := forecast{AgedAt: start, Growths: [classes]histogram.Histogram{{8, 0, 4}, nil, {2}}}
 	f.learn(use{start.Add(halfLife), 0.2})
 	if diff := cmp.Diff([classes]histogram.Histogram{{4, 0, 2}, nil, {1}}, f.Growths, near); diff != "" {
 		t.Errorf("after two days (-want +got):\n%s", diff)
 	}
 	f.learn(use{start, 0.2})
-	if diff := cmp.Diff([classes]histogram.Histogram{{4, 0, 2}, nil, {1}}, f.Growths, near); diff != "" || !f.Aged.Equal(start.Add(halfLife)) {
+	if diff := cmp.Diff([classes]histogram.Histogram{{4, 0, 2}, nil, {1}}, f.Growths, near); diff != "" || !f.AgedAt.Equal(start.Add(halfLife)) {
 		t.Errorf("before that (-want +got):\n%s", diff)
 	}
 }
@@ -110,11 +110,11 @@ func TestLevel(t *testing.T) {
 		want level
 	}{
 		{"nothing", nil, level{}},
-		{"the hour's begins with it", []use{{back(61), 0.9}, {back(60), 0.44}, {back(10), 0.4}, {back(0), 0.38}}, level{part: 0.42, long: 0.44, short: 0.4}},
-		{"ten minutes", []use{{back(10), 0.2}, {back(0), 0.2}}, level{part: 0.2, long: 0.2, short: 0.2}},
-		{"less than ten", []use{{back(9), 0.2}, {back(0), 0.2}}, level{part: 0.2, long: 0.2, short: 0.2, warmingUp: true}},
-		{"medium", []use{{back(30), 0.4}, {back(0), 0.2}}, level{part: 0.3, long: 0.4, short: 0.2, class: 1}},
-		{"high", []use{{back(30), 0.6}, {back(0), 0.2}}, level{part: 0.4, long: 0.6, short: 0.2, class: 2}},
+		{"the hour's begins with it", []use{{back(61), 0.9}, {back(60), 0.44}, {back(10), 0.4}, {back(0), 0.38}}, level{part: 0.42, longMax: 0.44, shortMax: 0.4}},
+		{"ten minutes", []use{{back(10), 0.2}, {back(0), 0.2}}, level{part: 0.2, longMax: 0.2, shortMax: 0.2}},
+		{"less than ten", []use{{back(9), 0.2}, {back(0), 0.2}}, level{part: 0.2, longMax: 0.2, shortMax: 0.2, isWarmingUp: true}},
+		{"medium", []use{{back(30), 0.4}, {back(0), 0.2}}, level{part: 0.3, longMax: 0.4, shortMax: 0.2, class: 1}},
+		{"high", []use{{back(30), 0.6}, {back(0), 0.2}}, level{part: 0.4, longMax: 0.6, shortMax: 0.2, class: 2}},
 	} {
 		f := forecast{Hour: tt.hour}
 		if diff := cmp.Diff(tt.want, f.level(start), near, cmp.AllowUnexported(level{})); diff != "" {
@@ -153,7 +153,7 @@ func TestMarginIsTheCheapest(t *testing.T) {
 		}
 	}
 	f := forecast{Growths: [classes]histogram.Histogram{{0: 1000}}}
-	if part, _ := f.margin(level{warmingUp: true}, Defaults()); part != warmUpMargin {
+	if part, _ := f.margin(level{isWarmingUp: true}, Defaults()); part != warmUpMargin {
 		t.Errorf("while it warms up the margin is %v", part)
 	}
 }

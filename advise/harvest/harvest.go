@@ -38,7 +38,7 @@ import (
 // Policy describes the package in the list of policies.
 var Policy = policy.Policy{
 	Name: "harvest",
-	Doc: `what services will not need by their own history
+	Doc: `what services will not need, predicted from their use
 What services will use within the hour is predicted from their largest use and from how it grew before on this machine; the
 rest is offered, and stays promised. Batch runs on all CPUs but those in use and a buffer of idle cores.`,
 	StateVersion: 2001,
@@ -57,55 +57,55 @@ func New(s Settings) *Decider { return &Decider{Base: policy.NewBase[Settings, n
 
 // node is the state of one node, in the format of the state file.
 type node struct {
-	Seen time.Time `json:"seen,omitzero"`
-	// Known is when the services' use was last known; zero if it never was, or nothing is offered.
-	Known time.Time `json:"known,omitzero"`
+	SeenAt time.Time `json:"seen,omitzero"`
+	// KnownAt is when the services' use was last known; zero if it never was, or nothing is offered.
+	KnownAt time.Time `json:"known,omitzero"`
 	// CPU and Memory predict the services' need; Offered and OfferedMemory are the current offers.
-	CPU           forecast `json:"cpu"`
-	Memory        forecast `json:"memory"`
-	Offered       offer    `json:"offered"`
-	OfferedMemory offer    `json:"offeredMemory"`
-	Pods          pods     `json:"pods"`
-	Place         place    `json:"place"`
-	// Given are the CPUs that kubelet gave to pods exclusively, as last known.
-	Given    string        `json:"given,omitempty"`
-	Class    *class.State  `json:"class,omitempty"`
-	Guard    *guard.State  `json:"guard,omitempty"`
-	Limits   *limits.State `json:"limits,omitempty"`
-	Cold     *cold.State   `json:"cold,omitempty"`
-	Disk     *disk.State   `json:"disk,omitempty"`
-	Fallback []tick.Cgroup `json:"fallback,omitempty"`
+	CPU           forecast  `json:"cpu"`
+	Memory        forecast  `json:"memory"`
+	Offered       offer     `json:"offered"`
+	OfferedMemory offer     `json:"offeredMemory"`
+	Pods          pods      `json:"pods"`
+	Placement     placement `json:"place"`
+	// ExclusiveCPUs are the CPUs that kubelet gave to pods exclusively, as last known.
+	ExclusiveCPUs string        `json:"given,omitempty"`
+	Class         *class.State  `json:"class,omitempty"`
+	Guard         *guard.State  `json:"guard,omitempty"`
+	Limits        *limits.State `json:"limits,omitempty"`
+	Cold          *cold.State   `json:"cold,omitempty"`
+	Disk          *disk.State   `json:"disk,omitempty"`
+	Fallback      []tick.Cgroup `json:"fallback,omitempty"`
 
 	shape *shape // derived from the topology; rebuilt when that changes
 }
 
 // LastUsed returns when the node was last seen.
-func (n *node) LastUsed() time.Time { return n.Seen }
+func (n *node) LastUsed() time.Time { return n.SeenAt }
 
 // Reboot keeps the history of the services' use.
 func (n *node) Reboot() {
-	n.Place.Confined, n.Place.Kept, n.Place.Tier, n.Class, n.Fallback = false, "", "", nil, nil
+	n.Placement.IsConfined, n.Placement.WithoutBatch, n.Placement.Tier, n.Class, n.Fallback = false, "", "", nil, nil
 	n.Disk, n.Guard, n.Limits, n.Cold = n.Disk.Reboot(), n.Guard.Reboot(), n.Limits.Reboot(), n.Cold.Reboot()
 }
 
 // Decide implements [policy.Decider].
 func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 	n := d.Node(t.Node)
-	n.Seen = t.Time
+	n.SeenAt = t.Time
 	a := &tick.Advice{Policy: Policy.Name}
 	s := t.Sample
-	if why := n.undecidable(a, s, d.Settings); why != "" {
+	if why := n.missingInput(a, s, d.Settings); why != "" {
 		return n.keepLastOffer(a, t, why)
 	}
-	need := n.demand(t, d.Settings)
+	need := n.observeDemand(t, d.Settings)
 	if math.IsNaN(need.milliCPU) {
-		return n.keepLastOffer(a, t, "what the services use is not known (a first reading has no rates)")
+		return n.keepLastOffer(a, t, "the services' use is unknown (a first reading has no rates)")
 	}
-	n.Known = t.Time
+	n.KnownAt = t.Time
 	n.offerCPU(a, t, need, d.Settings)
 	n.offerMemory(a, t, need, d.Settings)
-	n.place(a, t, need, d.Settings)
-	policy.AwakenTiers(s, a)
+	n.placeBatch(a, t, need, d.Settings)
+	policy.ClearIdleTiers(s, a)
 	milliCPU := int64(n.shape.Online.Size()) * 1000
 	m := class.Machine{MilliCPU: milliCPU, FloorMilliCPU: milliCPU / 10, CgroupVersion: s.CgroupVersion}
 	n.Class = n.Class.Advise(t, a, d.Settings.BatchClass, m)
@@ -118,23 +118,23 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 	return a
 }
 
-// undecidable returns which input is missing for a decision.
-func (n *node) undecidable(a *tick.Advice, s *tick.Sample, settings Settings) string {
+// missingInput returns which input is missing for a decision.
+func (n *node) missingInput(a *tick.Advice, s *tick.Sample, settings Settings) string {
 	switch {
 	case s == nil:
 		return "no sample"
 	case s.Fleet != nil || s.Agent != nil: // collect fleet does not know the node's use: the node's own pipe decides
-		return "the sample is of a fleet"
+		return "the sample is from collect fleet"
 	case s.Topology == nil:
 		return "no topology in the sample"
-	case !n.Known.IsZero() && policy.PodsUnknown(s):
-		return "the cluster's pods are not known yet"
+	case !n.KnownAt.IsZero() && policy.PodsUnknown(s):
+		return "the cluster's pods are still unknown"
 	}
-	given, why := policy.ExclusiveCPUs(s, n.Given)
-	if n.Given = given; why != "" {
+	exclusive, why := policy.ExclusiveCPUs(s, n.ExclusiveCPUs)
+	if n.ExclusiveCPUs = exclusive; why != "" {
 		a.Reasons = append(a.Reasons, why)
 	}
-	if err := n.see(s.Topology, settings.ReservedCPUs, n.Given); err != nil {
+	if err := n.updateShape(s.Topology, settings.ReservedCPUs, n.ExclusiveCPUs); err != nil {
 		return policy.OneLine(err)
 	}
 	return ""
@@ -144,12 +144,12 @@ func (n *node) undecidable(a *tick.Advice, s *tick.Sample, settings Settings) st
 func (n *node) keepLastOffer(a *tick.Advice, t *tick.Tick, why string) *tick.Advice {
 	a.Fallback = n.Fallback
 	a.Reasons = append(a.Reasons, why+": no decision")
-	switch age := t.Time.Sub(n.Known); {
-	case n.Known.IsZero():
+	switch age := t.Time.Sub(n.KnownAt); {
+	case n.KnownAt.IsZero():
 	case age < 0: // the clock was set back
-		n.Known = t.Time
+		n.KnownAt = t.Time
 	case age >= staleAfter:
-		a.Withdrawn = fmt.Sprintf("what the services use has not been known for %s", age.Round(time.Second))
+		a.Withdrawn = fmt.Sprintf("the services' use has been unknown for %s", age.Round(time.Second))
 		n.Offered, n.OfferedMemory = offer{}, offer{}
 	}
 	return a
@@ -157,25 +157,26 @@ func (n *node) keepLastOffer(a *tick.Advice, t *tick.Tick, why string) *tick.Adv
 
 // offerCPU sets the offered CPU and adds its reasons.
 func (n *node) offerCPU(a *tick.Advice, t *tick.Tick, need demand, s Settings) {
-	all := float64(n.shape.Avail.Size()) * 1000
+	total := float64(n.shape.Avail.Size()) * 1000
 	a.Reclaimed = &tick.Reclaimed{MilliCPU: new(int64(0))}
-	if all == 0 {
-		a.Reasons = append(a.Reasons, "offer: kubelet gave all CPUs away, or they are reserved: there are none for batch")
+	if total == 0 {
+		a.Reasons = append(a.Reasons, "offer: all CPUs are reserved or assigned exclusively by kubelet: none is offered")
 		return
 	}
-	part := min(need.milliCPU/all, 1)
-	n.CPU.see(t.Time, part)
-	milli := func(part float64) string { return fmt.Sprintf("%.0fm", part*all) }
+	part := min(need.milliCPU/total, 1)
+	n.CPU.observe(t.Time, part)
+	format := func(part float64) string { return fmt.Sprintf("%.0fm", part*total) }
 	l := n.CPU.level(t.Time)
 	margin, spans := n.CPU.margin(l, s)
-	can := max(1-l.part-margin-need.newMilliCPU/all, 0)
-	bound := n.Offered.follow(t.Time, can, max(part, n.CPU.Use), s)
-	*a.Reclaimed.MilliCPU = int64(n.Offered.Part*all + 1e-6)
+	possible := max(1-l.part-margin-need.newMilliCPU/total, 0)
+	boundText := n.Offered.follow(t.Time, possible, max(part, n.CPU.Use), s)
+	*a.Reclaimed.MilliCPU = int64(n.Offered.Part*total + 1e-6)
 	a.Reasons = append(a.Reasons, fmt.Sprintf("offer: %.0fm - services' %s - margin for growth %s%s - %s -> %dm%s",
-		all, l.text(milli), milli(margin), basis(l, spans), newText(need, milli(need.newMilliCPU/all)), *a.Reclaimed.MilliCPU, bound))
-	text := fmt.Sprintf("services use %.0fm now", need.used)
-	if beyond := need.milliCPU - need.used; beyond >= 0.5 {
-		text += fmt.Sprintf(", and %.0fm more are kept for the system", beyond)
+		total, l.text(format), format(margin), basisText(l, spans), newPodsText(need, format(need.newMilliCPU/total)),
+		*a.Reclaimed.MilliCPU, boundText))
+	text := fmt.Sprintf("services use %.0fm now", need.inUse)
+	if reserved := need.milliCPU - need.inUse; reserved >= 0.5 {
+		text += fmt.Sprintf(", and %.0fm more are reserved for the system", reserved)
 	}
 	if peaks := n.Pods.reasons(); peaks != "" {
 		text += "; " + peaks
@@ -183,15 +184,15 @@ func (n *node) offerCPU(a *tick.Advice, t *tick.Tick, need demand, s Settings) {
 	a.Reasons = append(a.Reasons, text)
 }
 
-// basis returns a text with what a margin is derived from.
-func basis(l level, spans float64) string {
-	if l.warmingUp {
-		return " (less than 10 minutes are known)"
+// basisText returns a text with what a margin is derived from.
+func basisText(l level, spans float64) string {
+	if l.isWarmingUp {
+		return " (the history is shorter than 10 minutes)"
 	}
 	return fmt.Sprintf(" (%.0f spans of 5 minutes, %s variability)", spans, [...]string{"low", "medium", "high"}[l.class])
 }
 
-func newText(need demand, requests string) string {
+func newPodsText(need demand, requests string) string {
 	if need.newPods == 0 {
 		return "new pods 0"
 	}
@@ -201,60 +202,62 @@ func newText(need demand, requests string) string {
 // offerMemory sets the offered memory. Memory cannot be taken back as fast as CPU: the level is the hour's largest use, and a span that
 // outgrows the room costs ten times as much.
 func (n *node) offerMemory(a *tick.Advice, t *tick.Tick, need demand, s Settings) {
-	all := 0.0
+	total := 0.0
 	switch {
 	case t.Sample.Capacity != nil && t.Sample.Capacity.MemoryBytes != nil:
-		all = policy.Amount(t.Sample.Capacity.MemoryBytes)
+		total = policy.Amount(t.Sample.Capacity.MemoryBytes)
 	case t.Sample.Memory != nil:
-		all = policy.Amount(t.Sample.Memory.TotalBytes)
+		total = policy.Amount(t.Sample.Memory.TotalBytes)
 	}
-	if all == 0 || math.IsNaN(need.bytes) {
-		a.Reasons = append(a.Reasons, "memory: the machine's total or what the services hold is not known: none is offered")
+	if total == 0 || math.IsNaN(need.bytes) {
+		a.Reasons = append(a.Reasons, "memory: the machine's total or the services' use is unknown: none is offered")
 		return
 	}
-	kept := 0.0
+	reserved := 0.0
 	if t.Sample.Allocatable != nil && t.Sample.Allocatable.MemoryBytes != nil {
-		kept = max(all-policy.Amount(t.Sample.Allocatable.MemoryBytes), 0)
+		reserved = max(total-policy.Amount(t.Sample.Allocatable.MemoryBytes), 0)
 	}
-	part := min(max(need.bytes, kept)/all, 1)
-	n.Memory.see(t.Time, part)
+	part := min(max(need.bytes, reserved)/total, 1)
+	n.Memory.observe(t.Time, part)
 	s.Price *= 10
 	l := n.Memory.level(t.Time)
 	margin, spans := n.Memory.margin(l, s)
-	can := max(1-l.long-margin-need.newBytes/all, 0)
-	bound := n.OfferedMemory.follow(t.Time, can, max(part, n.Memory.Use), s)
-	bytes := int64(n.OfferedMemory.Part * all)
+	possible := max(1-l.longMax-margin-need.newBytes/total, 0)
+	boundText := n.OfferedMemory.follow(t.Time, possible, max(part, n.Memory.Use), s)
+	bytes := int64(n.OfferedMemory.Part * total)
 	a.Reclaimed.MemoryBytes = &bytes
-	size := func(part float64) string { return fmt.Sprintf("%.1f GiB", part*all/(1<<30)) }
-	const text = "memory: %s - largest use of the hour without cache that can be dropped %s - margin for growth %s%s - %s -> %s%s"
+	size := func(part float64) string { return fmt.Sprintf("%.1f GiB", part*total/(1<<30)) }
+	const text = "memory: %s - largest use of the hour without reclaimable cache %s - margin for growth %s%s - %s -> %s%s"
 	a.Reasons = append(a.Reasons, fmt.Sprintf(text,
-		size(1), size(l.long), size(margin), basis(l, spans), newText(need, size(need.newBytes/all)), size(n.OfferedMemory.Part), bound))
+		size(1), size(l.longMax), size(margin), basisText(l, spans), newPodsText(need, size(need.newBytes/total)),
+		size(n.OfferedMemory.Part), boundText))
 }
 
-// place decides on which CPUs batch runs.
-func (n *node) place(a *tick.Advice, t *tick.Tick, need demand, s Settings) {
+// placeBatch decides on which CPUs batch runs.
+func (n *node) placeBatch(a *tick.Advice, t *tick.Tick, need demand, s Settings) {
 	sh := n.shape
-	n.Place.see(t.Time, need.used, float64(sh.Avail.Size())*1000)
+	n.Placement.observe(t.Time, need.inUse, float64(sh.Avail.Size())*1000)
 	weights := sh.allNUMA
 	if sh.Online.Size() < s.MinCPUs || len(sh.Cores) < 2 || sh.Avail.Size() <= sh.LargestCore() {
-		n.Place.Kept, n.Place.Needed = "", time.Time{}
-		const text = "%d CPUs are too few for idle cores (%d): batch runs on all, below the services by its scheduling class or weight"
+		n.Placement.WithoutBatch, n.Placement.NeededAt = "", time.Time{}
+		const text = "%d CPUs are too few for idle cores (minimum %d): batch runs on all, with a lower scheduling class or weight than services"
 		a.Reasons = append(a.Reasons, fmt.Sprintf(text, sh.Online.Size(), s.MinCPUs))
-		if n.Place.Confined && !sh.Avail.IsEmpty() { // the machine had more CPUs before
-			confine(a, t.Sample.Pods, sh.availList, sh.availList)
-			policy.WidenTier(a, n.Place.Tier, sh.Online.String())
+		if n.Placement.IsConfined && !sh.Avail.IsEmpty() { // the machine had more CPUs before
+			pinBatch(a, t.Sample.Pods, sh.availList, sh.availList)
+			policy.WidenTier(a, n.Placement.Tier, sh.Online.String())
 		}
 	} else {
-		n.Place.locate(t, sh)
-		d := n.Place.divide(a, t.Time, sh, s)
-		n.Place.Confined = true
+		n.Placement.observeNUMA(t, sh)
+		d := n.Placement.divide(a, t.Time, sh, s)
+		n.Placement.IsConfined = true
 		weights = d.perNUMA
 		a.Pools = append(a.Pools, tick.Pool{Name: tick.PoolShare, CPUs: sh.availList}, tick.Pool{Name: tick.PoolReclaim, CPUs: d.batch})
 		if !sh.Reserved.IsEmpty() {
 			a.Pools = append(a.Pools, tick.Pool{Name: tick.PoolReserve, CPUs: sh.Reserved.String()})
 		}
-		confine(a, t.Sample.Pods, d.batch, d.floor)
-		n.Place.Tier = policy.ConfineTier(a, t.Sample, n.Place.Tier, policy.BatchLists{Batch: d.batch, Floor: d.floor, All: sh.Online.String()})
+		pinBatch(a, t.Sample.Pods, d.batch, d.floor)
+		lists := policy.BatchLists{Batch: d.batch, Floor: d.floor, All: sh.Online.String()}
+		n.Placement.Tier = policy.ConfineTier(a, t.Sample, n.Placement.Tier, lists)
 	}
 	if slices.Max(weights) > 0 {
 		for i, part := range policy.Split(*a.Reclaimed.MilliCPU, weights) {

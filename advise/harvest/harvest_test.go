@@ -106,7 +106,7 @@ func TestUnknownUseIsNotZero(t *testing.T) {
 		t.Errorf("from the pods' use %dm", got)
 	}
 	s.Pods[0].UsageMilliCPU = nil
-	if a := New(Defaults()).Decide(at(0, s)); a.Reclaimed != nil || len(a.Cgroups) > 0 || !strings.Contains(a.Reasons[0], "not known") {
+	if a := New(Defaults()).Decide(at(0, s)); a.Reclaimed != nil || len(a.Cgroups) > 0 || !strings.Contains(a.Reasons[0], "unknown") {
 		t.Errorf("offer %+v of a machine of which nothing is known: %q", a.Reclaimed, a.Reasons)
 	}
 	s = machine(4000)
@@ -184,7 +184,7 @@ func TestARestartChangesNothing(t *testing.T) {
 // Pods that come and go leave no state behind, and the state of a node is bounded.
 func TestMemoryIsBounded(t *testing.T) {
 	d := New(Defaults())
-	most := 0
+	maximum := 0
 	for i := range 3000 {
 		s := machine(4000)
 		for p := range 40 {
@@ -197,21 +197,21 @@ func TestMemoryIsBounded(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			most = max(most, len(state))
+			maximum = max(maximum, len(state))
 		}
 	}
-	if n := len(d.Nodes["n"].Pods.Of); n != 41 {
+	if n := len(d.Nodes["n"].Pods.ByIdentity); n != 41 {
 		t.Errorf("%d pods are remembered; want those that are there", n)
 	}
-	if most > 40_000 {
-		t.Errorf("the state has %d bytes", most)
+	if maximum > 40_000 {
+		t.Errorf("the state has %d bytes", maximum)
 	}
 	s := machine(4000)
 	for p := range 3 * maxPods {
 		s.Pods = append(s.Pods, podOf(fmt.Sprint("many-", p), tick.QoSShared, 1))
 	}
 	d.Decide(at(4000*time.Minute, s))
-	if n := len(d.Nodes["n"].Pods.Of); n > maxPods || n < maxPods/2 {
+	if n := len(d.Nodes["n"].Pods.ByIdentity); n > maxPods || n < maxPods/2 {
 		t.Errorf("%d pods are remembered; want %d at most", n, maxPods)
 	}
 }
@@ -274,7 +274,7 @@ func TestMemory(t *testing.T) {
 }
 
 // Memory that the Node object reserves is not offered even if services use less, nor are the requests of new pods; the reason has the sum.
-func TestMemoryThatIsKept(t *testing.T) {
+func TestReservedMemory(t *testing.T) {
 	s := machine(4000)
 	s.Memory.TotalBytes, s.Memory.AvailableBytes = new(100*gib), new(60*gib)
 	for i := range s.Pods {
@@ -290,10 +290,10 @@ func TestMemoryThatIsKept(t *testing.T) {
 		want                  float64
 		reason                string
 	}{
-		{"nothing is kept", nil, nil, false, 60 * gib, "memory: 100.0 GiB - largest use of the hour without cache that can be dropped 30.0 GiB - " +
-			"margin for growth 10.0 GiB (less than 10 minutes are known) - new pods 0 -> 60.0 GiB"},
+		{"nothing is kept", nil, nil, false, 60 * gib, "memory: 100.0 GiB - largest use of the hour without reclaimable cache 30.0 GiB - " +
+			"margin for growth 10.0 GiB (the history is shorter than 10 minutes) - new pods 0 -> 60.0 GiB"},
 		{"less than services hold", nil, new(75 * gib), false, 60 * gib, ""},
-		{"more", nil, new(55 * gib), false, 45 * gib, "dropped 45.0 GiB"},
+		{"more", nil, new(55 * gib), false, 45 * gib, "reclaimable cache 45.0 GiB"},
 		{"all", nil, new(0.0), false, 0, ""},
 		{"the object's capacity", new(80 * gib), nil, false, 42 * gib, "memory: 80.0 GiB"},
 		{"a new pod", nil, nil, true, 55 * gib, "requests of 1 new pod beyond use 5.0 GiB -> 55.0 GiB"},
@@ -321,10 +321,10 @@ func TestMemoryThatIsKept(t *testing.T) {
 const gib = float64(1 << 30)
 
 // The reason states the unused part of the system's reservation.
-func TestTheReasonNamesWhatIsKept(t *testing.T) {
+func TestReasonNamesReservedCPU(t *testing.T) {
 	for allocatable, want := range map[float64]string{
 		16000: "services use 4000m now; largest peaks", 15999.6: "services use 4000m now; largest peaks",
-		14000: "services use 4000m now, and 2000m more are kept for the system; largest peaks",
+		14000: "services use 4000m now, and 2000m more are reserved for the system; largest peaks",
 	} {
 		s := machine(4000)
 		s.Allocatable = &tick.Resources{MilliCPU: &allocatable}
@@ -336,7 +336,7 @@ func TestTheReasonNamesWhatIsKept(t *testing.T) {
 
 // CPUs that kubelet gave away stay exclusive while its state cannot be read, and the reason states so.
 func TestKubeletsStateUnread(t *testing.T) {
-	const reason = `kubelet's state could not be read: CPUs "1-2,9-10" are taken for given away, as they were`
+	const reason = `kubelet's state could not be read: CPUs "1-2,9-10" still count as exclusive`
 	d := New(Defaults())
 	for i, step := range []struct {
 		kubelet  *tick.Kubelet
@@ -376,7 +376,7 @@ func TestBatchsFloorIsATenthOfTheMachine(t *testing.T) {
 }
 
 // CPUs that are reserved for the system, by allocatable or by list, or exclusive to a container are not offered.
-func TestWhatOthersHaveIsNotOffered(t *testing.T) {
+func TestExclusiveAndReservedCPUsAreNotOffered(t *testing.T) {
 	s := machine(4000)
 	s.Allocatable = &tick.Resources{MilliCPU: new(14000.0), MemoryBytes: new(100e9)}
 	if got := milli(t, New(Defaults()).Decide(at(0, s))); got != 16000-4000-2000-1600 {
@@ -402,7 +402,7 @@ func TestWhatOthersHaveIsNotOffered(t *testing.T) {
 	}
 	for _, c := range a.Cgroups {
 		set, _ := cpus.Parse(c.CPUSetCPUs)
-		if given, _ := cpus.Parse("1-2,9-10"); !set.Intersection(given).IsEmpty() {
+		if exclusive, _ := cpus.Parse("1-2,9-10"); !set.Intersection(exclusive).IsEmpty() {
 			t.Errorf("%s on the CPUs of another: %s", c.Cgroup, c.CPUSetCPUs)
 		}
 	}
@@ -528,30 +528,30 @@ func TestOfferMovesSlowly(t *testing.T) {
 func TestForecastAndTheClock(t *testing.T) {
 	f := forecast{}
 	for i := range 60 {
-		f.see(start.Add(time.Duration(i)*time.Minute), 0.5)
+		f.observe(start.Add(time.Duration(i)*time.Minute), 0.5)
 	}
-	if l := f.level(f.Seen); l.part != 0.5 || l.warmingUp {
+	if l := f.level(f.SeenAt); l.part != 0.5 || l.isWarmingUp {
 		t.Errorf("level %+v", l)
 	}
-	f.see(start.Add(5*time.Hour), 0.1)
-	if l := f.level(f.Seen); l.part != 0.1 || !l.warmingUp {
+	f.observe(start.Add(5*time.Hour), 0.1)
+	if l := f.level(f.SeenAt); l.part != 0.1 || !l.isWarmingUp {
 		t.Errorf("level %+v after hours without a sample", l)
 	}
 	back := start.Add(time.Hour)
-	if f.see(back, 0.2) {
+	if f.observe(back, 0.2) {
 		t.Error("an old tick was learnt from")
 	}
-	if !f.see(back.Add(time.Minute), 0.2) || f.level(f.Seen).part != 0.2 {
-		t.Errorf("level %+v after the clock was set back", f.level(f.Seen))
+	if !f.observe(back.Add(time.Minute), 0.2) || f.level(f.SeenAt).part != 0.2 {
+		t.Errorf("level %+v after the clock was set back", f.level(f.SeenAt))
 	}
 	for i := range 100_000 { // one tick per second, for a day
-		f.see(back.Add(time.Duration(i)*time.Second), 0.2)
+		f.observe(back.Add(time.Duration(i)*time.Second), 0.2)
 	}
 	if len(f.Hour) > maxMinutes || len(f.Spans) > maxSpans {
 		t.Errorf("%d minutes and %d spans are remembered", len(f.Hour), len(f.Spans))
 	}
 	// One tick per second and one per minute give the same for a steady use, whose noise within a minute is not a peak.
-	if l := f.level(f.Seen); l.short < 0.199 || l.short > 0.201 {
+	if l := f.level(f.SeenAt); l.shortMax < 0.199 || l.shortMax > 0.201 {
 		t.Errorf("level %+v", l)
 	}
 }

@@ -16,26 +16,26 @@ import (
 // numaHalfLife is the time in which a reading's weight halves.
 const numaHalfLife = 30 * time.Second
 
-// byNUMA is the services' CPU use on each NUMA node, in milli-CPU, averaged over about the last minute.
-type byNUMA struct {
+// numaUse is the services' CPU use on each NUMA node, in milli-CPU, averaged over about the last minute.
+type numaUse struct {
 	Use []float64 `json:"use"`
 	At  time.Time `json:"at"`
 }
 
-// see adds a sample's use of each NUMA node, without batch's use: batch is assumed to use its CPUs evenly; batchCPUs has their number on
-// each NUMA node. It returns the new state, nil if the use of a node is unknown.
-func (b *byNUMA) see(now time.Time, s *tick.Sample, ids []int, batchCPUs []uint64) *byNUMA {
+// observe adds a sample's use of each NUMA node, without batch's use: batch is assumed to use its CPUs evenly; batchCPUs has their number
+// on each NUMA node. It returns the new state, nil if the use of a node is unknown.
+func (b *numaUse) observe(now time.Time, s *tick.Sample, ids []int, batchCPUs []uint64) *numaUse {
 	use := servicesByNUMA(s, ids, batchCPUs)
 	if use == nil {
 		return nil
 	}
 	if b != nil && len(b.Use) == len(use) && !now.Before(b.At) {
-		old := math.Exp2(-now.Sub(b.At).Seconds() / numaHalfLife.Seconds())
+		oldWeight := math.Exp2(-now.Sub(b.At).Seconds() / numaHalfLife.Seconds())
 		for i := range use {
-			use[i] += old * (min(max(b.Use[i], 0), maxNUMAMilliCPU) - use[i]) // a state file may contain any value
+			use[i] += oldWeight * (min(max(b.Use[i], 0), maxNUMAMilliCPU) - use[i]) // a state file may contain any value
 		}
 	}
-	return &byNUMA{Use: use, At: now}
+	return &numaUse{Use: use, At: now}
 }
 
 // maxNUMAMilliCPU is more than any NUMA node has.
@@ -49,33 +49,33 @@ func servicesByNUMA(s *tick.Sample, ids []int, batchCPUs []uint64) []float64 {
 	batch := 0.0
 	for i := range s.Pods {
 		if p := &s.Pods[i]; p.QoS == tick.QoSReclaimed && !p.Ended() {
-			own := useOf(p)
-			if own == nil && p.Missing != tick.MissingCgroup {
+			use := useOf(p)
+			if use == nil && p.Missing != tick.MissingCgroup {
 				return nil
 			}
-			batch = policy.Bounded(batch + policy.Amount(own))
+			batch = policy.Bounded(batch + policy.Amount(use))
 		}
 	}
-	all := uint64(0)
+	batchTotal := uint64(0)
 	for _, n := range batchCPUs {
-		all += n
+		batchTotal += n
 	}
-	use := make([]float64, len(ids))
+	uses := make([]float64, len(ids))
 	for i, id := range ids {
-		at := slices.IndexFunc(s.NUMANodes, func(n tick.NUMASample) bool { return n.ID == id })
-		if at < 0 || s.NUMANodes[at].UsageMilliCPU == nil || *s.NUMANodes[at].UsageMilliCPU < 0 {
+		index := slices.IndexFunc(s.NUMANodes, func(n tick.NUMASample) bool { return n.ID == id })
+		if index < 0 || s.NUMANodes[index].UsageMilliCPU == nil || *s.NUMANodes[index].UsageMilliCPU < 0 {
 			return nil
 		}
-		use[i] = min(*s.NUMANodes[at].UsageMilliCPU, maxNUMAMilliCPU)
-		if all > 0 {
-			use[i] = max(use[i]-batch*float64(batchCPUs[i])/float64(all), 0)
+		uses[i] = min(*s.NUMANodes[index].UsageMilliCPU, maxNUMAMilliCPU)
+		if batchTotal > 0 {
+			uses[i] = max(uses[i]-batch*float64(batchCPUs[i])/float64(batchTotal), 0)
 		}
 	}
-	return use
+	return uses
 }
 
-// split divides want CPUs over the NUMA nodes in proportion to the services' use; nil if that is unknown, or almost zero.
-func (b *byNUMA) split(want int) []float64 {
+// split divides count CPUs over the NUMA nodes in proportion to the services' use; nil if that is unknown, or almost zero.
+func (b *numaUse) split(count int) []float64 {
 	if b == nil {
 		return nil
 	}
@@ -88,30 +88,30 @@ func (b *byNUMA) split(want int) []float64 {
 	}
 	list := make([]float64, len(b.Use))
 	for i, u := range b.Use {
-		list[i] = math.Round(2*float64(want)*u/sum) / 2 // half CPUs, so that small changes of the use have no effect
+		list[i] = math.Round(2*float64(count)*u/sum) / 2 // half CPUs, so that small changes of the use have no effect
 	}
 	return list
 }
 
 // text returns where the services run, and on which NUMA nodes CPUs are kept for them.
-func (b *byNUMA) text(sh *shape, d *division) string {
-	if b == nil || len(d.keptNUMA) != len(b.Use) {
+func (b *numaUse) text(sh *shape, d *division) string {
+	if b == nil || len(d.withoutBatchNUMA) != len(b.Use) {
 		return ""
 	}
 	nodes := make([]string, len(b.Use))
 	for i, use := range b.Use {
-		nodes[i] = fmt.Sprintf("%d of %d for %.0fm", d.keptNUMA[i], sh.allNUMA[i], use)
+		nodes[i] = fmt.Sprintf("%d of %d for %.0fm", d.withoutBatchNUMA[i], sh.allNUMA[i], use)
 	}
 	return "; CPUs without batch by NUMA node: " + strings.Join(nodes, ", ")
 }
 
-// locate adds a sample's use of each NUMA node. In the first tick it assumes that batch runs on all CPUs.
-func (p *place) locate(t *tick.Tick, sh *shape) {
+// observeNUMA adds a sample's use of each NUMA node. In the first tick it assumes that batch runs on all CPUs.
+func (p *placement) observeNUMA(t *tick.Tick, sh *shape) {
 	batchCPUs := sh.allNUMA
 	if p.last != nil && len(p.last.perNUMA) == len(sh.NUMA) {
 		batchCPUs = p.last.perNUMA
 	}
-	p.NUMA = p.NUMA.see(t.Time, t.Sample, sh.NUMA, batchCPUs)
+	p.NUMA = p.NUMA.observe(t.Time, t.Sample, sh.NUMA, batchCPUs)
 }
 
 // splitKey returns a split as a map key.
@@ -123,39 +123,39 @@ func splitKey(split []float64) string {
 	return string(b)
 }
 
-// resizeBy returns whole cores of avail with at least n CPUs and at most limit, unless a single core has more, on the NUMA nodes according
-// to the split: it adds cores on the node that lacks most of its part, and removes them on the node that exceeds its part most. If one node
-// lacks a core and another has one too many, one core moves per call.
-func (sh *shape) resizeBy(present cpus.Set, n, limit int, split []float64) cpus.Set {
+// resizeBySplit returns whole cores of avail with at least n CPUs and at most limit, unless a single core has more, on the NUMA nodes
+// according to the split: it adds cores on the node that lacks most of its part, and removes them on the node that exceeds its part most.
+// If one node lacks a core and another has one too many, one core moves per call.
+func (sh *shape) resizeBySplit(current cpus.Set, n, limit int, split []float64) cpus.Set {
 	r := resizing{shape: sh, split: split, order: sh.Balanced(sh.Avail)}
-	r.in, r.has = make([]bool, len(r.order)), make([]int, len(sh.NUMA))
+	r.isIn, r.nodeCPUs = make([]bool, len(r.order)), make([]int, len(sh.NUMA))
 	for i, c := range r.order {
-		if !c.CPUs.Intersection(present).IsEmpty() {
-			r.set(i, true)
+		if !c.CPUs.Intersection(current).IsEmpty() {
+			r.setCore(i, true)
 		}
 	}
 	for { // shrink
-		i := r.most()
+		i := r.coreToRemove()
 		if i < 0 {
 			break
 		}
-		left := r.size - r.order[i].CPUs.Size()
-		if left < max(n, 1) && (r.size <= limit || left <= 0) {
+		remaining := r.size - r.order[i].CPUs.Size()
+		if remaining < max(n, 1) && (r.size <= limit || remaining <= 0) {
 			break
 		}
-		r.set(i, false)
+		r.setCore(i, false)
 	}
 	for r.size < max(n, 1) { // grow
-		i := r.least(limit)
+		i := r.coreToAdd(limit)
 		if i < 0 {
 			break
 		}
-		r.set(i, true)
+		r.setCore(i, true)
 	}
-	r.move(limit)
+	r.moveCore(limit)
 	var ids []int
 	for i, c := range r.order {
-		if r.in[i] {
+		if r.isIn[i] {
 			ids = append(ids, c.CPUs.UnsortedList()...)
 		}
 	}
@@ -165,66 +165,67 @@ func (sh *shape) resizeBy(present cpus.Set, n, limit int, split []float64) cpus.
 // resizing is a set of cores while it changes.
 type resizing struct {
 	*shape
-	split []float64 // CPUs that each NUMA node should have
-	order []cpus.Core
-	in    []bool
-	has   []int // CPUs of each NUMA node that are in the set
-	size  int
+	split    []float64 // CPUs that each NUMA node should have
+	order    []cpus.Core
+	isIn     []bool
+	nodeCPUs []int // CPUs of each NUMA node that are in the set
+	size     int
 }
 
-func (r *resizing) set(i int, in bool) {
+func (r *resizing) setCore(i int, isIn bool) {
 	c := &r.order[i]
 	change := c.CPUs.Size()
-	if !in {
+	if !isIn {
 		change = -change
 	}
-	r.in[i] = in
+	r.isIn[i] = isIn
 	r.size += change
-	if at := slices.Index(r.NUMA, c.NUMA); at >= 0 {
-		r.has[at] += change
+	if index := slices.Index(r.NUMA, c.NUMA); index >= 0 {
+		r.nodeCPUs[index] += change
 	}
 }
 
 // shortfall returns how many CPUs a core's NUMA node lacks of its part.
 func (r *resizing) shortfall(i int) float64 {
-	at := slices.Index(r.NUMA, r.order[i].NUMA)
-	if at < 0 {
+	index := slices.Index(r.NUMA, r.order[i].NUMA)
+	if index < 0 {
 		return 0
 	}
-	return r.split[at] - float64(r.has[at])
+	return r.split[index] - float64(r.nodeCPUs[index])
 }
 
-// most returns the core to remove next: the first of those whose node exceeds its part most; negative if the set is empty.
-func (r *resizing) most() int {
+// coreToRemove returns the core to remove next: the first of those whose node exceeds its part most; negative if the set is empty.
+func (r *resizing) coreToRemove() int {
 	best := -1
 	for i := range r.order {
-		if r.in[i] && (best < 0 || r.shortfall(i) < r.shortfall(best)) {
+		if r.isIn[i] && (best < 0 || r.shortfall(i) < r.shortfall(best)) {
 			best = i
 		}
 	}
 	return best
 }
 
-// least returns the core to add next: the last of those whose node has the largest shortfall, within the limit; negative if there is none.
-func (r *resizing) least(limit int) int {
+// coreToAdd returns the core to add next: the last of those whose node has the largest shortfall, within the limit; negative if there is
+// none.
+func (r *resizing) coreToAdd(limit int) int {
 	best := -1
 	for i := range slices.Backward(r.order) {
-		if fits := r.size+r.order[i].CPUs.Size() <= limit || r.size == 0; !r.in[i] && fits && (best < 0 || r.shortfall(i) > r.shortfall(best)) {
+		if fits := r.size+r.order[i].CPUs.Size() <= limit || r.size == 0; !r.isIn[i] && fits && (best < 0 || r.shortfall(i) > r.shortfall(best)) {
 			best = i
 		}
 	}
 	return best
 }
 
-func (r *resizing) move(limit int) {
-	from := r.most()
+func (r *resizing) moveCore(limit int) {
+	from := r.coreToRemove()
 	if from < 0 || r.shortfall(from) > -float64(r.order[from].CPUs.Size()) {
 		return
 	}
-	r.set(from, false)
-	to := r.least(limit)
+	r.setCore(from, false)
+	to := r.coreToAdd(limit)
 	if to < 0 || r.shortfall(to) < float64(r.order[to].CPUs.Size()) || r.order[to].CPUs.Size() != r.order[from].CPUs.Size() {
 		to = from
 	}
-	r.set(to, true)
+	r.setCore(to, true)
 }

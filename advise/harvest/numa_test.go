@@ -106,7 +106,7 @@ func TestUnknownUseOfANodeIsNotZero(t *testing.T) {
 // Any split of the CPUs over the nodes keeps as many whole cores as no split does, within the same limit.
 func TestSplitKeepsAsMany(t *testing.T) {
 	n := &node{}
-	if err := n.see(machine(0).Topology, "3", "12"); err != nil { // two cores have a single CPU that batch may use
+	if err := n.updateShape(machine(0).Topology, "3", "12"); err != nil { // two cores have a single CPU that batch may use
 		t.Fatal(err)
 	}
 	sh := n.shape
@@ -120,7 +120,7 @@ func TestSplitKeepsAsMany(t *testing.T) {
 		}
 		want, limit := r.IntN(18), r.IntN(15)
 		split := []float64{r.Float64() * 16, r.Float64() * 16}
-		got := sh.resizeBy(before, want, limit, split)
+		got := sh.resizeBySplit(before, want, limit, split)
 		if got.IsEmpty() || !got.IsSubsetOf(sh.Avail) {
 			t.Fatalf("%s, want %d, limit %d, split %v: %s", before, want, limit, split, got)
 		}
@@ -132,14 +132,14 @@ func TestSplitKeepsAsMany(t *testing.T) {
 		if got.Size() > max(limit, sh.LargestCore()) {
 			t.Fatalf("%s, want %d, limit %d, split %v: %s", before, want, limit, split, got)
 		}
-		if least := min(max(want, 1), limit-sh.LargestCore()); got.Size() < least {
-			t.Fatalf("%s, want %d, limit %d, split %v: %s has fewer than %d", before, want, limit, split, got, least)
+		if minimum := min(max(want, 1), limit-sh.LargestCore()); got.Size() < minimum {
+			t.Fatalf("%s, want %d, limit %d, split %v: %s has fewer than %d", before, want, limit, split, got, minimum)
 		}
 		again := got
 		for range 8 { // until it converges
-			again = sh.resizeBy(again, want, limit, split)
+			again = sh.resizeBySplit(again, want, limit, split)
 		}
-		if next := sh.resizeBy(again, want, limit, split); !next.Equals(again) {
+		if next := sh.resizeBySplit(again, want, limit, split); !next.Equals(again) {
 			t.Fatalf("want %d, limit %d, split %v: %s becomes %s", want, limit, split, again, next)
 		}
 	}
@@ -150,10 +150,10 @@ func TestUsesOfNodesInAStateFile(t *testing.T) {
 	all, _ := cpus.Parse("0-15")
 	for _, use := range [][]float64{{1e308, -1e308}, {1}, {1, 2, 3}} {
 		d := New(withoutLimits())
-		n := &node{Place: place{NUMA: &byNUMA{Use: use, At: start.Add(-time.Second)}}}
+		n := &node{Placement: placement{NUMA: &numaUse{Use: use, At: start.Add(-time.Second)}}}
 		d.Nodes["n"] = n
 		d.Decide(at(0, onNodes(all, 4000, 0)))
-		if got := n.Place.NUMA.Use; len(got) != 2 || slices.Max(got) > maxNUMAMilliCPU || slices.Min(got) < 0 {
+		if got := n.Placement.NUMA.Use; len(got) != 2 || slices.Max(got) > maxNUMAMilliCPU || slices.Min(got) < 0 {
 			t.Errorf("%v becomes %v", use, got)
 		}
 	}
@@ -165,8 +165,8 @@ func TestUseOfANodeIsAMean(t *testing.T) {
 	for after, want := range map[time.Duration][]float64{
 		0: {4000, 0}, numaHalfLife: {2000, 2000}, 2 * numaHalfLife: {1000, 3000}, -time.Second: {0, 4000},
 	} {
-		before := &byNUMA{Use: []float64{4000, 0}, At: start}
-		got := before.see(start.Add(after), s, []int{0, 1}, []uint64{8, 8})
+		before := &numaUse{Use: []float64{4000, 0}, At: start}
+		got := before.observe(start.Add(after), s, []int{0, 1}, []uint64{8, 8})
 		if diff := cmp.Diff(want, got.Use, near); diff != "" || !got.At.Equal(start.Add(after)) {
 			t.Errorf("after %s (-want +got):\n%s", after, diff)
 		}
@@ -213,15 +213,15 @@ func TestSplitIsAsTheServicesUse(t *testing.T) {
 		{[]float64{0, 700}, 6, []float64{0, 6}},
 		{[]float64{0.4, 0.4}, 6, nil},
 	} {
-		if diff := cmp.Diff(tt.list, (&byNUMA{Use: tt.use}).split(tt.want)); diff != "" {
+		if diff := cmp.Diff(tt.list, (&numaUse{Use: tt.use}).split(tt.want)); diff != "" {
 			t.Errorf("%d CPUs by %v (-want +got):\n%s", tt.want, tt.use, diff)
 		}
 	}
-	sh, d := &shape{allNUMA: []uint64{8, 8}}, &division{keptNUMA: []uint64{6, 2}}
-	if got, want := (&byNUMA{Use: []float64{4000, 500}}).text(sh, d), "; CPUs without batch by NUMA node: 6 of 8 for 4000m, 2 of 8 for 500m"; got != want {
+	sh, d := &shape{allNUMA: []uint64{8, 8}}, &division{withoutBatchNUMA: []uint64{6, 2}}
+	if got, want := (&numaUse{Use: []float64{4000, 500}}).text(sh, d), "; CPUs without batch by NUMA node: 6 of 8 for 4000m, 2 of 8 for 500m"; got != want {
 		t.Errorf("%q; want %q", got, want)
 	}
-	if got := (&byNUMA{Use: []float64{4000}}).text(sh, d); got != "" {
+	if got := (&numaUse{Use: []float64{4000}}).text(sh, d); got != "" {
 		t.Errorf("of another machine: %q", got)
 	}
 }
@@ -230,7 +230,7 @@ func TestSplitIsAsTheServicesUse(t *testing.T) {
 // added, and one core moves if a node lacks a whole one and another has one too many. Node 0 has the cores 0 to 3, node 1 the others.
 func TestWhichCoresMove(t *testing.T) {
 	n := &node{}
-	if err := n.see(machine(0).Topology, "", ""); err != nil {
+	if err := n.updateShape(machine(0).Topology, "", ""); err != nil {
 		t.Fatal(err)
 	}
 	set := func(cores []int) (s cpus.Set) {
@@ -254,10 +254,10 @@ func TestWhichCoresMove(t *testing.T) {
 		{"a single core stays, though it has more than the limit", []int{0}, 1, 1, []float64{1, 0}, []int{0}},
 		{"one moves", []int{0, 1, 2, 5}, 8, 14, []float64{4, 4}, []int{1, 2, 5, 7}},
 		{"one moves to a node's first", []int{1, 2, 3, 4, 5}, 10, 14, []float64{8, 2}, []int{0, 1, 2, 3, 5}},
-		{"none moves where less than a core is lacking", []int{0, 1, 2, 5}, 7, 14, []float64{4, 3}, []int{0, 1, 2, 5}},
+		{"none moves if less than a core is missing", []int{0, 1, 2, 5}, 7, 14, []float64{4, 3}, []int{0, 1, 2, 5}},
 		{"nor where less than a core is too many", []int{0, 1, 5}, 6, 6, []float64{3, 5}, []int{0, 1, 5}},
 	} {
-		if got := n.shape.resizeBy(set(tt.has), tt.n, tt.limit, tt.split); !got.Equals(set(tt.want)) {
+		if got := n.shape.resizeBySplit(set(tt.has), tt.n, tt.limit, tt.split); !got.Equals(set(tt.want)) {
 			t.Errorf("%s: cores %v become CPUs %s; want %s", tt.name, tt.has, got, set(tt.want))
 		}
 	}

@@ -8,7 +8,7 @@ import (
 
 // The bound of an offer, each step from the one before. It falls by a step per minute while the services have headroom, at once if they
 // have none, and not for half a percent; it rises by a step after it was too small for five minutes.
-func TestWhatBoundsAnOffer(t *testing.T) {
+func TestReasonOfABoundedOffer(t *testing.T) {
 	s := Defaults()
 	o := offer{}
 	for _, step := range []struct {
@@ -17,12 +17,12 @@ func TestWhatBoundsAnOffer(t *testing.T) {
 		bound          string
 	}{
 		{0, 0.8, 0.1, 0.8, ""},
-		{10, 0.6, 0.1, 0.75, "; it falls by steps of 5 % while the services have room"},
-		{69, 0.6, 0.1, 0.75, "; it falls by a step a minute while the services have room"},
+		{10, 0.6, 0.1, 0.75, "; it falls by steps of 5 % while the services have headroom"},
+		{69, 0.6, 0.1, 0.75, "; it falls by a step a minute while the services have headroom"},
 		{70, 0.7, 0.1, 0.7, ""},      // one step is enough
 		{200, 0.6951, 0.1, 0.7, ""},  // within the dead band
 		{200, 0.694, 0.1, 0.694, ""}, // beyond the dead band
-		{210, 0.5, 0.2959, 0.694, "; it falls by a step a minute while the services have room"}, // just over a hundredth is left
+		{210, 0.5, 0.2959, 0.694, "; it falls by a step a minute while the services have headroom"}, // just over a hundredth is left
 		{210, 0.5, 0.2961, 0.5, ""}, // just less
 		{220, 0.504, 0.1, 0.5, ""},  // within the dead band
 		{509, 0.9, 0.1, 0.5, "; it may rise by 5 % in 1s"},
@@ -39,7 +39,7 @@ func TestWhatBoundsAnOffer(t *testing.T) {
 		}
 	}
 	for _, part := range []float64{-3, 7} { // invalid in a state file
-		o = offer{Part: part, Known: true, Since: start, Least: 1}
+		o = offer{Part: part, Known: true, Since: start, MinPossible: 1}
 		if o.follow(start, 0.5, 0.9, s); o.Part < 0 || o.Part > 1 {
 			t.Errorf("of a part of %v comes %v", part, o.Part)
 		}

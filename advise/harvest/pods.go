@@ -24,86 +24,86 @@ const (
 
 // pods is the history of the services' pods that exist: when each was first seen, and its peak.
 type pods struct {
-	// Of is by identity; a pod that no longer exists is removed in the first tick without it.
-	Of map[string]*pod `json:"of,omitempty"`
-	// Turned is when the peaks were last reset.
-	Turned time.Time `json:"turned,omitzero"`
-	// Begun reports whether the node was seen before: only then pods without history are new.
-	Begun bool `json:"begun,omitempty"`
+	// ByIdentity is by identity; a pod that no longer exists is removed in the first tick without it.
+	ByIdentity map[string]*pod `json:"of,omitempty"`
+	// ResetAt is when the peaks were last reset.
+	ResetAt time.Time `json:"turned,omitzero"`
+	// WasSeen reports whether the node was seen before: only then pods without history are new.
+	WasSeen bool `json:"begun,omitempty"`
 }
 
 type pod struct {
-	First time.Time `json:"first"`
-	// Peak is the peak since the last reset, Before that of the period before it; in milli-CPU.
-	Peak   float64 `json:"peak"`
-	Before float64 `json:"before,omitempty"`
+	FirstSeen time.Time `json:"first"`
+	// Peak is the peak since the last reset, PreviousPeak that of the period before it; in milli-CPU.
+	Peak         float64 `json:"peak"`
+	PreviousPeak float64 `json:"before,omitempty"`
 
-	key     string // namespace/name, for the reasons
-	present bool
+	key    string // namespace/name, for the reasons
+	exists bool
 }
 
-// round is the evaluation of the pods in one tick.
-type round struct {
+// observation is the evaluation of the pods in one tick.
+type observation struct {
 	*pods
-	now  time.Time
-	turn bool
+	now         time.Time
+	resetsPeaks bool
 }
 
-func (ps *pods) begin(now time.Time) round {
-	if ps.Of == nil {
-		ps.Of = map[string]*pod{}
+func (ps *pods) begin(now time.Time) observation {
+	if ps.ByIdentity == nil {
+		ps.ByIdentity = map[string]*pod{}
 	}
-	r := round{pods: ps, now: now, turn: now.Sub(ps.Turned) >= peakTime || ps.Turned.After(now)}
-	for id, p := range ps.Of {
+	r := observation{pods: ps, now: now, resetsPeaks: now.Sub(ps.ResetAt) >= peakTime || ps.ResetAt.After(now)}
+	for id, p := range ps.ByIdentity {
 		if p == nil { // null in a state file
-			delete(ps.Of, id)
+			delete(ps.ByIdentity, id)
 			continue
 		}
-		p.present = false
-		if p.First.After(now) {
-			p.First = now
+		p.exists = false
+		if p.FirstSeen.After(now) {
+			p.FirstSeen = now
 		}
-		if r.turn {
-			p.Before, p.Peak = p.Peak, 0
+		if r.resetsPeaks {
+			p.PreviousPeak, p.Peak = p.Peak, 0
 		}
 	}
-	if r.turn {
-		ps.Turned = now
+	if r.resetsPeaks {
+		ps.ResetAt = now
 	}
 	return r
 }
 
-// see adds a pod's use and reports whether the pod is new, so that its request counts. Pods that run when the node is first seen are not
+// addPod adds a pod's use and reports whether the pod is new, so that its request counts. Pods that run when the node is first seen are not
 // new, unless their start time shows otherwise.
-func (r *round) see(p *tick.Pod, use, set *float64, s Settings) bool {
+func (r *observation) addPod(p *tick.Pod, use, workingSet *float64, s Settings) bool {
 	started, err := time.Parse(time.RFC3339Nano, p.StartTime)
-	dated := err == nil && !started.After(r.now)
+	hasStartTime := err == nil && !started.After(r.now)
 	id := policy.Identity(p)
-	own := r.Of[id]
-	if own == nil {
-		own = &pod{First: r.now}
+	history := r.ByIdentity[id]
+	if history == nil {
+		history = &pod{FirstSeen: r.now}
 		switch {
-		case dated:
-			own.First = started
-		case !r.Begun:
-			own.First = r.now.Add(-s.NewPod)
+		case hasStartTime:
+			history.FirstSeen = started
+		case !r.WasSeen:
+			history.FirstSeen = r.now.Add(-s.NewPod)
 		}
-		if len(id) > maxIdentity || len(r.Of) >= maxPods {
+		if len(id) > maxIdentity || len(r.ByIdentity) >= maxPods {
 			return true
 		}
-		r.Of[strings.Clone(id)] = own
+		r.ByIdentity[strings.Clone(id)] = history
 	}
-	own.present, own.key = true, policy.Key(p)
-	own.Peak = max(own.Peak, policy.Amount(use))
-	return use == nil || set == nil && p.Missing != "" || r.now.Sub(own.First) < s.NewPod
+	history.exists, history.key = true, policy.Key(p)
+	history.Peak = max(history.Peak, policy.Amount(use))
+	return use == nil || workingSet == nil && p.Missing != "" || r.now.Sub(history.FirstSeen) < s.NewPod
 }
 
 // end removes the pods that no longer exist.
-func (r *round) end() {
-	r.Begun = true
-	for id, p := range r.Of {
-		if !p.present {
-			delete(r.Of, id)
+func (r *observation) end() {
+	r.WasSeen = true
+	for id, p := range r.ByIdentity {
+		if !p.exists {
+			delete(r.ByIdentity, id)
 		}
 	}
 }
@@ -115,9 +115,9 @@ func (ps *pods) reasons() string {
 		milliCPU float64
 	}
 	var list []peak
-	for _, p := range ps.Of {
-		if most := max(p.Peak, p.Before); most >= 0.5 {
-			list = append(list, peak{p.key, most})
+	for _, p := range ps.ByIdentity {
+		if highest := max(p.Peak, p.PreviousPeak); highest >= 0.5 {
+			list = append(list, peak{p.key, highest})
 		}
 	}
 	if len(list) == 0 {

@@ -9,11 +9,11 @@ import (
 	"polder/lib/tick"
 )
 
-// look evaluates one tick with the given pods.
-func (ps *pods) look(after time.Duration, list ...tick.Pod) {
+// observe evaluates one tick with the given pods.
+func (ps *pods) observe(after time.Duration, list ...tick.Pod) {
 	r := ps.begin(start.Add(after))
 	for i := range list {
-		r.see(&list[i], list[i].UsageMilliCPU, list[i].Memory.WorkingSetBytes, Defaults())
+		r.addPod(&list[i], list[i].UsageMilliCPU, list[i].Memory.WorkingSetBytes, Defaults())
 	}
 	r.end()
 }
@@ -24,7 +24,7 @@ func TestPeaksCountForHalfAnHour(t *testing.T) {
 	for _, step := range []struct {
 		minute   int
 		use      float64
-		most     float64
+		maximum  float64
 		whatFor  string
 		clockSet bool
 	}{
@@ -36,12 +36,12 @@ func TestPeaksCountForHalfAnHour(t *testing.T) {
 		{-600, 70, 70, "the clock was set back, and turns with it", true},
 		{-570, 60, 70, "half an hour later", false},
 	} {
-		ps.look(time.Duration(step.minute)*time.Minute, podOf("web", tick.QoSShared, step.use))
-		if p := ps.Of["web"]; max(p.Peak, p.Before) != step.most && !step.clockSet {
-			t.Errorf("minute %d (%s): peaks %v and %v, want %v", step.minute, step.whatFor, p.Peak, p.Before, step.most)
+		ps.observe(time.Duration(step.minute)*time.Minute, podOf("web", tick.QoSShared, step.use))
+		if p := ps.ByIdentity["web"]; max(p.Peak, p.PreviousPeak) != step.maximum && !step.clockSet {
+			t.Errorf("minute %d (%s): peaks %v and %v, want %v", step.minute, step.whatFor, p.Peak, p.PreviousPeak, step.maximum)
 		}
-		if step.clockSet && !ps.Turned.Equal(start.Add(-600*time.Minute)) {
-			t.Errorf("%s: the peaks started over at %s", step.whatFor, ps.Turned)
+		if step.clockSet && !ps.ResetAt.Equal(start.Add(-600*time.Minute)) {
+			t.Errorf("%s: the peaks started over at %s", step.whatFor, ps.ResetAt)
 		}
 	}
 }
@@ -52,11 +52,11 @@ func TestTheLargestPeaksAreNamed(t *testing.T) {
 	if got := ps.reasons(); got != "" {
 		t.Errorf("without pods: %q", got)
 	}
-	ps.look(0, podOf("idle", tick.QoSShared, 0.4))
+	ps.observe(0, podOf("idle", tick.QoSShared, 0.4))
 	if got := ps.reasons(); got != "" {
 		t.Errorf("beside an idle pod: %q", got)
 	}
-	ps.look(0, podOf("idle", tick.QoSShared, 0.4), podOf("c", tick.QoSShared, 5), podOf("b", tick.QoSShared, 5), podOf("d", tick.QoSShared, 4), podOf("a", tick.QoSShared, 9))
+	ps.observe(0, podOf("idle", tick.QoSShared, 0.4), podOf("c", tick.QoSShared, 5), podOf("b", tick.QoSShared, 5), podOf("d", tick.QoSShared, 4), podOf("a", tick.QoSShared, 9))
 	if got, want := ps.reasons(), `largest peaks of the last hour: "shop/a" 9m, "shop/b" 5m, "shop/c" 5m`; got != want {
 		t.Errorf("%s; want %s", got, want)
 	}
@@ -83,39 +83,39 @@ func TestHowLongAPodIsNew(t *testing.T) {
 		{"for less than ten minutes", true, -10*time.Minute + 1, "", amount, amount, "", true},
 		{"for ten minutes", true, -10 * time.Minute, "", amount, amount, "", false},
 		{"the clock was set back", true, time.Hour, "", amount, amount, "", true},
-		{"its use is not known", true, -time.Hour, "", nil, amount, "", true},
-		{"its memory is not known", true, -time.Hour, "", amount, nil, "", false},
+		{"its use is unknown", true, -time.Hour, "", nil, amount, "", true},
+		{"its memory is unknown", true, -time.Hour, "", amount, nil, "", false},
 		{"it has none, as it is not there", true, -time.Hour, "", amount, nil, tick.MissingCgroup, true},
 		{"it has memory, and the cluster does not know it", true, -time.Hour, "", amount, amount, tick.MissingCluster, false},
 	} {
-		ps := &pods{Begun: tt.begun}
+		ps := &pods{WasSeen: tt.begun}
 		if tt.first != 0 {
-			ps.Of = map[string]*pod{"a": {First: start.Add(tt.first)}, "null": nil}
+			ps.ByIdentity = map[string]*pod{"a": {FirstSeen: start.Add(tt.first)}, "null": nil}
 		}
 		r := ps.begin(start)
 		p := tick.Pod{UID: "a", StartTime: tt.started, Missing: tt.missing}
-		if got := r.see(&p, tt.use, tt.set, Defaults()); got != tt.want {
+		if got := r.addPod(&p, tt.use, tt.set, Defaults()); got != tt.want {
 			t.Errorf("%s: new is %t", tt.name, got)
 		}
 	}
 }
 
 // Up to a thousand pods with names that are not too long are remembered; others count as new ones.
-func TestPodsThatAreRemembered(t *testing.T) {
+func TestHistoryOfPods(t *testing.T) {
 	ps := &pods{}
 	r := ps.begin(start)
 	see := func(uid string) bool {
-		return r.see(&tick.Pod{UID: uid}, new(1.0), new(1.0), Defaults())
+		return r.addPod(&tick.Pod{UID: uid}, new(1.0), new(1.0), Defaults())
 	}
-	if see(strings.Repeat("x", maxIdentity)) || !see(strings.Repeat("y", maxIdentity+1)) || len(r.Of) != 1 {
-		t.Errorf("of a name of %d bytes and a longer one %d are remembered", maxIdentity, len(r.Of))
+	if see(strings.Repeat("x", maxIdentity)) || !see(strings.Repeat("y", maxIdentity+1)) || len(r.ByIdentity) != 1 {
+		t.Errorf("of a name of %d bytes and a longer one %d are remembered", maxIdentity, len(r.ByIdentity))
 	}
 	for i := 1; i < maxPods; i++ {
 		if see(fmt.Sprint(i)) {
 			t.Fatalf("pod %d is new", i)
 		}
 	}
-	if !see("one more") || len(r.Of) != maxPods {
-		t.Errorf("%d pods are remembered", len(r.Of))
+	if !see("one more") || len(r.ByIdentity) != maxPods {
+		t.Errorf("%d pods are remembered", len(r.ByIdentity))
 	}
 }

@@ -16,12 +16,12 @@ type shape struct {
 	allNUMA   []uint64 // [shape.perNUMA] of avail
 }
 
-// see builds the shape, unless there is one for the same topology.
-func (n *node) see(t *tick.Topology, reserved, given string) error {
-	if n.shape != nil && n.shape.IsOf(t, reserved, given) {
+// updateShape builds the shape, unless there is one for the same topology.
+func (n *node) updateShape(t *tick.Topology, reserved, exclusive string) error {
+	if n.shape != nil && n.shape.IsOf(t, reserved, exclusive) {
 		return nil
 	}
-	machine, err := policy.NewShape(t, reserved, given)
+	machine, err := policy.NewShape(t, reserved, exclusive)
 	if err != nil {
 		return err
 	}
@@ -30,47 +30,47 @@ func (n *node) see(t *tick.Topology, reserved, given string) error {
 	return nil
 }
 
-// division is how the CPUs that batch may use are divided: kept without batch, batch's, and batch's floor.
+// division is how the CPUs that batch may use are divided: those without batch, batch's, and batch's floor.
 type division struct {
-	kept, batch, floor string
-	size               int      // of batch's CPUs
-	perNUMA, keptNUMA  []uint64 // batch's and the kept CPUs, by NUMA node
-	present            int      // the number of previously kept CPUs that still exist
-	shrinks            bool     // fewer CPUs are kept than before
+	withoutBatch, batch, floor string
+	size                       int      // of batch's CPUs
+	perNUMA, withoutBatchNUMA  []uint64 // CPUs by NUMA node
+	previousSize               int      // how many of the CPUs that were without batch still exist
+	shrinks                    bool     // fewer CPUs are without batch than before
 }
 
 type divisionKey struct {
-	present     string
-	want, limit int
-	split       string // [splitKey] of the CPUs that should be kept on each NUMA node
+	current        string
+	desired, limit int
+	split          string // [splitKey] of the CPUs that should be without batch on each NUMA node
 }
 
 // maxDivisions bounds the cached divisions.
 const maxDivisions = 256
 
-// divide keeps want CPUs without batch, in whole cores, and moves as few as possible; by NUMA node according to the split, if there is one.
-// present is our own list or a state file's: an invalid list counts as empty.
-func (sh *shape) divide(present string, want, limit int, split []float64) *division {
-	key := divisionKey{present, want, limit, splitKey(split)}
+// divide leaves the desired number of CPUs without batch, in whole cores, and moves as few as possible; by NUMA node according to the
+// split, if there is one. current is our own list or a state file's: an invalid list counts as empty.
+func (sh *shape) divide(current string, desired, limit int, split []float64) *division {
+	key := divisionKey{current, desired, limit, splitKey(split)}
 	if d := sh.divisions[key]; d != nil {
 		return d
 	}
 	if sh.divisions == nil || len(sh.divisions) >= maxDivisions {
 		sh.divisions = map[divisionKey]*division{}
 	}
-	before, _ := cpus.Parse(present)
-	before = before.Intersection(sh.Avail)
-	var kept cpus.Set
+	previous, _ := cpus.Parse(current)
+	previous = previous.Intersection(sh.Avail)
+	var withoutBatch cpus.Set
 	if len(split) == len(sh.NUMA) {
-		kept = sh.resizeBy(before, want, limit, split)
+		withoutBatch = sh.resizeBySplit(previous, desired, limit, split)
 	} else {
-		kept = sh.Resize(sh.Avail, before, want, limit)
+		withoutBatch = sh.Resize(sh.Avail, previous, desired, limit)
 	}
-	batch := sh.Avail.Difference(kept)
+	batch := sh.Avail.Difference(withoutBatch)
 	d := &division{
-		kept: kept.String(), batch: batch.String(), floor: sh.First(batch, sh.floorCPUs()).String(),
-		size: batch.Size(), perNUMA: sh.perNUMA(batch), keptNUMA: sh.perNUMA(kept),
-		present: before.Size(), shrinks: kept.Size() < before.Size() && before.Size() <= limit,
+		withoutBatch: withoutBatch.String(), batch: batch.String(), floor: sh.First(batch, sh.floorCPUs()).String(),
+		size: batch.Size(), perNUMA: sh.perNUMA(batch), withoutBatchNUMA: sh.perNUMA(withoutBatch),
+		previousSize: previous.Size(), shrinks: withoutBatch.Size() < previous.Size() && previous.Size() <= limit,
 	}
 	sh.divisions[key] = d
 	return d

@@ -19,10 +19,10 @@ func (h *Histogram) Add(part float64) {
 }
 
 // Age reduces the weight of all observations, and removes negligible ones.
-func (h *Histogram) Age(by float64) {
+func (h *Histogram) Age(factor float64) {
 	end := 0
 	for i := range *h {
-		if (*h)[i] *= by; (*h)[i] < 1e-4 {
+		if (*h)[i] *= factor; (*h)[i] < 1e-4 {
 			(*h)[i] = 0
 		} else {
 			end = i + 1
@@ -42,13 +42,13 @@ func (h Histogram) Sum() (sum float64) {
 }
 
 // Quantile returns the part that a share q of the observations did not exceed, and the weight of all observations.
-func (h Histogram) Quantile(q float64) (part, seen float64) {
-	seen = h.Sum()
-	upTo := 0.0
+func (h Histogram) Quantile(q float64) (part, total float64) {
+	total = h.Sum()
+	cumulative := 0.0
 	for i, n := range h {
-		if upTo += max(n, 0); upTo >= seen*q-1e-9 {
-			return float64(min(i, Bins)) / Bins, seen
+		if cumulative += max(n, 0); cumulative >= total*q-1e-9 {
+			return float64(min(i, Bins)) / Bins, total
 		}
 	}
-	return 0, seen
+	return 0, total
 }

@@ -51,7 +51,7 @@ func TestBoundsOfDedicatedCPUs(t *testing.T) {
 	}{
 		{"all but the floor and a core of the shared pool", nil, []tick.Pod{dedicated("db", 42000)}, map[string]int{"db": 42}},
 		{"a core more", nil, []tick.Pod{dedicated("db", 43000)}, map[string]int{}},
-		{"a whole core less is given back", nil, []tick.Pod{dedicated("db", 4000), dedicated("db", 2000)}, map[string]int{"db": 2}},
+		{"a whole core less is reverted", nil, []tick.Pod{dedicated("db", 4000), dedicated("db", 2000)}, map[string]int{"db": 2}},
 		{"the other thread of a core is kept", nil, []tick.Pod{dedicated("db", 4000), dedicated("db", 3000)}, map[string]int{"db": 4}},
 		{"as many as a node has", nil, []tick.Pod{alone("db", 24000)}, map[string]int{"db": 24}},
 		{"as many as two nodes have", nodesOf(8, 8, 8, 8), []tick.Pod{alone("db", 16000)}, map[string]int{"db": 16}},
@@ -77,24 +77,24 @@ func TestBoundsOfDedicatedCPUs(t *testing.T) {
 
 // A pod with NUMA nodes of its own keeps them while nothing changes, also if services need all the rest.
 func TestExclusiveNodesAreKept(t *testing.T) {
-	given := 0
+	granted := 0
 	for rest := 4; rest <= 16; rest++ {
 		d := New(Defaults())
-		var had [2]string
-		for i := range had {
+		var divisions [2]string
+		for i := range divisions {
 			tk := at(float64(i), alone("db", 8000))
 			tk.Sample.Topology = nodesOf(8, rest)
-			had[i] = fmt.Sprint(poolsOf(d.Decide(tk))[tick.PoolDedicatedPrefix+"default/db"], d.Nodes["n"].owned)
+			divisions[i] = fmt.Sprint(poolsOf(d.Decide(tk))[tick.PoolDedicatedPrefix+"default/db"], d.Nodes["n"].ownedNodes)
 		}
-		if had[0] != had[1] {
-			t.Errorf("beside %d CPUs: %s at first, then %s", rest, had[0], had[1])
+		if divisions[0] != divisions[1] {
+			t.Errorf("beside %d CPUs: %s at first, then %s", rest, divisions[0], divisions[1])
 		}
-		if had[0] == "0-7"+"0" {
-			given++
+		if divisions[0] == "0-7"+"0" {
+			granted++
 		}
 	}
-	if given == 0 || given == 13 {
-		t.Errorf("given beside %d of 13 sizes of the rest: the bound is not among them", given)
+	if granted == 0 || granted == 13 {
+		t.Errorf("granted beside %d of 13 sizes of the rest: the bound is not among them", granted)
 	}
 }
 
@@ -110,10 +110,10 @@ func TestNoLongerBound(t *testing.T) {
 	d := New(Defaults())
 	a := d.Decide(at(0, bound("db", 2000)))
 	wantNoReason(t, a, "no single one has")
-	if got := wants(a.Cgroups)["db"]; got != "0,24 mems 0" {
+	if got := listsByCgroup(a.Cgroups)["db"]; got != "0,24 mems 0" {
 		t.Errorf("db gets %q", got)
 	}
-	if got := wants(d.Decide(at(1, dedicated("db", 2000))).Cgroups)["db"]; got != "0,24 mems 0-1" {
+	if got := listsByCgroup(d.Decide(at(1, dedicated("db", 2000))).Cgroups)["db"]; got != "0,24 mems 0-1" {
 		t.Errorf("db gets %q; want all memory nodes again", got)
 	}
 	wantNoReason(t, New(Defaults()).Decide(at(0, alone("db", 24000))), "no single one has")
@@ -122,9 +122,9 @@ func TestNoLongerBound(t *testing.T) {
 // The reserve is divided over the pools that have CPUs of their own: not over those without pods, nor those that need less than a core.
 func TestReserveOfThePoolsThatCount(t *testing.T) {
 	groups := []group{
-		{name: tick.PoolShare, milliCPU: 1000}, {name: "big", milliCPU: 5000}, {name: "tiny", milliCPU: 100}, {name: "gone", vacant: true},
+		{name: tick.PoolShare, milliCPU: 1000}, {name: "big", milliCPU: 5000}, {name: "tiny", milliCPU: 100}, {name: "gone", isVacant: true},
 	}
-	wants, needs, sum := demands(groups, 4001, 20, 2)
+	wants, needs, sum := desiredUnits(groups, 4001, 20, 2)
 	if diff := cmp.Diff([]int{2, 4, 0, 0}, wants); diff != "" || sum != 6 { // 2001m + 1100m, and 2000m + 5000m, in cores of two CPUs
 		t.Errorf("a sum of %d, wants (-want +got):\n%s", sum, diff)
 	}
@@ -165,19 +165,19 @@ func TestKubeletsContainersOnASmallMachine(t *testing.T) {
 	tk := at(1, pinned(shared("a", 1), "1", 1000), shared("s", 1), reclaimed("b"))
 	tk.Sample.Topology = &tick.Topology{CPUs: "0-3"}
 	tk.Sample.Kubelet = &tick.Kubelet{CPUManagerPolicy: "static", ExclusiveCPUs: "1"}
-	got := wants(d.Decide(tk).Cgroups)
+	got := listsByCgroup(d.Decide(tk).Cgroups)
 	if diff := cmp.Diff(map[string]string{"s": "0,2-3", "besteffort/b": "0,2-3"}, got); diff != "" {
 		t.Errorf("cgroups (-want +got):\n%s", diff)
 	}
 }
 
 // CPUs that hold-downs keep come from the spare ones, once.
-func TestWhatIsHeldIsSpareOnce(t *testing.T) {
+func TestSpareCPUsAreUsedOnce(t *testing.T) {
 	var groups []group
 	for range 3 {
-		groups = append(groups, group{hold: hold{LastNeed: start}, present: name(cpus.New(0, 1, 2, 3, 4, 5, 6, 7))})
+		groups = append(groups, group{hold: holdDown{LastNeed: start}, current: newCPUSet(cpus.New(0, 1, 2, 3, 4, 5, 6, 7))})
 	}
-	sizes := holdBack(inputs{now: start, settings: Defaults()}, groups, []int{2, 2, 4}, 3, 2)
+	sizes := applyHoldDown(inputs{now: start, settings: Defaults()}, groups, []int{2, 2, 4}, 3, 2)
 	if diff := cmp.Diff([]int{4, 3, 4}, sizes); diff != "" {
 		t.Errorf("units (-want +got):\n%s", diff)
 	}

@@ -9,8 +9,8 @@ import (
 	"polder/lib/tick"
 )
 
-// ruled returns a reclaimed cgroup of a plain host.
-func ruled(name string) tick.Pod {
+// fromRule returns a reclaimed cgroup of a plain host.
+func fromRule(name string) tick.Pod {
 	return tick.Pod{
 		UID: "/" + name, Name: name, QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromRule, Cgroup: "/" + name,
 		Containers: []tick.Container{{Name: name, Cgroup: "/" + name}},
@@ -24,10 +24,10 @@ func onSmall(seconds float64, pods ...tick.Pod) *tick.Tick {
 	return tk
 }
 
-// TestClassHoldsBatchOnASmallMachine: batch cgroups are idle and have no quota but their own limit, and so are BestEffort pods of
+// TestClassLimitsBatchOnASmallMachine: batch cgroups are idle and have no quota but their own limit, and so are BestEffort pods of
 // Kubernetes. A quota limits those whose own cgroup is unknown, each to its part of the whole.
-func TestClassHoldsBatchOnASmallMachine(t *testing.T) {
-	limited, inTier := ruled("limited"), reclaimed("in-tier")
+func TestClassLimitsBatchOnASmallMachine(t *testing.T) {
+	limited, inTier := fromRule("limited"), reclaimed("in-tier")
 	inTier.Cgroup, inTier.QoSSource = "/kubepods/besteffort/pod1", tick.QoSFromKatalyst
 	inTier.Containers[0].Cgroup = inTier.Cgroup + "/c"
 	limited.Limits = &tick.Resources{MilliCPU: new(300.0)}
@@ -61,7 +61,7 @@ func TestClassHoldsBatchOnASmallMachine(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := Defaults()
 			tt.settings(&s)
-			a := New(s).Decide(onSmall(0, shared("a", 1), ruled("batch"), limited, reclaimed("pod"), inTier))
+			a := New(s).Decide(onSmall(0, shared("a", 1), fromRule("batch"), limited, reclaimed("pod"), inTier))
 			if diff := cmp.Diff(tt.want, a.Cgroups); diff != "" {
 				t.Errorf("cgroups (-want +got):\n%s", diff)
 			}
@@ -72,18 +72,18 @@ func TestClassHoldsBatchOnASmallMachine(t *testing.T) {
 	}
 }
 
-// TestAnEarlierQuotaGoes: pods that change from quota to class have no quota any more, and the reverse.
-func TestAnEarlierQuotaGoes(t *testing.T) {
+// TestEarlierQuotaIsRemoved: pods that change from quota to class have no quota any more, and the reverse.
+func TestEarlierQuotaIsRemoved(t *testing.T) {
 	s := Defaults()
 	s.Limit = LimitQuota
 	d := New(s)
-	if a := d.Decide(onSmall(0, ruled("batch"))); a.Cgroups[0].CPUMaxMilliCPU == nil {
+	if a := d.Decide(onSmall(0, fromRule("batch"))); a.Cgroups[0].CPUMaxMilliCPU == nil {
 		t.Fatalf("by quota: %+v", a.Cgroups)
 	}
 	s.Limit = ""
 	d.Configure(s)
 	for seconds := range 2 {
-		a := d.Decide(onSmall(float64(seconds+1), ruled("batch")))
+		a := d.Decide(onSmall(float64(seconds+1), fromRule("batch")))
 		if c := a.Cgroups[0]; c.CPUMaxMilliCPU == nil || *c.CPUMaxMilliCPU != tick.Unlimited || c.CPUIdle == nil || !*c.CPUIdle {
 			t.Errorf("by class: %+v; want the idle class and no quota", c)
 		}
@@ -93,16 +93,16 @@ func TestAnEarlierQuotaGoes(t *testing.T) {
 	}
 }
 
-// TestQuotaThatNobodySetStays: if Polder never set a quota, none is lifted, because it may be another program's.
-func TestQuotaThatNobodySetStays(t *testing.T) {
+// TestForeignQuotaStays: if Polder never set a quota, none is lifted, because it may be another program's.
+func TestForeignQuotaStays(t *testing.T) {
 	d := New(Defaults())
 	for seconds := range 3 {
-		a := d.Decide(onSmall(float64(seconds), ruled("batch")))
+		a := d.Decide(onSmall(float64(seconds), fromRule("batch")))
 		if c := a.Cgroups[0]; c.CPUMaxMilliCPU != nil || c.CPUIdle == nil {
-			t.Errorf("tick %d: %+v; want the idle class, and the quota left alone", seconds, c)
+			t.Errorf("tick %d: %+v; want the idle class, and the quota unchanged", seconds, c)
 		}
 		if len(a.Fallback) > 0 && a.Fallback[0].CPUMaxMilliCPU != nil {
-			t.Errorf("tick %d: fallback %+v; want the quota left alone", seconds, a.Fallback[0])
+			t.Errorf("tick %d: fallback %+v; want the quota unchanged", seconds, a.Fallback[0])
 		}
 	}
 }
@@ -111,7 +111,7 @@ func TestQuotaThatNobodySetStays(t *testing.T) {
 func TestClassOnTopOfPools(t *testing.T) {
 	s := Defaults()
 	s.BatchClass = class.None
-	tk := at(0, shared("a", 1), ruled("batch"))
+	tk := at(0, shared("a", 1), fromRule("batch"))
 	plain, classed := New(s).Decide(tk), New(Defaults()).Decide(tk)
 	if diff := cmp.Diff(plain.Pools, classed.Pools); diff != "" {
 		t.Errorf("pools (-without +with the class):\n%s", diff)

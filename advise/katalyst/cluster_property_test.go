@@ -38,11 +38,11 @@ func clusterMachine(t *rapid.T) *tick.Topology {
 // clusterPod draws a pod of a cluster.
 func clusterPod(t *rapid.T) tick.Pod {
 	name := rapid.StringMatching(`[a-h]`).Draw(t, "name")
-	number := func(what string, most float64) *float64 {
+	number := func(what string, maximum float64) *float64 {
 		if rapid.Bool().Draw(t, what+" is missing") {
 			return nil
 		}
-		return new(rapid.Float64Range(0, most).Draw(t, what))
+		return new(rapid.Float64Range(0, maximum).Draw(t, what))
 	}
 	p := tick.Pod{
 		UID: "uid-" + name, Namespace: "default", Name: name,
@@ -214,7 +214,7 @@ func checkCluster(t *rapid.T, n *node, tk *tick.Tick, a *tick.Advice, before map
 // checkTier checks the tier: it is pinned to the reclaim pool if that is safe and it contains only reclaimed pods, else it has all CPUs.
 func checkTier(t *rapid.T, c tick.Cgroup, tk *tick.Tick, online, reclaim cpus.Set) {
 	if policy.TierOf(c.Cgroup+"/pod1") != c.Cgroup && policy.TierOf(c.Cgroup+"/kubepods-besteffort-pod1") != c.Cgroup {
-		t.Fatalf("cgroup %s is nobody's", c.Cgroup)
+		t.Fatalf("cgroup %s belongs to no pod", c.Cgroup)
 	}
 	set := parsed(t, c.CPUSetCPUs)
 	if set.Equals(online) {

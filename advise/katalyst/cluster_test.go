@@ -29,8 +29,8 @@ func pooled(name, pool string, cores float64) tick.Pod {
 	return enhancedBy(shared(name, cores), cpuEnhancement, fmt.Sprintf(`{"cpuset_pool":%q}`, pool))
 }
 
-// wants returns an advice's cgroups by path, without their common prefix.
-func wants(list []tick.Cgroup) map[string]string {
+// listsByCgroup returns an advice's cgroups by path, without their common prefix.
+func listsByCgroup(list []tick.Cgroup) map[string]string {
 	m := map[string]string{}
 	for _, c := range list {
 		text := c.CPUSetCPUs
@@ -82,14 +82,14 @@ func TestNUMABinding(t *testing.T) {
 			[]tick.Pod{alone("aa", 2000), alone("db", 2000)},
 			map[string]string{"aa": "0-11,24-35"},
 			"21-23,45-47",
-			"dedicated pod default/db asks for 2 CPUs in NUMA nodes of its own and 18 can be given: it stays in the shared pool",
+			"dedicated pod default/db requests 2 CPUs in NUMA nodes of its own, 18 are available: it stays in the shared pool",
 		},
 		{
-			"exclusive for more than can be given",
+			"exclusive for more than are available",
 			[]tick.Pod{alone("db", 30000)},
 			map[string]string{},
 			"4-11,15-23,28-35,39-47",
-			"dedicated pod default/db asks for 30 CPUs in NUMA nodes of its own and 42 can be given",
+			"dedicated pod default/db requests 30 CPUs in NUMA nodes of its own, 42 are available",
 		},
 		{
 			"broken JSON",
@@ -110,7 +110,7 @@ func TestNUMABinding(t *testing.T) {
 			[]tick.Pod{enhancedBy(dedicated("db", 2000), memoryEnhancement, `{"numa_exclusive":"true"}`)},
 			map[string]string{"db": "0,24"},
 			"0,24",
-			"numa_exclusive is nothing without numa_binding",
+			"numa_exclusive has no effect without numa_binding",
 		},
 		{"on a shared pod it is nothing", []tick.Pod{enhancedBy(shared("db", 1), memoryEnhancement, `{"numa_binding":"true","numa_exclusive":"true"}`)}, map[string]string{}, "11,22-23,35,46-47", ""},
 	} {
@@ -125,7 +125,7 @@ func TestNUMABinding(t *testing.T) {
 			if diff := cmp.Diff(c.pools, got); diff != "" {
 				t.Errorf("dedicated pools (-want +got):\n%s", diff)
 			}
-			if got := wants(a.Cgroups)["db"]; got != c.db {
+			if got := listsByCgroup(a.Cgroups)["db"]; got != c.db {
 				t.Errorf("db gets %q; want %q", got, c.db)
 			}
 			if c.reason != "" {
@@ -136,7 +136,7 @@ func TestNUMABinding(t *testing.T) {
 }
 
 // A dedicated pod keeps its CPUs whatever else changes, also across a restart, and is moved only if it cannot keep them.
-func TestDedicatedKeeps(t *testing.T) {
+func TestDedicatedPodKeepsItsCPUs(t *testing.T) {
 	d := New(Defaults())
 	d.Decide(at(0, bound("db", 4000)))
 	steps := []struct {
@@ -146,8 +146,8 @@ func TestDedicatedKeeps(t *testing.T) {
 	}{
 		{"another comes", []tick.Pod{bound("aa", 4000), bound("db", 4000)}, map[string]string{"aa": "2-3,26-27 mems 0", "db": "0-1,24-25 mems 0"}},
 		{"the services are busy", []tick.Pod{bound("aa", 4000), bound("db", 4000), shared("s", 60)}, map[string]string{"aa": "2-3,26-27 mems 0", "db": "0-1,24-25 mems 0"}},
-		{"one goes, an exclusive one comes", []tick.Pod{bound("aa", 4000), alone("zz", 4000)}, map[string]string{"aa": "2-3,26-27 mems 0", "zz": "12-23,36-47 mems 1"}},
-		{"it asks for more", []tick.Pod{bound("aa", 6000), alone("zz", 4000)}, map[string]string{"aa": "0-2,24-26 mems 0", "zz": "12-23,36-47 mems 1"}},
+		{"one ends, an exclusive one starts", []tick.Pod{bound("aa", 4000), alone("zz", 4000)}, map[string]string{"aa": "2-3,26-27 mems 0", "zz": "12-23,36-47 mems 1"}},
+		{"it requests more", []tick.Pod{bound("aa", 6000), alone("zz", 4000)}, map[string]string{"aa": "0-2,24-26 mems 0", "zz": "12-23,36-47 mems 1"}},
 		{"it is no longer bound", []tick.Pod{dedicated("aa", 6000), alone("zz", 4000)}, map[string]string{"aa": "0-2,24-26 mems 0-1", "zz": "12-23,36-47 mems 1"}},
 		{"and still not", []tick.Pod{dedicated("aa", 6000), alone("zz", 4000)}, map[string]string{"aa": "0-2,24-26 mems 0-1", "zz": "12-23,36-47 mems 1"}},
 	}
@@ -160,7 +160,7 @@ func TestDedicatedKeeps(t *testing.T) {
 		if err := tick.Unmarshal(data, d.State()); err != nil {
 			t.Fatal(err)
 		}
-		got := wants(d.Decide(at(float64(i+1), step.pods...)).Cgroups)
+		got := listsByCgroup(d.Decide(at(float64(i+1), step.pods...)).Cgroups)
 		delete(got, "s")
 		if diff := cmp.Diff(step.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", step.what, diff)
@@ -222,7 +222,7 @@ func TestNamedPools(t *testing.T) {
 			[]tick.Pod{shared("a", 30), pooled("b", "batch", 60)},
 			map[string]int{"share": 18, "batch": 26, "reclaim": 4},
 			4000,
-			[]string{"share: ", "; 32 CPUs would do, the shared pools divide 44: the reclaimed pool keeps its floor of 4 CPUs (default)"},
+			[]string{"share: ", "; 32 CPUs are needed, the shared pools divide 44: the reclaimed pool keeps its floor of 4 CPUs (default)"},
 		},
 		{"the common one by name", []tick.Pod{pooled("b", "share", 1)}, map[string]int{"share": 6, "reclaim": 42}, 42000, nil},
 		{
@@ -230,10 +230,10 @@ func TestNamedPools(t *testing.T) {
 			[]tick.Pod{pooled("b", "reclaim", 1)},
 			map[string]int{"share": 6, "reclaim": 42},
 			42000,
-			[]string{`pod default/b: annotation katalyst.kubewharf.io/cpu_enhancement: cpuset_pool "reclaim" is a reserved name: it belongs to the pool share`},
+			[]string{`pod default/b: annotation katalyst.kubewharf.io/cpu_enhancement: cpuset_pool "reclaim" is a reserved name: the pod stays in pool share`},
 		},
-		{"no word", []tick.Pod{pooled("b", "dedicated/default/x", 1)}, map[string]int{"share": 6, "reclaim": 42}, 42000, []string{`"dedicated/default/x" is no word`}},
-		{"no text", []tick.Pod{enhancedBy(shared("b", 1), cpuEnhancement, `{"cpuset_pool":["x"]}`)}, map[string]int{"share": 6, "reclaim": 42}, 42000, []string{"is no text"}},
+		{"no word", []tick.Pod{pooled("b", "dedicated/default/x", 1)}, map[string]int{"share": 6, "reclaim": 42}, 42000, []string{`"dedicated/default/x" is not a word`}},
+		{"no text", []tick.Pod{enhancedBy(shared("b", 1), cpuEnhancement, `{"cpuset_pool":["x"]}`)}, map[string]int{"share": 6, "reclaim": 42}, 42000, []string{"is not a string"}},
 		{"of dedicated pods it is nothing", []tick.Pod{enhancedBy(dedicated("b", 2000), cpuEnhancement, `{"cpuset_pool":"batch"}`)}, map[string]int{"share": 4, "dedicated/default/b": 2, "reclaim": 42}, 42000, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -267,10 +267,10 @@ func TestNamedPoolsInTime(t *testing.T) {
 		reason       string
 	}{
 		{0, 1, 9, "share 4, batch 12, reclaim 32", ""},
-		{1, 1, 1, "share 4, batch 12, reclaim 32", "batch: reserve 2000m of 4000m (default) + need 1000m of 1 container = 3000m -> 12 CPUs in whole cores; held at 12 CPUs for 29s more"},
-		{30, 1, 1, "share 4, batch 10, reclaim 34", "4 CPUs would do, it shrinks by 2 a step"},
-		{31, 34, 1, "share 36, batch 8, reclaim 4", "what it kept is needed by others"},
-		{32, 1, -1, "share 36, batch 8, reclaim 4", "batch: it has no pods any more; held at 8 CPUs for 29s more"},
+		{1, 1, 1, "share 4, batch 12, reclaim 32", "batch: reserve 2000m of 4000m (default) + need 1000m of 1 container = 3000m -> 12 CPUs in whole cores; hold-down: 12 CPUs for 29s more"},
+		{30, 1, 1, "share 4, batch 10, reclaim 34", "4 CPUs are needed: it shrinks by 2 per step"},
+		{31, 34, 1, "share 36, batch 8, reclaim 4", "other pools need the rest"},
+		{32, 1, -1, "share 36, batch 8, reclaim 4", "batch: it has no pods any more; hold-down: 8 CPUs for 29s more"},
 		{40, 1, 1, "share 36, batch 8, reclaim 4", ""},
 		{90, 1, -1, "share 34, batch 0, reclaim 14", ""},
 	} {
@@ -301,7 +301,7 @@ func TestNamedPoolsStay(t *testing.T) {
 	}
 }
 
-func TestPoolsThatNeedLessThanACoreAreOneWithShare(t *testing.T) {
+func TestPoolsThatNeedLessThanACoreAreMerged(t *testing.T) {
 	var pods []tick.Pod
 	for i := range 30 {
 		pods = append(pods, pooled(fmt.Sprintf("p%02d", i), fmt.Sprintf("pool-%02d", i), 0.1))
@@ -310,13 +310,13 @@ func TestPoolsThatNeedLessThanACoreAreOneWithShare(t *testing.T) {
 	if names := slices.Sorted(maps.Keys(poolsOf(a))); !slices.Equal(names, []string{"reclaim", "share"}) {
 		t.Errorf("pools %v", names)
 	}
-	wantReason(t, a, "pools pool-00, pool-01, pool-02, pool-03, pool-04, … are one with share: each needs less than a core")
-	if got := wants(a.Cgroups)["p07"]; got != poolsOf(a)["share"] {
+	wantReason(t, a, "pools pool-00, pool-01, pool-02, pool-03, pool-04, … are merged with share: each needs less than a core")
+	if got := listsByCgroup(a.Cgroups)["p07"]; got != poolsOf(a)["share"] {
 		t.Errorf("p07 is on %q", got)
 	}
 }
 
-func TestNobodyGetsLessThanItsProportion(t *testing.T) {
+func TestEachPoolGetsItsProportion(t *testing.T) {
 	for _, c := range []struct {
 		sizes []float64
 		total int
@@ -344,13 +344,13 @@ func TestNobodyGetsLessThanItsProportion(t *testing.T) {
 	}
 }
 
-func TestRefusedPool(t *testing.T) {
+func TestPoolNameError(t *testing.T) {
 	for name, refused := range map[string]bool{
 		"batch": false, "flink-2.1_x": false, "reclaimer": false, "x": false, strings.Repeat("a", 63): false,
 		"reclaim": true, "reserve": true, "dedicated": true, "isolation-1": true, "isolation1": true, "systemd": true, "interrupt": true, "fallback": true, "reserve-x": true,
 		"batch-NUMA0": true, "a b": true, "dedicated/x": true, "-a": true, "a\n": true, "ü": true, strings.Repeat("a", 64): true, "..": true,
 	} {
-		if got := refusedPool(name) != ""; got != refused {
+		if got := poolNameError(name) != ""; got != refused {
 			t.Errorf("refused %q = %v; want %v", name, got, refused)
 		}
 	}

@@ -22,61 +22,61 @@ type claim struct {
 // pod keeps its CPUs; new ones come from the reclaimed pool before the shared one, of which one core and the floor stay. CPUs beyond the
 // request, which is all that a scheduler has counted, are not taken from services. dedicate replaces the dedicated pods' part of the last
 // division d, and marks the members.
-func dedicate(in inputs, members []member, d *divided) (given map[string]named, reasons []string) {
+func dedicate(in inputs, members []member, d *divided) (assigned map[string]cpuSet, reasons []string) {
 	claims, reasons := claimsOf(members)
 	avail := in.shape.avail.Set
-	given = make(map[string]named, len(claims))
-	serving := 0
+	assigned = make(map[string]cpuSet, len(claims))
+	serviceCPUs := 0
 	if len(claims) > 0 {
-		serving = servingCPUs(in, members) + in.floorCPUs()
+		serviceCPUs = neededCPUs(in, members) + in.floorCPUs()
 	}
 	for _, c := range claims { // pods that keep their CPUs first, so that no new pod takes those
-		has, ok := c.keeps(in.shape, d.Dedicated[c.key], avail)
-		if ok = ok && avail.Size()-has.Size() >= in.shape.LargestCore(); ok && !(c.exclusive && avail.Size()-has.Size() < serving) {
-			given[c.key] = has
-			avail = avail.Difference(has.Set)
+		kept, ok := c.keptCPUs(in.shape, d.Dedicated[c.key], avail)
+		if ok = ok && avail.Size()-kept.Size() >= in.shape.LargestCore(); ok && !(c.exclusive && avail.Size()-kept.Size() < serviceCPUs) {
+			assigned[c.key] = kept
+			avail = avail.Difference(kept.Set)
 		}
 	}
 	var shared cpus.Set
 	for i := range claims {
 		c := &claims[i]
-		if _, has := given[c.key]; has {
+		if _, kept := assigned[c.key]; kept {
 			continue
 		}
 		if shared.IsEmpty() {
-			shared = d.shared(in.shape)
+			shared = d.sharedCPUs(in.shape)
 		}
-		had := d.Dedicated[c.key]
+		previous := d.Dedicated[c.key]
 		room := avail.Size() - in.floorCPUs() - in.shape.LargestCore()
-		taken, what, ok := c.take(in.shape, had, avail, shared, room, serving)
+		taken, lack, ok := c.takeCPUs(in.shape, previous, avail, shared, room, serviceCPUs)
 		switch {
 		case !ok || taken.Size() > room:
-			reasons = append(reasons, fmt.Sprintf("dedicated pod %s asks for %d CPUs%s and %d can be given: it stays in the shared pool", c.key, c.cpus, what, max(room, 0)))
+			reasons = append(reasons, fmt.Sprintf("dedicated pod %s requests %d CPUs%s, %d are available: it stays in the shared pool", c.key, c.cpus, lack, max(room, 0)))
 			continue
-		case taken.Size() > c.cpus && avail.Size()-taken.Size() < serving:
-			reasons = append(reasons, fmt.Sprintf("dedicated pod %s asks for %d CPUs, which are %d in whole cores, and services need all but %d: it stays in the shared pool",
-				c.key, c.cpus, taken.Size(), max(avail.Size()-serving, 0)))
+		case taken.Size() > c.cpus && avail.Size()-taken.Size() < serviceCPUs:
+			reasons = append(reasons, fmt.Sprintf("dedicated pod %s requests %d CPUs (%d in whole cores), and services need all but %d: it stays in the shared pool",
+				c.key, c.cpus, taken.Size(), max(avail.Size()-serviceCPUs, 0)))
 			continue
-		case what == instead:
-			reasons = append(reasons, fmt.Sprintf("dedicated pod %s has %d CPUs%s: services need all but %d", c.key, taken.Size(), what, max(avail.Size()-serving, 0)))
+		case lack == withoutOwnNodes:
+			reasons = append(reasons, fmt.Sprintf("dedicated pod %s has %d CPUs%s: services need all but %d", c.key, taken.Size(), lack, max(avail.Size()-serviceCPUs, 0)))
 		}
-		if had != "" && had != taken.String() {
-			reasons = append(reasons, fmt.Sprintf("dedicated pod %s moves from CPUs %s to %s: it cannot keep them, or asks for others", c.key, quote(had), taken))
+		if previous != "" && previous != taken.String() {
+			reasons = append(reasons, fmt.Sprintf("dedicated pod %s moves from CPUs %s to %s: it cannot keep them, or requests others", c.key, quote(previous), taken))
 		}
-		given[c.key] = name(taken)
+		assigned[c.key] = newCPUSet(taken)
 		avail = avail.Difference(taken)
 	}
-	d.Dedicated = make(map[string]string, len(given))
-	for k, set := range given {
+	d.Dedicated = make(map[string]string, len(assigned))
+	for k, set := range assigned {
 		d.Dedicated[k] = set.list
 	}
-	var more []string
-	d.Bound, d.owned, more = bind(in, members, claims, given, *d)
-	return given, append(reasons, more...)
+	var bindReasons []string
+	d.Bound, d.ownedNodes, bindReasons = bind(in, members, claims, assigned, *d)
+	return assigned, append(reasons, bindReasons...)
 }
 
-// shared returns all CPUs that the shared pools had.
-func (d *divided) shared(s *shape) cpus.Set {
+// sharedCPUs returns all CPUs that the shared pools had.
+func (d *divided) sharedCPUs(s *shape) cpus.Set {
 	shared := s.parse(d.Share).Set
 	for _, p := range d.Named {
 		shared = shared.Union(s.parse(p.CPUs).Set)
@@ -84,34 +84,34 @@ func (d *divided) shared(s *shape) cpus.Set {
 	return shared
 }
 
-// instead describes the CPUs of a pod whose requested NUMA nodes services need.
-const instead = " and no NUMA nodes of its own"
+// withoutOwnNodes describes the CPUs of a pod whose requested NUMA nodes services need.
+const withoutOwnNodes = " and no NUMA nodes of its own"
 
-// take takes CPUs for a claim that cannot keep its CPUs, or had none, and returns what it lacks.
-func (c *claim) take(s *shape, before string, avail, shared cpus.Set, room, serving int) (taken cpus.Set, what string, ok bool) {
+// takeCPUs takes CPUs for a claim that cannot keep its CPUs, or had none, and returns what it lacks.
+func (c *claim) takeCPUs(s *shape, previous string, avail, shared cpus.Set, room, serviceCPUs int) (taken cpus.Set, lack string, ok bool) {
 	if c.exclusive {
-		what = " in NUMA nodes of its own"
-		left := serving
-		had := s.parse(before)
-		if !had.IsEmpty() { // it lost them before: it gets them again only after the shared pool has been smaller for its hold-down
-			left = max(serving, shared.Size())
+		lack = " in NUMA nodes of its own"
+		minimum := serviceCPUs
+		previousCPUs := s.parse(previous)
+		if !previousCPUs.IsEmpty() { // it lost them before: it gets them again only after the shared pool has been smaller for its hold-down
+			minimum = max(serviceCPUs, shared.Size())
 		}
-		if taken, ok = s.wholeNodes(avail, c.cpus); !ok || taken.Size() > room || avail.Size()-taken.Size() >= left {
-			return taken, what, ok
+		if taken, ok = s.wholeNodes(avail, c.cpus); !ok || taken.Size() > room || avail.Size()-taken.Size() >= minimum {
+			return taken, lack, ok
 		}
-		c.exclusive, what = false, instead
-		if plain := *c; !had.IsEmpty() {
-			if has, keeps := plain.keeps(s, before, avail); keeps {
-				return has.Set, what, true
+		c.exclusive, lack = false, withoutOwnNodes
+		if relaxed := *c; !previousCPUs.IsEmpty() {
+			if kept, isKept := relaxed.keptCPUs(s, previous, avail); isKept {
+				return kept.Set, lack, true
 			}
 		}
 	}
 	taken, ok = s.TakeNear(avail, shared, c.cpus)
-	return taken, what, ok
+	return taken, lack, ok
 }
 
-// servingCPUs returns the CPUs that the shared pods need, with the reserve.
-func servingCPUs(in inputs, members []member) int {
+// neededCPUs returns the CPUs that the shared pods need, with the reserve.
+func neededCPUs(in inputs, members []member) int {
 	var sum estimate
 	var containers []workload
 	for i := range members {
@@ -121,8 +121,8 @@ func servingCPUs(in inputs, members []member) int {
 		}
 		containers = workloads(m.Pod, containers[:0])
 		for j, w := range containers {
-			w.promised, w.ending = m.ramping, m.Terminating
-			if !m.kubelet || !in.shape.gaveTo(&m.Containers[j]) {
+			w.countsRequest, w.isTerminating = m.isRampingUp, m.Terminating
+			if !m.hasExclusive || !in.shape.isExclusive(&m.Containers[j]) {
 				sum.addCPU(w, in.settings)
 			}
 		}
@@ -137,7 +137,7 @@ func claimsOf(members []member) (claims []claim, reasons []string) {
 	for i := range members {
 		m := &members[i]
 		switch {
-		case m.class != tick.QoSDedicated || m.kubelet:
+		case m.class != tick.QoSDedicated || m.hasExclusive:
 			continue
 		case m.Requests == nil || m.Requests.MilliCPU == nil || !(*m.Requests.MilliCPU > 0):
 			reasons = append(reasons, fmt.Sprintf("dedicated pod %s has no CPU request: it stays in the shared pool", m.key))
@@ -149,8 +149,8 @@ func claimsOf(members []member) (claims []claim, reasons []string) {
 		c := byKey[m.key]
 		c.key = m.key
 		c.cpus += int(ceilCPUs(policy.Bounded(*m.Requests.MilliCPU)))
-		if m.wishes != nil {
-			c.binding, c.exclusive = c.binding || m.wishes.binding, c.exclusive || m.wishes.exclusive
+		if m.enhancement != nil {
+			c.binding, c.exclusive = c.binding || m.enhancement.binding, c.exclusive || m.enhancement.exclusive
 		}
 		byKey[m.key] = c
 	}
@@ -166,28 +166,28 @@ func claimsOf(members []member) (claims []claim, reasons []string) {
 	return claims, reasons
 }
 
-// keeps returns a pod's previous CPUs, if it may keep them.
-func (c *claim) keeps(s *shape, had string, avail cpus.Set) (named, bool) {
-	has := s.parse(had)
+// keptCPUs returns a pod's previous CPUs, if it may keep them.
+func (c *claim) keptCPUs(s *shape, previous string, avail cpus.Set) (cpuSet, bool) {
+	kept := s.parse(previous)
 	switch {
-	case has.IsEmpty() || !has.IsSubsetOf(avail) || has.Size() < c.cpus:
-		return named{}, false
+	case kept.IsEmpty() || !kept.IsSubsetOf(avail) || kept.Size() < c.cpus:
+		return cpuSet{}, false
 	case c.exclusive:
-		return has, s.isWhole(has, c.cpus)
+		return kept, s.isWhole(kept, c.cpus)
 	}
-	return has, has.Size() < c.cpus+s.LargestCore()
+	return kept, kept.Size() < c.cpus+s.LargestCore()
 }
 
 // bind marks each dedicated pod with its CPUs, and with its memory nodes if it asks for them. It returns which pods are or were bound to
 // memory nodes, and the NUMA nodes that a pod uses alone.
-func bind(in inputs, members []member, claims []claim, given map[string]named, d divided) (
-	nowBound map[string]bool, owned cpus.Set, reasons []string,
+func bind(in inputs, members []member, claims []claim, assigned map[string]cpuSet, d divided) (
+	bound map[string]bool, owned cpus.Set, reasons []string,
 ) {
-	bound := map[string]string{}
-	whole := map[string]float64{}
+	memsOf := map[string]string{}
+	ownedBytes := map[string]float64{}
 	for _, c := range claims {
-		set, has := given[c.key]
-		if !has || !c.binding {
+		set, isAssigned := assigned[c.key]
+		if !isAssigned || !c.binding {
 			continue
 		}
 		ids := in.shape.nodesOf(set)
@@ -196,39 +196,39 @@ func bind(in inputs, members []member, claims []claim, given map[string]named, d
 		}
 		if c.exclusive {
 			owned = owned.Union(ids)
-			whole[c.key] = in.shape.bytesOf(ids)
+			ownedBytes[c.key] = in.shape.bytesOf(ids)
 		}
 		mems := ids.Intersection(in.shape.mems)
 		if mems.IsEmpty() {
 			reasons = append(reasons, fmt.Sprintf("dedicated pod %s is not bound to memory: NUMA nodes %s have none", c.key, ids))
 			continue
 		}
-		bound[c.key] = mems.String()
+		memsOf[c.key] = mems.String()
 	}
 	for i := range members {
 		m := &members[i]
-		if m.class == tick.QoSDedicated && !m.kubelet {
-			m.own, m.mems, m.whole = d.Dedicated[m.key], bound[m.key], whole[m.key]
+		if m.class == tick.QoSDedicated && !m.hasExclusive {
+			m.ownCPUs, m.mems, m.ownedBytes = d.Dedicated[m.key], memsOf[m.key], ownedBytes[m.key]
 		}
-		if len(bound) == 0 && len(d.Bound) == 0 {
+		if len(memsOf) == 0 && len(d.Bound) == 0 {
 			continue
 		}
 		if id := policy.Identity(m.Pod); m.mems == "" && d.Bound[id] {
 			m.mems = in.shape.mems.String() // undoes an earlier binding
 		}
 		if m.mems != "" {
-			if nowBound == nil {
-				nowBound = map[string]bool{}
+			if bound == nil {
+				bound = map[string]bool{}
 			}
-			nowBound[policy.Identity(m.Pod)] = true
+			bound[policy.Identity(m.Pod)] = true
 		}
 	}
-	return nowBound, owned, reasons
+	return bound, owned, reasons
 }
 
-// wholeNodes takes NUMA nodes of which no other pod has a CPU: the smallest one with at least want CPUs, else the largest ones first. CPUs
+// wholeNodes takes NUMA nodes of which no other pod has a CPU: the smallest one with at least count CPUs, else the largest ones first. CPUs
 // that are reserved for the system stay reserved.
-func (s *shape) wholeNodes(avail cpus.Set, want int) (cpus.Set, bool) {
+func (s *shape) wholeNodes(avail cpus.Set, count int) (cpus.Set, bool) {
 	var free []cpus.Set
 	for _, id := range s.NUMA {
 		if node := s.nodes[id].Difference(s.Reserved); !node.IsEmpty() && node.IsSubsetOf(avail) {
@@ -237,25 +237,25 @@ func (s *shape) wholeNodes(avail cpus.Set, want int) (cpus.Set, bool) {
 	}
 	slices.SortStableFunc(free, func(a, b cpus.Set) int { return cmp.Compare(a.Size(), b.Size()) })
 	for _, node := range free {
-		if node.Size() >= want {
+		if node.Size() >= count {
 			return node, true
 		}
 	}
 	var taken cpus.Set
 	for _, node := range slices.Backward(free) {
-		if taken = taken.Union(node); taken.Size() >= want {
+		if taken = taken.Union(node); taken.Size() >= count {
 			return taken, true
 		}
 	}
 	return cpus.Set{}, false
 }
 
-// isWhole reports whether the set consists of whole NUMA nodes, and of no more than want CPUs need.
-func (s *shape) isWhole(set named, want int) bool {
-	whole, least := cpus.Set{}, set.Size()
+// isWhole reports whether the set consists of whole NUMA nodes, and of no more than count CPUs need.
+func (s *shape) isWhole(set cpuSet, count int) bool {
+	union, smallest := cpus.Set{}, set.Size()
 	for _, id := range s.nodesOf(set).List() {
 		node := s.nodes[id].Difference(s.Reserved)
-		whole, least = whole.Union(node), min(least, node.Size())
+		union, smallest = union.Union(node), min(smallest, node.Size())
 	}
-	return whole.Equals(set.Set) && set.Size()-least < want
+	return union.Equals(set.Set) && set.Size()-smallest < count
 }

@@ -15,21 +15,21 @@ type dynamic struct {
 	raw    tick.Raw // its source
 	object string   // "AdminQoSConfiguration katalyst-system/default"
 
-	off        bool                 // nothing is reclaimed
+	isOff      bool                 // nothing is reclaimed
 	reserve    customconfig.Amounts // kept free for the shared pods
 	floor      customconfig.Amounts // kept by the reclaimed side (only CPU)
 	withheld   customconfig.Amounts // not offered
-	least      customconfig.Amounts // offered at least
+	minimum    customconfig.Amounts // offered at least
 	negligible customconfig.Amounts // too little to be offered
 
 	reasons []string // values that are invalid, or not used
 }
 
-// from names a field and its object.
-func (d *dynamic) from(field string) string { return d.object + ": " + field }
+// source names a field and its object.
+func (d *dynamic) source(field string) string { return d.object + ": " + field }
 
-// renew returns the content of a configuration: d if the configuration has not changed.
-func (d *dynamic) renew(raw tick.Raw) *dynamic {
+// refreshed returns the content of a configuration: d if the configuration has not changed.
+func (d *dynamic) refreshed(raw tick.Raw) *dynamic {
 	if d == nil || !bytes.Equal(d.raw, raw) {
 		return readDynamic(raw)
 	}
@@ -39,11 +39,11 @@ func (d *dynamic) renew(raw tick.Raw) *dynamic {
 // readDynamic takes the valid values of a configuration; its reasons name the others.
 func readDynamic(raw tick.Raw) *dynamic {
 	d := &dynamic{raw: slices.Clone(raw)}
-	chosen, err := customconfig.Read(raw)
+	objects, err := customconfig.Read(raw)
 	if err != nil {
 		d.reasons = append(d.reasons, err.Error())
 	}
-	admin := chosen[customconfig.AdminQoS.Key]
+	admin := objects[customconfig.AdminQoS.Key]
 	if admin == nil {
 		return d
 	}
@@ -53,21 +53,21 @@ func readDynamic(raw tick.Raw) *dynamic {
 	}
 	config, err := admin.Object()
 	if err != nil {
-		d.reasons = append(d.reasons, fmt.Sprintf("%s: not used", d.from(err.Error())))
+		d.reasons = append(d.reasons, fmt.Sprintf("%s: ignored", d.source(err.Error())))
 	}
 	r := customconfig.ReclaimedOf(config)
 	for _, field := range r.Unused {
-		d.reasons = append(d.reasons, d.from(unquoted(field))+" is not used by this policy")
+		d.reasons = append(d.reasons, d.source(unquoted(field))+" is not used by this policy")
 	}
 	for _, err := range r.Errs {
-		d.reasons = append(d.reasons, fmt.Sprintf("%s: not used", d.from(strings.TrimPrefix(err.Error(), "reclaimedResourceConfig."))))
+		d.reasons = append(d.reasons, fmt.Sprintf("%s: ignored", d.source(strings.TrimPrefix(err.Error(), "reclaimedResourceConfig."))))
 	}
-	d.off = r.Off
+	d.isOff = r.Off
 	d.reserve, d.floor = r.Amounts[customconfig.FieldReserve], r.Amounts[customconfig.FieldFloor]
-	d.withheld, d.least, d.negligible = r.Amounts[customconfig.FieldWithhold], r.Amounts[customconfig.FieldLeast],
+	d.withheld, d.minimum, d.negligible = r.Amounts[customconfig.FieldWithhold], r.Amounts[customconfig.FieldLeast],
 		r.Amounts[customconfig.FieldNegligible]
 	if d.floor.Bytes != nil {
-		d.reasons = append(d.reasons, d.from(customconfig.FieldFloor)+".memory is not used by this policy")
+		d.reasons = append(d.reasons, d.source(customconfig.FieldFloor)+".memory is not used by this policy")
 	}
 	return d
 }
@@ -75,5 +75,5 @@ func readDynamic(raw tick.Raw) *dynamic {
 // unquoted returns untrusted text for a reason, without quotation marks.
 func unquoted(text string) string { return strings.Trim(quote(text), `"`) }
 
-// null reports whether there is no value. A null in a map is decoded as an empty value.
-func null(raw tick.Raw) bool { return len(raw) == 0 || string(raw) == "null" }
+// isNull reports whether there is no value. A null in a map is decoded as an empty value.
+func isNull(raw tick.Raw) bool { return len(raw) == 0 || string(raw) == "null" }

@@ -37,7 +37,7 @@ func TestDynamicConfiguration(t *testing.T) {
 		},
 		{"reserve of none", configured(`{"reservedResourceForAllocate":{"cpu":"0","memory":"0"}}`), 3, 44000, total - 1, "share: reserve 0m ("},
 		{"amounts as numbers", configured(`{"reservedResourceForAllocate":{"cpu":8,"memory":10737418240}}`), 1, 38000, total - 10<<30 - 1, ""},
-		{"memory alone: the CPU default holds", configured(`{"reservedResourceForAllocate":{"memory":"10Gi"}}`), 1, 42000, total - 10<<30 - 1, "reserve 4000m (default)"},
+		{"memory alone: the CPU default applies", configured(`{"reservedResourceForAllocate":{"memory":"10Gi"}}`), 1, 42000, total - 10<<30 - 1, "reserve 4000m (default)"},
 		{
 			"floor", configured(`{"minReclaimedResourceForAllocate":{"cpu":"6"}}`), 60, 6000, total - 5<<30 - 1,
 			"the reclaimed pool keeps its floor of 6 CPUs (" + admin + "minReclaimedResourceForAllocate)",
@@ -48,8 +48,8 @@ func TestDynamicConfiguration(t *testing.T) {
 		{"raised", configured(`{"minReclaimedResourceForReport":{"cpu":"10"}}`), 60, 10000, total - 5<<30 - 1, "reclaimed CPU: 4000m are raised to 10000m (" + admin + "minReclaimedResourceForReport)"},
 		{"raised to what there is", configured(`{"minReclaimedResourceForReport":{"cpu":"1k","memory":"1Pi"}}`), 1, 48000, total, "raised to 48000m"},
 		{"withheld, then raised", configured(`{"reservedResourceForReport":{"cpu":"40"},"minReclaimedResourceForReport":{"cpu":"3"}}`), 1, 3000, total - 5<<30 - 1, ""},
-		{"negligible", configured(`{"minIgnoredReclaimedResourceForReport":{"cpu":"4","memory":"1Gi"}}`), 60, 0, 0, "NUMA node 0: what is reclaimed there is negligible and not offered (" + admin + "minIgnoredReclaimedResourceForReport)"},
-		{"negligible memory", configured(`{"reservedResourceForAllocate":{"memory":"186Gi"},"minIgnoredReclaimedResourceForReport":{"memory":"100Gi"}}`), 1, 0, 0, "what is reclaimed is negligible and not offered"},
+		{"negligible", configured(`{"minIgnoredReclaimedResourceForReport":{"cpu":"4","memory":"1Gi"}}`), 60, 0, 0, "NUMA node 0: the reclaimed amount is negligible and not offered (" + admin + "minIgnoredReclaimedResourceForReport)"},
+		{"negligible memory", configured(`{"reservedResourceForAllocate":{"memory":"186Gi"},"minIgnoredReclaimedResourceForReport":{"memory":"100Gi"}}`), 1, 0, 0, "the reclaimed amount is negligible and not offered"},
 		{"not negligible", configured(`{"minIgnoredReclaimedResourceForReport":{"cpu":"100m","memory":"100Mi"}}`), 1, 42000, total - 5<<30 - 1, ""},
 		{"off", configured(`{"enableReclaim":false,"minReclaimedResourceForReport":{"cpu":"4"}}`), 1, 0, 0, "nothing is reclaimed (" + admin + "enableReclaim): the reclaimed pods run at their floor"},
 		{"a field of another policy", configured(`{"cpuHeadroomConfig":{"utilBasedConfig":{"enable":true}}}`), 1, 42000, total - 5<<30 - 1, admin + "cpuHeadroomConfig is not used by this policy"},
@@ -57,9 +57,9 @@ func TestDynamicConfiguration(t *testing.T) {
 		{"no amount", configured(`{"reservedResourceForAllocate":{"cpu":"many","memory":"10Gi"}}`), 1, 42000, total - 10<<30 - 1, admin + `reservedResourceForAllocate.cpu: "many" is not an amount`},
 		{"a negative amount", configured(`{"minReclaimedResourceForAllocate":{"cpu":"-6"}}`), 60, 4000, total - 5<<30 - 1, `minReclaimedResourceForAllocate.cpu: "-6" is negative`},
 		{"another resource", configured(`{"reservedResourceForAllocate":{"gpu\n":"1"}}`), 1, 42000, total - 5<<30 - 1, `reservedResourceForAllocate.gpu\n is not used by this policy`},
-		{"no map", configured(`{"reservedResourceForAllocate":"8"}`), 1, 42000, total - 5<<30 - 1, "reservedResourceForAllocate: want amounts of cpu and memory: not used"},
-		{"no switch", configured(`{"enableReclaim":"no"}`), 1, 42000, total - 5<<30 - 1, `enableReclaim: "no": want true or false: not used`},
-		{"no object", configured(`[1]`), 1, 42000, total - 5<<30 - 1, admin + "reclaimedResourceConfig: want an object: not used"},
+		{"no map", configured(`{"reservedResourceForAllocate":"8"}`), 1, 42000, total - 5<<30 - 1, "reservedResourceForAllocate: want amounts of cpu and memory: ignored"},
+		{"no switch", configured(`{"enableReclaim":"no"}`), 1, 42000, total - 5<<30 - 1, `enableReclaim: "no": want true or false: ignored`},
+		{"no object", configured(`[1]`), 1, 42000, total - 5<<30 - 1, admin + "reclaimedResourceConfig: want an object: ignored"},
 		{"no configuration", tick.Raw(`{"katalyst":[]}`), 1, 42000, total - 5<<30 - 1, "sample.config is not in collect's format: ignored"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -100,7 +100,7 @@ func TestPrecedence(t *testing.T) {
 	s.Sources = map[string]string{"hold": "--hold", "shrink-step": "shrink-step in a.yaml"}
 	d := New(s)
 	d.Decide(at(0, shared("a", 40)))
-	wantReason(t, d.Decide(at(1, shared("a", 1))), "6 CPUs would do, it shrinks by 4 a step (shrink-step: shrink-step in a.yaml)")
+	wantReason(t, d.Decide(at(1, shared("a", 1))), "6 CPUs are needed: it shrinks by 4 per step (shrink-step: shrink-step in a.yaml)")
 }
 
 // With reclaiming off the services have all but the floor, the existing reclaimed pods run on the floor, and the offer returns in steps.

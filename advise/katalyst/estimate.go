@@ -24,13 +24,13 @@ type estimate struct {
 type workload struct {
 	usage, load1, load5, rss *float64
 	milliCPU, memoryBytes    *float64 // requests
-	empty                    bool     // it has no threads
-	promised                 bool     // the CPU request counts whatever the use: the pod has just started, or is dedicated
-	reserved                 bool     // the memory request counts too: the pod is dedicated
-	ending                   bool     // only the use counts
+	hasNoThreads             bool     // it has no threads
+	countsRequest            bool     // the CPU request counts whatever the use: the pod has just started, or is dedicated
+	countsMemoryRequest      bool     // the memory request counts too: the pod is dedicated
+	isTerminating            bool     // only the use counts
 }
 
-// need sums the needs of the shared pods and of those dedicated pods that have no CPUs of their own; CPU also by shared pool.
+// sumNeeds sums the needs of the shared pods and of those dedicated pods that have no CPUs of their own; CPU also by shared pool.
 //
 // CPU: for each container the largest of use, load1 and load5; if any of them is unknown or not positive, the CPU request counts too; if
 // none of them was read and there is no request, UnknownMilliCPU. Memory: rss, else the request, else UnknownMemoryBytes. (Katalyst v0.1.0:
@@ -39,7 +39,7 @@ type workload struct {
 // The request of a pod that has just started always counts, and so does a dedicated pod's, because it was promised; a dedicated pod's
 // memory counts also if it has CPUs of its own, and so does all memory of NUMA nodes that it uses alone. A terminating pod counts with its
 // use. A container with CPUs from kubelet needs none of a pool.
-func need(in inputs, members []member, groups []group) estimate {
+func sumNeeds(in inputs, members []member, groups []group) estimate {
 	var sum estimate
 	var containers []workload
 	for i := range members {
@@ -47,14 +47,14 @@ func need(in inputs, members []member, groups []group) estimate {
 		if m.class != tick.QoSShared && m.class != tick.QoSDedicated {
 			continue
 		}
-		before := sum.memoryBytes
+		previousBytes := sum.memoryBytes
 		containers = workloads(m.Pod, containers[:0])
 		for j, w := range containers {
-			w.reserved = m.class == tick.QoSDedicated
-			w.promised = w.reserved || m.ramping
-			w.ending = m.Terminating
+			w.countsMemoryRequest = m.class == tick.QoSDedicated
+			w.countsRequest = w.countsMemoryRequest || m.isRampingUp
+			w.isTerminating = m.Terminating
 			g := &groups[m.group]
-			if m.own == "" && !(m.kubelet && in.shape.gaveTo(&m.Containers[j])) {
+			if m.ownCPUs == "" && !(m.hasExclusive && in.shape.isExclusive(&m.Containers[j])) {
 				unknown := sum.unknown
 				if milliCPU, counts := sum.addCPU(w, in.settings); counts {
 					if sum.unknown > unknown { // no named pool gets CPUs for an unknown need
@@ -66,33 +66,33 @@ func need(in inputs, members []member, groups []group) estimate {
 			}
 			sum.addMemory(w, in.settings)
 		}
-		sum.memoryBytes = max(sum.memoryBytes, policy.Bounded(before+m.whole))
+		sum.memoryBytes = max(sum.memoryBytes, policy.Bounded(previousBytes+m.ownedBytes))
 	}
 	return sum
 }
 
 // addCPU returns what a container needs; false if it is terminating and needs nothing.
-func (e *estimate) addCPU(w workload, s Settings) (milliCPU float64, counts bool) {
-	missing, read := false, w.empty
+func (e *estimate) addCPU(w workload, s Settings) (milliCPU float64, isNeeded bool) {
+	isMissing, isRead := false, w.hasNoThreads
 	for _, m := range [...]struct {
 		value  *float64
 		factor float64
 	}{{w.usage, 1}, {w.load1, 1000}, {w.load5, 1000}} {
-		read = read || m.value != nil && *m.value >= 0
+		isRead = isRead || m.value != nil && *m.value >= 0
 		if m.value == nil || !(*m.value > 0) {
-			missing = true
+			isMissing = true
 			continue
 		}
 		milliCPU = max(milliCPU, *m.value*m.factor)
 	}
 	switch {
-	case w.ending && milliCPU <= 0:
+	case w.isTerminating && milliCPU <= 0:
 		return 0, false
-	case w.ending:
-	case (missing || w.promised) && w.milliCPU != nil && *w.milliCPU > milliCPU:
+	case w.isTerminating:
+	case (isMissing || w.countsRequest) && w.milliCPU != nil && *w.milliCPU > milliCPU:
 		milliCPU = *w.milliCPU
 		e.byRequest++
-	case milliCPU <= 0 && !read:
+	case milliCPU <= 0 && !isRead:
 		milliCPU = float64(s.UnknownMilliCPU)
 		e.unknown++
 	}
@@ -102,13 +102,13 @@ func (e *estimate) addCPU(w workload, s Settings) (milliCPU float64, counts bool
 }
 
 func (e *estimate) addMemory(w workload, s Settings) {
-	if w.reserved && !w.ending && w.rss != nil && w.memoryBytes != nil && *w.memoryBytes > *w.rss {
+	if w.countsMemoryRequest && !w.isTerminating && w.rss != nil && w.memoryBytes != nil && *w.memoryBytes > *w.rss {
 		w.rss = w.memoryBytes
 	}
 	switch {
 	case w.rss != nil && *w.rss > 0:
 		e.memoryBytes = policy.Bounded(e.memoryBytes + *w.rss)
-	case w.ending:
+	case w.isTerminating:
 	case w.memoryBytes != nil && *w.memoryBytes > 0:
 		e.memoryBytes = policy.Bounded(e.memoryBytes + *w.memoryBytes)
 		e.rssMissing++
@@ -122,7 +122,7 @@ func (e *estimate) addMemory(w workload, s Settings) {
 // workloads appends a pod's containers. A container without a request of its own gets an equal part of the rest of the pod's request.
 func workloads(p *tick.Pod, ws []workload) []workload {
 	if len(p.Containers) == 0 {
-		w := workload{usage: p.UsageMilliCPU, load1: p.Load1, load5: p.Load5, empty: p.Threads != nil && *p.Threads == 0}
+		w := workload{usage: p.UsageMilliCPU, load1: p.Load1, load5: p.Load5, hasNoThreads: p.Threads != nil && *p.Threads == 0}
 		if p.Memory != nil {
 			w.rss = p.Memory.RSSBytes
 		}
@@ -131,13 +131,13 @@ func workloads(p *tick.Pod, ws []workload) []workload {
 		}
 		return append(ws, w)
 	}
-	cpuPart := part(p, func(r *tick.Resources) *float64 { return r.MilliCPU })
-	memoryPart := part(p, func(r *tick.Resources) *float64 { return r.MemoryBytes })
+	cpuPart := requestPart(p, func(r *tick.Resources) *float64 { return r.MilliCPU })
+	memoryPart := requestPart(p, func(r *tick.Resources) *float64 { return r.MemoryBytes })
 	for i := range p.Containers {
 		c := &p.Containers[i]
 		w := workload{
 			usage: c.UsageMilliCPU, load1: c.Load1, load5: c.Load5, milliCPU: cpuPart, memoryBytes: memoryPart,
-			empty: c.Threads != nil && *c.Threads == 0,
+			hasNoThreads: c.Threads != nil && *c.Threads == 0,
 		}
 		if c.Memory != nil {
 			w.rss = c.Memory.RSSBytes
@@ -155,39 +155,39 @@ func workloads(p *tick.Pod, ws []workload) []workload {
 	return ws
 }
 
-// part returns the share of a pod's request for each container without a request of its own.
-func part(p *tick.Pod, of func(*tick.Resources) *float64) *float64 {
-	if p.Requests == nil || of(p.Requests) == nil {
+// requestPart returns the share of a pod's request for each container without a request of its own.
+func requestPart(p *tick.Pod, amount func(*tick.Resources) *float64) *float64 {
+	if p.Requests == nil || amount(p.Requests) == nil {
 		return nil
 	}
-	rest, without := *of(p.Requests), 0
+	rest, count := *amount(p.Requests), 0
 	for i := range p.Containers {
-		if r := p.Containers[i].Requests; r != nil && of(r) != nil {
-			rest -= *of(r)
+		if r := p.Containers[i].Requests; r != nil && amount(r) != nil {
+			rest -= *amount(r)
 		} else {
-			without++
+			count++
 		}
 	}
-	if without == 0 || rest <= 0 {
+	if count == 0 || rest <= 0 {
 		return nil
 	}
-	rest /= float64(without)
+	rest /= float64(count)
 	return &rest
 }
 
 func (e estimate) reasons(s Settings) []string {
 	var r []string
 	if e.byRequest > 0 {
-		r = append(r, fmt.Sprintf("%s by CPU request: use or load is missing or zero, or the pod is new or dedicated", phrase.Count(e.byRequest, "shared container")))
+		r = append(r, fmt.Sprintf("%s counted by CPU request: use or load is missing or zero, or the pod is new or dedicated", phrase.Count(e.byRequest, "shared container")))
 	}
 	if e.unknown > 0 {
-		r = append(r, fmt.Sprintf("%s taken as %dm each (%s): no use, load or CPU request is known", phrase.Count(e.unknown, "shared container"), s.UnknownMilliCPU, s.source("unknown-cpu")))
+		r = append(r, fmt.Sprintf("%s counted as %dm each (%s): no use, load or CPU request is known", phrase.Count(e.unknown, "shared container"), s.UnknownMilliCPU, s.source("unknown-cpu")))
 	}
 	if e.rssMissing > 0 {
-		r = append(r, fmt.Sprintf("%s by memory request: rss is missing", phrase.Count(e.rssMissing, "shared container")))
+		r = append(r, fmt.Sprintf("%s counted by memory request: rss is missing", phrase.Count(e.rssMissing, "shared container")))
 	}
 	if e.rssUnknown > 0 {
-		r = append(r, fmt.Sprintf("%s taken as %d bytes each (%s): no rss or memory request is known", phrase.Count(e.rssUnknown, "shared container"), s.UnknownMemoryBytes, s.source("unknown-memory")))
+		r = append(r, fmt.Sprintf("%s counted as %d bytes each (%s): no rss or memory request is known", phrase.Count(e.rssUnknown, "shared container"), s.UnknownMemoryBytes, s.source("unknown-memory")))
 	}
 	return r
 }

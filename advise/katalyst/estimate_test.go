@@ -10,7 +10,7 @@ import (
 )
 
 // The reasons count the containers whose need was not read, by the value used instead.
-func TestReasonsCountWhatStoodIn(t *testing.T) {
+func TestReasonsCountReplacedValues(t *testing.T) {
 	p := func(f float64) *float64 { return &f }
 	of := func(change func(*tick.Container)) tick.Pod {
 		pod := shared("p", 1)
@@ -25,19 +25,19 @@ func TestReasonsCountWhatStoodIn(t *testing.T) {
 		{"all was read", shared("a", 1), nil},
 		{
 			"a load is missing", of(func(c *tick.Container) { c.Load5, c.Requests = nil, &tick.Resources{MilliCPU: p(2000)} }),
-			[]string{"2 shared containers by CPU request: use or load is missing or zero, or the pod is new or dedicated"},
+			[]string{"2 shared containers counted by CPU request: use or load is missing or zero, or the pod is new or dedicated"},
 		},
 		{
 			"nothing was read", of(func(c *tick.Container) { c.UsageMilliCPU, c.Load1, c.Load5 = nil, nil, nil }),
-			[]string{"2 shared containers taken as 4000m each (default): no use, load or CPU request is known"},
+			[]string{"2 shared containers counted as 4000m each (default): no use, load or CPU request is known"},
 		},
 		{
 			"rss is missing", of(func(c *tick.Container) { c.Memory, c.Requests = nil, &tick.Resources{MemoryBytes: p(77)} }),
-			[]string{"2 shared containers by memory request: rss is missing"},
+			[]string{"2 shared containers counted by memory request: rss is missing"},
 		},
 		{
 			"no memory was read", of(func(c *tick.Container) { c.Memory = nil }),
-			[]string{"2 shared containers taken as 8589934592 bytes each (default): no rss or memory request is known"},
+			[]string{"2 shared containers counted as 8589934592 bytes each (default): no rss or memory request is known"},
 		},
 	} {
 		other := tt.pod
@@ -124,7 +124,7 @@ func TestWithoutAReclaimPoolReclaimedPodsRunEverywhere(t *testing.T) {
 	a := New(s).Decide(at(0, shared("a", 100), reclaimed("b")))
 	wantReason(t, a, "no CPU is left for the reclaimed pool")
 	for _, list := range [][]tick.Cgroup{a.Cgroups, a.Fallback} {
-		if got := wants(list)["besteffort/b"]; got != "0-47" {
+		if got := listsByCgroup(list)["besteffort/b"]; got != "0-47" {
 			t.Errorf("the reclaimed pod runs on %q, want all CPUs", got)
 		}
 	}
@@ -139,7 +139,7 @@ func TestDedicatedPodsTakeNoMoreThanTheyRequestFromServices(t *testing.T) {
 		reason   string
 	}{
 		{38, 1000, "0,24", ""}, // 4 reserved, 38, and the floor of 4
-		{39, 1000, "", "dedicated pod default/db asks for 1 CPUs, which are 2 in whole cores, and services need all but 1: it stays in the shared pool"},
+		{39, 1000, "", "dedicated pod default/db requests 1 CPUs (2 in whole cores), and services need all but 1: it stays in the shared pool"},
 		{39, 2000, "0,24", ""},
 	} {
 		a := New(Defaults()).Decide(at(0, shared("web", tt.load), dedicated("db", tt.milliCPU)))
@@ -158,10 +158,10 @@ func TestDedicatedPodsTakeNoMoreThanTheyRequestFromServices(t *testing.T) {
 func TestDedicatedPodsKeepNotTheLastCore(t *testing.T) {
 	d := New(Defaults())
 	pods := []tick.Pod{shared("web", 1), dedicated("db", 8000)}
-	had := poolsOf(d.Decide(at(0, pods...)))["dedicated/default/db"]
-	for _, step := range []struct{ rest, want string }{{"23,47", had}, {"", ""}} {
+	previousList := poolsOf(d.Decide(at(0, pods...)))["dedicated/default/db"]
+	for _, step := range []struct{ rest, want string }{{"23,47", previousList}, {"", ""}} {
 		tk := at(1, pods...)
-		online := mustParse(t, had).Union(mustParse(t, step.rest))
+		online := mustParse(t, previousList).Union(mustParse(t, step.rest))
 		tk.Sample.Topology.CPUs = online.String()
 		if got := poolsOf(d.Decide(tk)); got["dedicated/default/db"] != step.want || got["share"] == "" {
 			t.Errorf("of CPUs %s: %v", online, got)

@@ -34,7 +34,7 @@ func TestDemandsOfPools(t *testing.T) {
 			"2999m of 5",
 		},
 		{
-			"the first has a unit whatever it needs, and is merged with nobody",
+			"the first has a unit whatever it needs, and is not merged",
 			[]group{{}, {milliCPU: 5000, containers: 1}},
 			0, 20,
 			[]int{1, 3},
@@ -42,7 +42,7 @@ func TestDemandsOfPools(t *testing.T) {
 			"0m of 0",
 		},
 		{
-			"the system counts in the first, and nobody needs more than there is",
+			"the system counts in the first, and no pool needs more than there is",
 			[]group{{milliCPU: 1000, system: 5000, containers: 1}, {milliCPU: 90_000, containers: 1}},
 			0, 10,
 			[]int{3, 10},
@@ -50,7 +50,7 @@ func TestDemandsOfPools(t *testing.T) {
 			"1000m of 1",
 		},
 		{
-			"what just fits is merged with nobody",
+			"what just fits is not merged",
 			[]group{{milliCPU: 17_000, containers: 1}, {milliCPU: 1000, containers: 1}},
 			0, 10,
 			[]int{9, 1},
@@ -83,7 +83,7 @@ func TestDemandsOfPools(t *testing.T) {
 		},
 		{
 			"the least is one that has units",
-			[]group{{milliCPU: 30_000, containers: 1}, {vacant: true}, {milliCPU: 100, containers: 1}, {milliCPU: 10_000, containers: 1}},
+			[]group{{milliCPU: 30_000, containers: 1}, {isVacant: true}, {milliCPU: 100, containers: 1}, {milliCPU: 10_000, containers: 1}},
 			0, 18,
 			[]int{16, 0, 0, 5},
 			[]float64{30.1, 0, 0, 10},
@@ -91,7 +91,7 @@ func TestDemandsOfPools(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			wants, needs, sum := demands(c.groups, c.reserve, c.units, 2)
+			wants, needs, sum := desiredUnits(c.groups, c.reserve, c.units, 2)
 			all := 0
 			for _, w := range c.wants {
 				all += w
@@ -106,8 +106,8 @@ func TestDemandsOfPools(t *testing.T) {
 				t.Errorf("the first counts with %s; want %s", got, c.share)
 			}
 			for i, g := range c.groups {
-				if want := i > 0 && !g.vacant && c.wants[i] == 0; g.small != want {
-					t.Errorf("pool %d is merged: %t; want %t", i, g.small, want)
+				if want := i > 0 && !g.isVacant && c.wants[i] == 0; g.isSmall != want {
+					t.Errorf("pool %d is merged: %t; want %t", i, g.isSmall, want)
 				}
 			}
 		})
@@ -127,7 +127,7 @@ func TestUnitsAreDividedByNeed(t *testing.T) {
 		{"one fewer", []float64{2.2, 2.2, 2.2, 13.4}, 12, []int{1, 1, 1, 9}},
 		{"rounding noise is no need", []float64{2.0000001, 4.0000001}, 3, []int{1, 2}},
 		{"no need, no unit", []float64{0.001, 0, 6}, 5, []int{1, 0, 4}},
-		{"what is over goes to who has least for its need", []float64{2, 10}, 8, []int{1, 7}},
+		{"what is over goes to the pool with the least for its need", []float64{2, 10}, 8, []int{1, 7}},
 	} {
 		if got := divideUnits(c.needs, c.units, 2); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v; want %v", c.name, got, c.want)
@@ -160,12 +160,12 @@ func sizesOf(t *testing.T, a *tick.Advice) map[string]int {
 }
 
 // Pools that together want exactly the available CPUs get them: the reserve of each is not divided again.
-func TestPoolsThatJustFitHaveWhatTheyWant(t *testing.T) {
+func TestPoolsThatJustFit(t *testing.T) {
 	a := New(Defaults()).Decide(at(0, shared("a", 38), pooled("b", "batch", 2)))
 	if diff := cmp.Diff(map[string]int{"share": 40, "batch": 4, "reclaim": 4}, sizesOf(t, a)); diff != "" {
 		t.Errorf("sizes (-want +got):\n%s", diff)
 	}
-	for _, text := range []string{"would do", "are one with share", "held at", "it is one with share"} {
+	for _, text := range []string{"are needed", "are merged with share", "hold-down:", "it is merged with share"} {
 		wantNoReason(t, a, text)
 	}
 }
@@ -175,11 +175,11 @@ func TestReasonsOfPools(t *testing.T) {
 	d := New(Defaults())
 	a := d.Decide(at(0, shared("a", 1), pooled("b", "batch", 3), pooled("c", "tiny", 0.1)))
 	wantReason(t, a, "share: reserve 2000m of 4000m (default) + need 1100m of 2 containers = 3100m -> 4 CPUs")
-	wantReason(t, a, "pools tiny are one with share")
+	wantReason(t, a, "pools tiny are merged with share")
 
 	a = d.Decide(at(1, shared("a", 1), pooled("b", "batch", 3)))
-	wantNoReason(t, a, "held at")
-	wantNoReason(t, a, "are one with share")
+	wantNoReason(t, a, "hold-down:")
+	wantNoReason(t, a, "are merged with share")
 
 	d.Decide(at(2, shared("a", 1), pooled("b", "batch", 1)))
 	a = d.Decide(at(32, shared("a", 1), pooled("b", "batch", 1))) // its last step: from 6 to the 4 that it wants
@@ -196,13 +196,13 @@ func TestReasonsOfPools(t *testing.T) {
 }
 
 // A pool without pods keeps its CPUs for the hold-down, and is removed when that is over.
-func TestAPoolWithoutPodsIsGoneAfterItsHold(t *testing.T) {
+func TestPoolWithoutPodsIsRemovedAfterTheHoldDown(t *testing.T) {
 	d := New(Defaults())
 	d.Decide(at(0, shared("a", 1), pooled("b", "batch", 9)))
 	if got := sizesOf(t, d.Decide(at(29.9, shared("a", 1))))["batch"]; got != 12 {
 		t.Errorf("0.1 s before the end of its hold it has %d CPUs; want 12", got)
 	}
-	if got, there := poolsOf(d.Decide(at(30, shared("a", 1))))["batch"]; there {
+	if got, found := poolsOf(d.Decide(at(30, shared("a", 1))))["batch"]; found {
 		t.Errorf("at the end of its hold it has %s", got)
 	}
 }
@@ -217,14 +217,14 @@ func TestPoolsShrinkByTheStep(t *testing.T) {
 	if got := sizesOf(t, a)["batch"]; got != 8 {
 		t.Errorf("batch has %d CPUs; want 8 of 12: %q", got, a.Reasons)
 	}
-	wantReason(t, a, "4 CPUs would do, it shrinks by 4 a step")
+	wantReason(t, a, "4 CPUs are needed: it shrinks by 4 per step")
 }
 
 // A pool keeps whole units, also if a CPU of one was removed.
-func TestAPartOfACoreIsHeldAsOne(t *testing.T) {
-	groups := []group{{hold: hold{LastNeed: start}, present: name(cpus.New(0, 1, 2))}}
-	if got := holdBack(inputs{now: start, settings: Defaults()}, groups, []int{1}, 5, 2); !slices.Equal(got, []int{2}) {
-		t.Errorf("%v units are held; want 2", got)
+func TestHoldDownRoundsUpToCores(t *testing.T) {
+	groups := []group{{hold: holdDown{LastNeed: start}, current: newCPUSet(cpus.New(0, 1, 2))}}
+	if got := applyHoldDown(inputs{now: start, settings: Defaults()}, groups, []int{1}, 5, 2); !slices.Equal(got, []int{2}) {
+		t.Errorf("%v units are kept; want 2", got)
 	}
 }
 
@@ -233,7 +233,7 @@ func TestAStateFileNamesNoPoolOfOurs(t *testing.T) {
 	d := New(Defaults())
 	d.Decide(at(0, shared("a", 1)))
 	for _, name := range []string{tick.PoolReclaim, tick.PoolReserve, "dedicated/default/db", "a b"} {
-		d.Nodes["n"].Named = map[string]*ownPool{name: {CPUs: "0-3", hold: hold{LastNeed: start}}}
+		d.Nodes["n"].Named = map[string]*poolState{name: {CPUs: "0-3", holdDown: holdDown{LastNeed: start}}}
 		a := d.Decide(at(1, shared("a", 1)))
 		if names := slices.Sorted(maps.Keys(poolsOf(a))); len(a.Pools) != 2 || !slices.Equal(names, []string{tick.PoolReclaim, tick.PoolShare}) {
 			t.Errorf("%s: pools %+v", name, a.Pools)
@@ -266,15 +266,15 @@ func TestPlaceMovesAsFewCPUsAsItCan(t *testing.T) {
 			avail := mustParse(t, c.avail)
 			var groups []group
 			for i, list := range c.presents {
-				groups = append(groups, group{present: s.parse(list), size: c.sizes[i]})
+				groups = append(groups, group{current: s.parse(list), size: c.sizes[i]})
 			}
-			placed := s.place(avail, groups)
+			placed := s.placeGroups(avail, groups)
 			taken := cpus.Set{}
 			for i, p := range placed[:len(groups)] {
 				if p.Size() != c.sizes[i] || !p.IsSubsetOf(avail) || !p.Intersection(taken).IsEmpty() {
 					t.Errorf("group %d has %s beside %s of %s; want %d CPUs", i, p.list, taken, c.avail, c.sizes[i])
 				}
-				if kept := p.Intersection(groups[i].present.Set).Size(); kept != c.keeps[i] {
+				if kept := p.Intersection(groups[i].current.Set).Size(); kept != c.keeps[i] {
 					t.Errorf("group %d had %s and has %s: it keeps %d; want %d", i, c.presents[i], p.list, kept, c.keeps[i])
 				}
 				taken = taken.Union(p.Set)
@@ -286,9 +286,9 @@ func TestPlaceMovesAsFewCPUsAsItCan(t *testing.T) {
 	}
 }
 
-func TestClipped(t *testing.T) {
+func TestFirstNames(t *testing.T) {
 	for names, want := range map[string]string{"a": "a", "a b c d e": "a, b, c, d, e", "a b c d e f": "a, b, c, d, e, …"} {
-		if got := clipped(strings.Fields(names)); got != want {
+		if got := firstNames(strings.Fields(names)); got != want {
 			t.Errorf("%s: %q; want %q", names, got, want)
 		}
 	}

@@ -7,7 +7,7 @@ import (
 )
 
 // A tier that older versions of the other policy left idle prevents kubelet from starting under this one, too.
-func TestAnIdleTierIsSetRight(t *testing.T) {
+func TestIdleTierIsCleared(t *testing.T) {
 	tk := at(0, shared("a", 1), reclaimed("b"))
 	tk.Sample.Kubelet = &tick.Kubelet{CPUManagerPolicy: "none"}
 	tk.Sample.Tiers = []tick.Tier{{Name: tick.TierBestEffort, Cgroup: "/kubepods/besteffort", CPUIdle: true}}
@@ -17,7 +17,7 @@ func TestAnIdleTierIsSetRight(t *testing.T) {
 		if c.Cgroup == "/kubepods/besteffort" {
 			entries++
 			if c.CPUIdle == nil || *c.CPUIdle || c.CPUWeight == nil || *c.CPUWeight != 1 {
-				t.Errorf("the tier wants %+v", c)
+				t.Errorf("the tier: desired %+v", c)
 			}
 		}
 	}

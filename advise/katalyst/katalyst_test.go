@@ -77,10 +77,10 @@ func TestGuide(t *testing.T) {
 		{2, 3, 40000, "10-11,22-23,34-35,46-47", "0-9,12-21,24-33,36-45", "-> 8 CPUs"},
 		{3, 40, 4000, "1-11,13-23,25-35,37-47", "0,12,24,36", "-> 44 CPUs"},
 		{4, 60, 4000, "1-11,13-23,25-35,37-47", "0,12,24,36", "keeps its floor of 4 CPUs (default)"},
-		{5, 1, 4000, "1-11,13-23,25-35,37-47", "0,12,24,36", "held at 44 CPUs for 29s more (hold 30s: default)"},
-		{33.9, 1, 4000, "1-11,13-23,25-35,37-47", "0,12,24,36", "held at 44 CPUs for 1s more"},
-		{34, 1, 6000, "2-11,13-23,26-35,37-47", "0-1,12,24-25,36", "6 CPUs would do, it shrinks by 2 a step (shrink-step: default)"},
-		{35, 1, 6000, "2-11,13-23,26-35,37-47", "0-1,12,24-25,36", "held at 42 CPUs for 29s more"},
+		{5, 1, 4000, "1-11,13-23,25-35,37-47", "0,12,24,36", "hold-down: 44 CPUs for 29s more (hold 30s: default)"},
+		{33.9, 1, 4000, "1-11,13-23,25-35,37-47", "0,12,24,36", "hold-down: 44 CPUs for 1s more"},
+		{34, 1, 6000, "2-11,13-23,26-35,37-47", "0-1,12,24-25,36", "6 CPUs are needed: it shrinks by 2 per step (shrink-step: default)"},
+		{35, 1, 6000, "2-11,13-23,26-35,37-47", "0-1,12,24-25,36", "hold-down: 42 CPUs for 29s more"},
 		{64, 1, 8000, "2-11,14-23,26-35,38-47", "0-1,12-13,24-25,36-37", "shrinks by 2"},
 		{65, 40, 4000, "1-11,13-23,25-35,37-47", "0,12,24,36", "-> 44 CPUs"},
 	} {
@@ -117,7 +117,7 @@ func TestNeed(t *testing.T) {
 		{"one missing: the request counts too", tick.Pod{UsageMilliCPU: p(100), Load1: p(0.1), Requests: &tick.Resources{MilliCPU: p(2000)}, Memory: &tick.Memory{RSSBytes: p(5)}}, 2000, 5},
 		{"one missing: a smaller request does not", tick.Pod{UsageMilliCPU: p(2500), Load1: p(0.1), Requests: &tick.Resources{MilliCPU: p(2000)}, Memory: &tick.Memory{RSSBytes: p(5)}}, 2500, 5},
 		{"nothing is known", tick.Pod{}, 4000, 8 << 30},
-		{"negative is not known", tick.Pod{UsageMilliCPU: p(-1), Load1: p(-5), Memory: &tick.Memory{RSSBytes: p(-5)}, Requests: &tick.Resources{MilliCPU: p(-3), MemoryBytes: p(-1)}}, 4000, 8 << 30},
+		{"negative is unknown", tick.Pod{UsageMilliCPU: p(-1), Load1: p(-5), Memory: &tick.Memory{RSSBytes: p(-5)}, Requests: &tick.Resources{MilliCPU: p(-3), MemoryBytes: p(-1)}}, 4000, 8 << 30},
 		{"no rss: the memory request", tick.Pod{UsageMilliCPU: p(1), Load1: p(1), Load5: p(1), Requests: &tick.Resources{MemoryBytes: p(77)}}, 1000, 77},
 		{"the pod's request falls to the containers without one", tick.Pod{
 			Requests:   &tick.Resources{MilliCPU: p(3000)},
@@ -178,7 +178,7 @@ func TestDedicated(t *testing.T) {
 	}
 	// One whose request cannot be met stays with the shared pods and is counted there.
 	a = d.Decide(at(2, dedicated("huge", 47000)))
-	if pools := poolsOf(a); pools["share"] != "1-11,13-23,25-35,37-47" || !strings.Contains(strings.Join(a.Reasons, "\n"), "dedicated pod default/huge asks for 47 CPUs") {
+	if pools := poolsOf(a); pools["share"] != "1-11,13-23,25-35,37-47" || !strings.Contains(strings.Join(a.Reasons, "\n"), "dedicated pod default/huge requests 47 CPUs") {
 		t.Errorf("pools = %v, reasons %q; want huge in the shared pool", pools, a.Reasons)
 	}
 }
@@ -255,9 +255,9 @@ func TestAQuotaIsWithinEachContainersOwnLimit(t *testing.T) {
 	d := New(Defaults())
 	within := func(when string, list []tick.Cgroup) {
 		for _, c := range list {
-			most := map[string]int64{"/kubepods/burstable/podb/a": 100, "/kubepods/burstable/podb/c": 300}[c.Cgroup]
-			if q := c.CPUMaxMilliCPU; q == nil || *q == tick.Unlimited || *q > most {
-				t.Errorf("%s: %s has the quota %v, and the limit %d", when, c.Cgroup, q, most)
+			maximum := map[string]int64{"/kubepods/burstable/podb/a": 100, "/kubepods/burstable/podb/c": 300}[c.Cgroup]
+			if q := c.CPUMaxMilliCPU; q == nil || *q == tick.Unlimited || *q > maximum {
+				t.Errorf("%s: %s has the quota %v, and the limit %d", when, c.Cgroup, q, maximum)
 			}
 		}
 	}
@@ -322,7 +322,7 @@ func TestClockSetBack(t *testing.T) {
 	}
 }
 
-func TestStateCarriesOn(t *testing.T) {
+func TestStateContinues(t *testing.T) {
 	one := New(Defaults())
 	one.Decide(at(0, shared("a", 40), dedicated("db", 2000)))
 	data, err := tick.Marshal(one.State())

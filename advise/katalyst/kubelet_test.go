@@ -47,7 +47,7 @@ func TestKubeletExclusiveCPUs(t *testing.T) {
 		milliCPU int64
 	}{
 		{
-			"its container is left alone and needs nothing", pinned(shared("a", 2), "10-11,34-35", 4000),
+			"its container is not changed and needs nothing", pinned(shared("a", 2), "10-11,34-35", 4000),
 			map[string]string{"share": "9,23,33,47", "reclaim": "0-8,12-22,24-32,36-46"},
 			map[string]string{},
 			40000,
@@ -65,7 +65,7 @@ func TestKubeletExclusiveCPUs(t *testing.T) {
 			40000,
 		},
 		{
-			"they were its pool's before kubelet gave them to another", pinned(shared("a", 2), "10-11", 500),
+			"they were in its pool before kubelet assigned them to another pod", pinned(shared("a", 2), "10-11", 500),
 			map[string]string{"share": "9,22-23,33,46-47", "reclaim": "0-8,12-21,24-32,36-45"},
 			map[string]string{"a": "9,22-23,33,46-47"},
 			38000,
@@ -84,25 +84,25 @@ func TestKubeletExclusiveCPUs(t *testing.T) {
 			if diff := cmp.Diff(c.pools, poolsOf(a)); diff != "" {
 				t.Errorf("pools (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(c.cgroups, wants(a.Cgroups)); diff != "" {
+			if diff := cmp.Diff(c.cgroups, listsByCgroup(a.Cgroups)); diff != "" {
 				t.Errorf("cgroups (-want +got):\n%s", diff)
 			}
 			if *a.Reclaimed.MilliCPU != c.milliCPU {
 				t.Errorf("reclaimed %d; want %d", *a.Reclaimed.MilliCPU, c.milliCPU)
 			}
-			wantReason(t, a, "CPUs 10-11,34-35 are in no pool: kubelet gave them to containers of their own")
+			wantReason(t, a, "CPUs 10-11,34-35 are in no pool: kubelet assigned them to containers exclusively")
 		})
 	}
 }
 
-func TestKubeletTakesAndGoesMad(t *testing.T) {
+func TestKubeletAssignsCPUsOfAnotherSize(t *testing.T) {
 	d := New(Defaults())
 	first := d.Decide(at(0, shared("a", 1), bound("db", 2000), reclaimed("b")))
 	tk := at(1, shared("a", 1), bound("db", 2000), reclaimed("b"))
 	tk.Sample.Kubelet = &tick.Kubelet{ExclusiveCPUs: "0-99x"}
 	a := d.Decide(tk)
 	if a.Reclaimed != nil || a.Cgroups != nil || cmp.Diff(first.Fallback, a.Fallback) != "" {
-		t.Errorf("with a list that is none: %+v; want no decision", a)
+		t.Errorf("with an invalid list: %+v; want no decision", a)
 	}
 	wantReason(t, a, "kubelet's exclusive CPUs: ")
 	tk.Sample.Kubelet.ExclusiveCPUs = "0,24" // db's
@@ -111,7 +111,7 @@ func TestKubeletTakesAndGoesMad(t *testing.T) {
 	tk.Sample.Kubelet.ExclusiveCPUs = "0-47"
 	a = d.Decide(tk)
 	if *a.Reclaimed.MilliCPU != 0 || len(a.Cgroups) != 0 || len(a.Fallback) != 0 || a.Reclaimed.MemoryBytes == nil {
-		t.Errorf("with all CPUs given away: %+v; want an offer of none", a)
+		t.Errorf("with all CPUs assigned exclusively: %+v; want an offer of none", a)
 	}
 	// On a small machine exclusive CPUs are not part of any quota.
 	tk.Sample.Topology, tk.Sample.Kubelet.ExclusiveCPUs = &tick.Topology{CPUs: "0-3"}, "1"
@@ -150,7 +150,7 @@ func TestTier(t *testing.T) {
 		{"version 1, none", 1, "none", []tick.Pod{b}, fs, ""},
 		{"systemd names, below kubelet's own", 2, "none", []tick.Pod{inTier(reclaimed("b"), systemd+"/kubelet-kubepods-besteffort-podb.slice")}, systemd, ""},
 		{"version 1, static", 1, "static", []tick.Pod{b}, fs, `on cgroup v1 kubelet's CPU manager (policy "static") must be able to give`},
-		{"version 1, no kubelet known", 1, "-", []tick.Pod{b}, fs, "the policy of kubelet's CPU manager is not known"},
+		{"version 1, no kubelet known", 1, "-", []tick.Pod{b}, fs, "the policy of kubelet's CPU manager is unknown"},
 		{"a service in it", 2, "none", []tick.Pod{b, inTier(shared("a", 1), fs+"/poda")}, fs, `pod "default/a" in it is not of class reclaimed`},
 		{"one of no class in it", 2, "none", []tick.Pod{b, unknown}, fs, `pod "default/u" in it is not of class reclaimed`},
 		{"a service that will be in it", 2, "none", []tick.Pod{b, missing}, fs, `pod "default/late" in it`},
@@ -166,7 +166,7 @@ func TestTier(t *testing.T) {
 				tk.Sample.Kubelet = &tick.Kubelet{CPUManagerPolicy: c.policy}
 			}
 			a := New(Defaults()).Decide(tk)
-			got, held := wants(a.Cgroups)[strings.TrimPrefix(c.tier, "/kubepods/")]
+			got, held := listsByCgroup(a.Cgroups)[strings.TrimPrefix(c.tier, "/kubepods/")]
 			switch {
 			case c.tier == "":
 				wantNoReason(t, a, "is not confined to the reclaim pool")
@@ -178,10 +178,10 @@ func TestTier(t *testing.T) {
 			case c.reason != "":
 				wantReason(t, a, c.reason)
 				if held {
-					t.Errorf("the tier is held to %s", got)
+					t.Errorf("the tier is confined to %s", got)
 				}
 			case got != poolsOf(a)["reclaim"]:
-				t.Errorf("the tier is held to %q; want the reclaim pool: %q", got, a.Reasons)
+				t.Errorf("the tier is confined to %q; want the reclaim pool: %q", got, a.Reasons)
 			default:
 				wantNoReason(t, a, "is not confined to the reclaim pool")
 			}
@@ -205,13 +205,13 @@ func TestTierIsWidened(t *testing.T) {
 		if want == "" {
 			want = poolsOf(advice)["reclaim"]
 		}
-		if got := wants(advice.Cgroups)["besteffort"]; got != want && got != "" || got == "" {
+		if got := listsByCgroup(advice.Cgroups)["besteffort"]; got != want && got != "" || got == "" {
 			t.Errorf("step %d: the tier has %q; want %q", i, got, want)
 		}
 	}
 	tk := at(9, b)
 	tk.Sample.CgroupVersion, tk.Sample.Topology = 2, &tick.Topology{CPUs: "0-3"} // too small for pools now
-	if got := wants(d.Decide(tk).Cgroups)["besteffort"]; got != "0-3" {
+	if got := listsByCgroup(d.Decide(tk).Cgroups)["besteffort"]; got != "0-3" {
 		t.Errorf("on a small machine the tier has %q; want all CPUs", got)
 	}
 }

@@ -79,7 +79,7 @@ func checkCores(t *testing.T, topology *tick.Topology, share cpus.Set) {
 			t.Errorf("core %s is split by share %s", list, share)
 		}
 	}
-	least, most := 1<<30, 0
+	minimum, maximum := 1<<30, 0
 	for _, n := range topology.NUMANodes {
 		node, err := cpus.Parse(n.CPUs)
 		if err != nil {
@@ -87,10 +87,10 @@ func checkCores(t *testing.T, topology *tick.Topology, share cpus.Set) {
 		}
 		if !node.IsEmpty() {
 			has := share.Intersection(node).Size()
-			least, most = min(least, has), max(most, has)
+			minimum, maximum = min(minimum, has), max(maximum, has)
 		}
 	}
-	if most-least > largest {
-		t.Errorf("share %s has %d to %d CPUs of a NUMA node; want them spread", share, least, most)
+	if maximum-minimum > largest {
+		t.Errorf("share %s has %d to %d CPUs of a NUMA node; want them spread", share, minimum, maximum)
 	}
 }

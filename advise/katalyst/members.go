@@ -11,19 +11,19 @@ import (
 // member is a pod with its properties in this tick.
 type member struct {
 	*tick.Pod
-	class   string       // shared, dedicated or reclaimed; "" is left alone
-	ramping bool         // it has just started: it runs on all CPUs, and its request counts
-	kubelet bool         // it has CPUs that kubelet gave it exclusively
-	key     string       // of a dedicated pod
-	wishes  *enhancement // nil if it has none
+	class        string       // shared, dedicated or reclaimed; "" is left alone
+	isRampingUp  bool         // it has just started: it runs on all CPUs, and its request counts
+	hasExclusive bool         // it has CPUs that kubelet gave it exclusively
+	key          string       // of a dedicated pod
+	enhancement  *enhancement // nil if it has none
 
 	// What a dedicated pod gets, see [bind]: CPUs of its own, the memory nodes that it is bound to, and all memory of NUMA nodes that it uses
 	// alone.
-	own   string
-	mems  string
-	whole float64
+	ownCPUs    string
+	mems       string
+	ownedBytes float64
 
-	group int // index of the shared pool that it belongs to; see [gather]
+	group int // index of the shared pool that it belongs to; see [buildGroups]
 }
 
 // classify returns each pod's class, in the order of the sample, without pods that have ended, and the errors in their annotations.
@@ -36,17 +36,17 @@ func (d *Decider) classify(in inputs) (members []member, faults []string) {
 		case p.Ended():
 			continue
 		case p.QoS == tick.QoSShared:
-			m.wishes = d.enhanced(p, cpuEnhancement)
-			m.kubelet = in.shape.gave(p)
+			m.enhancement = d.enhancementOf(p, cpuEnhancement)
+			m.hasExclusive = in.shape.hasExclusiveCPUs(p)
 		case p.QoS == tick.QoSDedicated:
 			m.key = policy.Key(p)
-			m.wishes = d.enhanced(p, memoryEnhancement)
-			m.kubelet = in.shape.gave(p)
+			m.enhancement = d.enhancementOf(p, memoryEnhancement)
+			m.hasExclusive = in.shape.hasExclusiveCPUs(p)
 		case p.QoS != tick.QoSReclaimed:
 			m.class = ""
 		}
-		if m.wishes != nil {
-			for _, fault := range m.wishes.faults {
+		if m.enhancement != nil {
+			for _, fault := range m.enhancement.faults {
 				faults = append(faults, fmt.Sprintf("pod %s: annotation %s: %s", policy.Key(p), annotationOf(p), fault))
 			}
 		}
@@ -63,25 +63,27 @@ func annotationOf(p *tick.Pod) string {
 	return cpuEnhancement
 }
 
-// gave reports whether kubelet gave one of the pod's containers exclusive CPUs: the container's list is part of the given CPUs. If its
-// request is for another number of CPUs, kubelet gave away CPUs that isolate had pinned the container to, and it has none.
-func (s *shape) gave(p *tick.Pod) bool {
+// hasExclusiveCPUs reports whether kubelet gave one of the pod's containers exclusive CPUs: the container's list is part of kubelet's
+// exclusive CPUs. If its request is for another number of CPUs, kubelet gave away CPUs that isolate had pinned the container to, and it has
+// none.
+func (s *shape) hasExclusiveCPUs(p *tick.Pod) bool {
 	if s.Exclusive.IsEmpty() {
 		return false
 	}
 	for i := range p.Containers {
-		if s.gaveTo(&p.Containers[i]) {
+		if s.isExclusive(&p.Containers[i]) {
 			return true
 		}
 	}
 	return false
 }
 
-func (s *shape) gaveTo(c *tick.Container) bool {
+func (s *shape) isExclusive(c *tick.Container) bool {
 	if s.Exclusive.IsEmpty() || c.CPUSetCPUs == "" {
 		return false
 	}
-	return policy.IsGiven(c, memo(&s.givens, c.CPUSetCPUs, func() int { return policy.Given(c.CPUSetCPUs, s.Exclusive) }))
+	count := cached(&s.exclusiveCounts, c.CPUSetCPUs, func() int { return policy.ExclusiveCount(c.CPUSetCPUs, s.Exclusive) })
+	return policy.HasExclusiveCPUs(c, count)
 }
 
 // rampUpFor is Katalyst's transition period: during it a new shared pod runs on all CPUs that are not reserved or dedicated, because its
@@ -91,11 +93,11 @@ const rampUpFor = 30 * time.Second
 // rampUp marks the pods that have just started: by their start time, or without one by when they were first seen. Pods that run when a node
 // is first seen are not new and join their pool immediately. It returns when each pod's ramp-up ends, starting from the last tick's values.
 func rampUp(members []member, ends map[string]int64, now time.Time) map[string]int64 {
-	first := ends == nil
-	if first {
+	isFirst := ends == nil
+	if isFirst {
 		ends = make(map[string]int64, len(members))
 	}
-	at, until := now.UnixMilli(), now.Add(rampUpFor).UnixMilli()
+	nowMillis, latestEnd := now.UnixMilli(), now.Add(rampUpFor).UnixMilli()
 	pods := 0
 	for i := range members {
 		m := &members[i]
@@ -104,24 +106,24 @@ func rampUp(members []member, ends map[string]int64, now time.Time) map[string]i
 		}
 		pods++
 		id := policy.Identity(m.Pod)
-		end, known := ends[id]
-		before := end
+		end, isKnown := ends[id]
+		previous := end
 		switch {
-		case known:
-			end = min(end, until) // the clock was set back
-		case !first:
-			end = until
+		case isKnown:
+			end = min(end, latestEnd) // the clock was set back
+		case !isFirst:
+			end = latestEnd
 			if start, err := time.Parse(time.RFC3339Nano, m.StartTime); err == nil && start.Before(now) {
 				end = start.Add(rampUpFor).UnixMilli()
 			}
 		}
-		if end <= at {
+		if end <= nowMillis {
 			end = 0
 		}
-		if !known || end != before {
+		if !isKnown || end != previous {
 			ends[id] = end
 		}
-		m.ramping = end != 0
+		m.isRampingUp = end != 0
 	}
 	if len(ends) == pods {
 		return ends

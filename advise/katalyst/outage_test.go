@@ -7,11 +7,11 @@ import (
 )
 
 // Nothing is decided until the API server has listed the pods, because all would count as shared.
-func TestStrangers(t *testing.T) {
+func TestPodsUnknownToTheCluster(t *testing.T) {
 	d := New(Defaults())
 	before := d.Decide(at(0, dedicated("d", 8000), shared("a", 1), reclaimed("b")))
-	had := poolsOf(before)["dedicated/default/d"]
-	if had == "" {
+	previousCPUs := poolsOf(before)["dedicated/default/d"]
+	if previousCPUs == "" {
 		t.Fatalf("no pool of its own: %v", poolsOf(before))
 	}
 	unknown := func(name string) tick.Pod {
@@ -22,12 +22,12 @@ func TestStrangers(t *testing.T) {
 	tk := at(5, unknown("d"), unknown("a"), unknown("b"))
 	tk.Sample.Errors = []tick.SourceError{{Source: "pods", Error: "never read"}}
 	a := d.Decide(tk)
-	wantReason(t, a, "the cluster's pods are not known yet: no decision")
+	wantReason(t, a, "the cluster's pods are still unknown: no decision")
 	if len(a.Cgroups) > 0 || a.Reclaimed != nil {
 		t.Errorf("decided: %+v", a)
 	}
-	if got := poolsOf(d.Decide(at(10, dedicated("d", 8000), shared("a", 1), reclaimed("b"))))["dedicated/default/d"]; got != had {
-		t.Errorf("the dedicated pod has %s after the outage; want its %s", got, had)
+	if got := poolsOf(d.Decide(at(10, dedicated("d", 8000), shared("a", 1), reclaimed("b"))))["dedicated/default/d"]; got != previousCPUs {
+		t.Errorf("the dedicated pod has %s after the outage; want its %s", got, previousCPUs)
 	}
 	tk = at(15, unknown("x")) // the list was read, and one cgroup has no pod
 	if a := d.Decide(tk); a.Reclaimed == nil {
@@ -79,7 +79,7 @@ func TestOfferOfNothing(t *testing.T) {
 	tk.Sample.Kubelet = &tick.Kubelet{CPUManagerPolicy: "static", ExclusiveCPUs: "0-47"}
 	tk.Sample.Config = configured(`{"minReclaimedResourceForReport":{"cpu":"4"}}`)
 	if got := *New(Defaults()).Decide(tk).Reclaimed.MilliCPU; got != 0 {
-		t.Errorf("%d is offered where kubelet gave away all CPUs", got)
+		t.Errorf("%d is offered where kubelet assigned all CPUs", got)
 	}
 }
 

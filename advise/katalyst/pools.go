@@ -11,33 +11,33 @@ import (
 	"polder/lib/tick"
 )
 
-// byPools divides the machine's whole cores between the dedicated, the shared and the reclaimed pods.
-func byPools(in inputs, members []member, systemMilliCPU float64, before divided) division {
-	d := division{divided: before}
-	var given map[string]named
-	given, d.part.Reasons = dedicate(in, members, &d.divided)
-	avail := in.shape.rest(given)
-	groups := gather(in, members, before)
-	d.need = need(in, members, groups)
+// divideByPools divides the machine's whole cores between the dedicated, the shared and the reclaimed pods.
+func divideByPools(in inputs, members []member, systemMilliCPU float64, previous divided) division {
+	d := division{divided: previous}
+	var assigned map[string]cpuSet
+	assigned, d.advice.Reasons = dedicate(in, members, &d.divided)
+	available := in.shape.withoutDedicated(assigned)
+	groups := buildGroups(in, members, previous)
+	d.need = sumNeeds(in, members, groups)
 	groups[0].system = systemMilliCPU
 
-	shared, reasons := size(in, groups, avail, max(avail.Size()-in.floorCPUs(), 1), before)
-	d.part.Reasons = append(d.part.Reasons, reasons...)
-	l := in.shape.layout(avail, shared, in.floorCPUs())
+	shared, reasons := sizePools(in, groups, available, max(available.Size()-in.floorCPUs(), 1), previous)
+	d.advice.Reasons = append(d.advice.Reasons, reasons...)
+	l := in.shape.layout(available, shared, in.floorCPUs())
 	if l.reclaim.IsEmpty() {
-		d.because("no CPU is left for the reclaimed pool: the shared pods have all of %s, and the reclaimed ones run there too", avail.list)
-		l = &layout{spare: l.spare, everywhere: avail.list, perNUMA: l.perNUMA}
+		d.addReason("no CPU is left for the reclaimed pool: the shared pods have all of %s, and the reclaimed ones run there too", available.list)
+		l = &layout{exceptFloor: l.exceptFloor, withoutPool: available.list, perNUMA: l.perNUMA}
 	}
-	d.perNUMA, d.Pools = l.perNUMA, true
-	d.Share, d.ShareMilliCPU, d.hold, d.Named = groups[0].cpus.list, 0, groups[0].hold, namedPools(groups)
-	d.part.Pools = pools(in, groups, l, d.Dedicated)
+	d.perNUMA, d.HadPools = l.perNUMA, true
+	d.Share, d.ShareMilliCPU, d.holdDown, d.Named = groups[0].cpus.list, 0, groups[0].hold, namedPools(groups)
+	d.advice.Pools = pools(in, groups, l, d.Dedicated)
 	if !in.shape.Exclusive.IsEmpty() {
-		d.because("CPUs %s are in no pool: kubelet gave them to containers of their own", in.shape.Exclusive)
+		d.addReason("CPUs %s are in no pool: kubelet assigned them to containers exclusively", in.shape.Exclusive)
 	}
-	milliCPU, why := offered(in, l.reclaim.Set)
-	d.part.Reclaimed, d.part.Reasons = &tick.Reclaimed{MilliCPU: &milliCPU}, appendText(d.part.Reasons, why)
-	d.part.Cgroups, d.part.Fallback = confine(members, groups, avail, l, d.Quota)
-	d.Tier = policy.ConfineTier(&d.part, in.sample, d.Tier,
+	milliCPU, why := offeredMilliCPU(in, l.reclaim.Set)
+	d.advice.Reclaimed, d.advice.Reasons = &tick.Reclaimed{MilliCPU: &milliCPU}, appendText(d.advice.Reasons, why)
+	d.advice.Cgroups, d.advice.Fallback = confine(members, groups, available, l, d.HadQuota)
+	d.Tier = policy.ConfineTier(&d.advice, in.sample, d.Tier,
 		policy.BatchLists{Batch: l.reclaim.list, Floor: l.floor.list, All: in.shape.online.list})
 	return d
 }
@@ -62,94 +62,94 @@ func pools(in inputs, groups []group, l *layout, dedicated map[string]string) (l
 }
 
 // namedPools returns the state of the pools that pods name.
-func namedPools(groups []group) (pools map[string]*ownPool) {
+func namedPools(groups []group) (pools map[string]*poolState) {
 	for i := range groups {
 		g := &groups[i]
 		if i == 0 || !g.hasPool() {
 			continue
 		}
 		if pools == nil {
-			pools = make(map[string]*ownPool, len(groups))
+			pools = make(map[string]*poolState, len(groups))
 		}
-		pools[g.name] = &ownPool{CPUs: g.cpus.list, hold: g.hold}
+		pools[g.name] = &poolState{CPUs: g.cpus.list, holdDown: g.hold}
 	}
 	return pools
 }
 
-// size gives each shared pool its CPUs, within a limit for all, and returns their union.
-func size(in inputs, groups []group, avail named, limit int, before divided) (all named, reasons []string) {
+// sizePools gives each shared pool its CPUs, within a limit for all, and returns their union.
+func sizePools(in inputs, groups []group, avail cpuSet, limit int, previous divided) (union cpuSet, reasons []string) {
 	for i := range groups {
 		g := &groups[i]
 		if i == 0 {
-			g.present = in.shape.left(avail, before.Share)
-		} else if p := before.Named[g.name]; p != nil {
-			g.present = in.shape.left(avail, p.CPUs)
+			g.current = in.shape.stillAvailable(avail, previous.Share)
+		} else if p := previous.Named[g.name]; p != nil {
+			g.current = in.shape.stillAvailable(avail, p.CPUs)
 		}
 	}
 	if len(groups) > 1 {
-		return sizes(in, groups, avail, limit)
+		return sizeSeveral(in, groups, avail, limit)
 	}
-	reason := groups[0].sizeAlone(in, avail, limit)
+	reason := groups[0].sizeSingle(in, avail, limit)
 	return groups[0].cpus, []string{reason}
 }
 
-// sizeAlone sizes the only shared pool: immediately when it grows, after the hold-down and in steps when it shrinks.
-func (g *group) sizeAlone(in inputs, avail named, limit int) (reason string) {
+// sizeSingle sizes the only shared pool: immediately when it grows, after the hold-down and in steps when it shrinks.
+func (g *group) sizeSingle(in inputs, avail cpuSet, limit int) (reason string) {
 	raw := float64(in.reserveMilliCPU) + g.milliCPU + g.system
-	want := int(min(ceilCPUs(raw), float64(limit)))
-	if in.off {
-		want = limit
+	desired := int(min(ceilCPUs(raw), float64(limit)))
+	if in.isOff {
+		desired = limit
 	}
-	share := in.shape.resize(avail, g.present, want, limit)
-	wanted, present := share.Size(), g.present.Size()
+	share := in.shape.resize(avail, g.current, desired, limit)
+	desiredSize, currentSize := share.Size(), g.current.Size()
 
-	bound := ""
-	switch left := g.hold.remaining(in.now, in.settings.Hold); {
-	case in.off:
-		bound = fmt.Sprintf("; nothing is reclaimed, so it has all but the floor of %d CPUs (%s)", in.floorCPUs(), in.floorFrom)
+	boundText := ""
+	switch remaining := g.hold.remaining(in.now, in.settings.Hold); {
+	case in.isOff:
+		boundText = fmt.Sprintf("; nothing is reclaimed, so it has all but the floor of %d CPUs (%s)", in.floorCPUs(), in.floorFrom)
 	case ceilCPUs(raw) > float64(limit):
-		bound = fmt.Sprintf("; the reclaimed pool keeps its floor of %d CPUs (%s)", in.floorCPUs(), in.floorFrom)
-	case wanted >= present:
-	case left > 0:
-		bound = heldFor(present, left, in.settings)
-		share = in.shape.resize(avail, g.present, present, limit)
+		boundText = fmt.Sprintf("; the reclaimed pool keeps its floor of %d CPUs (%s)", in.floorCPUs(), in.floorFrom)
+	case desiredSize >= currentSize:
+	case remaining > 0:
+		boundText = holdText(currentSize, remaining, in.settings)
+		share = in.shape.resize(avail, g.current, currentSize, limit)
 	default:
-		if stepped := in.shape.resize(avail, g.present, max(want, present-in.step()), limit); stepped.Size() > wanted {
-			bound = in.stepping(wanted)
+		if stepped := in.shape.resize(avail, g.current, max(desired, currentSize-in.shrinkStep()), limit); stepped.Size() > desiredSize {
+			boundText = in.stepText(desiredSize)
 			share = stepped
 		}
 	}
 	g.cpus = share
-	g.hold.remember(in.now, present, share.Size(), wanted)
+	g.hold.record(in.now, currentSize, share.Size(), desiredSize)
 	return fmt.Sprintf("share: reserve %dm (%s) + %s = %.0fm -> %d CPUs in whole cores%s",
-		in.reserveMilliCPU, in.reserveFrom, needText(g.milliCPU, g.containers, g.system), raw, share.Size(), bound)
+		in.reserveMilliCPU, in.reserveFrom, needText(g.milliCPU, g.containers, g.system), raw, share.Size(), boundText)
 }
 
-// step returns the most CPUs by which a pool shrinks at once.
-func (in inputs) step() int {
+// shrinkStep returns the most CPUs by which a pool shrinks at once.
+func (in inputs) shrinkStep() int {
 	return max(int(in.settings.ShrinkStepMilliCPU/1000), in.shape.LargestCore(), 1)
 }
 
-func (in inputs) stepping(wanted int) string {
-	return fmt.Sprintf("; %d CPUs would do, it shrinks by %d a step (shrink-step: %s)", wanted, in.step(), in.settings.source("shrink-step"))
+func (in inputs) stepText(desired int) string {
+	return fmt.Sprintf("; %d CPUs are needed: it shrinks by %d per step (shrink-step: %s)", desired, in.shrinkStep(), in.settings.source("shrink-step"))
 }
 
-func heldFor(size int, left time.Duration, s Settings) string {
-	return fmt.Sprintf("; held at %d CPUs for %.0fs more (hold %s: %s)", size, math.Ceil(left.Seconds()), s.Hold, s.source("hold"))
+func holdText(size int, remaining time.Duration, s Settings) string {
+	return fmt.Sprintf("; hold-down: %d CPUs for %.0fs more (hold %s: %s)", size, math.Ceil(remaining.Seconds()), s.Hold, s.source("hold"))
 }
 
 // ceilCPUs rounds milli-CPU up to whole CPUs. An excess of less than a thousandth of a milli-CPU is rounding noise of a load average, not
 // need.
 func ceilCPUs(milliCPU float64) float64 { return math.Ceil((milliCPU - 0.001) / 1000) }
 
-// hold is when a pool's current size was last needed, and when it last changed.
-type hold struct {
+// holdDown is when a pool's current size was last needed, and when it last changed.
+type holdDown struct {
 	LastNeed   time.Time `json:"lastNeed"`
 	LastChange time.Time `json:"lastChange"`
 }
 
 // remaining returns for how long the pool must not shrink yet.
-func (h *hold) remaining(now time.Time, hold time.Duration) time.Duration {
+func (h *holdDown) remaining(now time.Time, hold time.Duration) time.Duration {
 	last := h.LastNeed
 	if h.LastChange.After(last) {
 		last = h.LastChange
@@ -157,8 +157,8 @@ func (h *hold) remaining(now time.Time, hold time.Duration) time.Duration {
 	return hold - now.Sub(last)
 }
 
-// clock corrects the hold-down after the node's clock was set back: future times count as now.
-func (h *hold) clock(now time.Time) {
+// sanitize corrects the hold-down after the node's clock was set back: future times count as now.
+func (h *holdDown) sanitize(now time.Time) {
 	if h.LastNeed.After(now) {
 		h.LastNeed = now
 	}
@@ -167,12 +167,12 @@ func (h *hold) clock(now time.Time) {
 	}
 }
 
-// remember records when the current size was last needed, and when it changed.
-func (h *hold) remember(now time.Time, before, after, wanted int) {
-	if wanted >= before {
+// record records when the current size was last needed, and when it changed.
+func (h *holdDown) record(now time.Time, previous, current, desired int) {
+	if desired >= previous {
 		h.LastNeed = now
 	}
-	if after != before {
+	if current != previous {
 		h.LastChange = now
 	}
 }

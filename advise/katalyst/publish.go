@@ -11,8 +11,8 @@ import (
 	"polder/lib/tick"
 )
 
-// offered returns the reclaimed CPU: the pool's, and at most what the Node object's allocatable leaves beside the other pods.
-func offered(in inputs, pool cpus.Set) (milliCPU int64, reason string) {
+// offeredMilliCPU returns the reclaimed CPU: the pool's, and at most what the Node object's allocatable leaves beside the other pods.
+func offeredMilliCPU(in inputs, pool cpus.Set) (milliCPU int64, reason string) {
 	milliCPU = int64(pool.Size()) * 1000
 	taken := int64(in.shape.online.Size()-in.shape.Reserved.Size())*1000 - milliCPU
 	if allowed := max(in.milliCPU-taken, 0); allowed < milliCPU {
@@ -22,35 +22,35 @@ func offered(in inputs, pool cpus.Set) (milliCPU int64, reason string) {
 }
 
 // reclaimedMemory returns the reclaimed memory: the total less the reserve and the other pods' memory. It is nil if the total is unknown.
-func reclaimedMemory(in inputs, held float64) (bytes *int64, reason string) {
-	if in.bytes <= 0 {
-		return nil, "memory: the machine's total is not known: no memory is offered"
+func reclaimedMemory(in inputs, used float64) (bytes *int64, reason string) {
+	if in.memoryBytes <= 0 {
+		return nil, "memory: the machine's total is unknown: no memory is offered"
 	}
-	left := int64(0)
-	if !math.IsNaN(in.bytes) {
-		left = int64(max(0, policy.Bounded(in.bytes)-float64(in.reserveMemoryBytes)-held))
+	remaining := int64(0)
+	if !math.IsNaN(in.memoryBytes) {
+		remaining = int64(max(0, policy.Bounded(in.memoryBytes)-float64(in.reserveMemoryBytes)-used))
 	}
-	if left == 0 {
+	if remaining == 0 {
 		reason = fmt.Sprintf("memory: %d bytes are no more than the reserve of %d (%s) and the shared containers' %.0f: none is offered",
-			int64(in.bytes), in.reserveMemoryBytes, in.reserveMemoryFrom, held)
+			int64(in.memoryBytes), in.reserveMemoryBytes, in.reserveMemoryFrom, used)
 	}
-	return &left, reason
+	return &remaining, reason
 }
 
 // publish adjusts the offer to what the tick's configuration demands of the reported values, and divides it over the NUMA nodes: CPU by
 // weights, which are the pool's CPUs there, memory by the free memory there.
 func publish(in inputs, c tick.Reclaimed, weights []uint64, owned cpus.Set) (_ tick.Reclaimed, reasons []string) {
 	milliCPU := *c.MilliCPU
-	if in.off {
-		reasons = append(reasons, fmt.Sprintf("nothing is reclaimed (%s): the reclaimed pods run at their floor", in.from(customconfig.FieldEnable)))
+	if in.isOff {
+		reasons = append(reasons, fmt.Sprintf("nothing is reclaimed (%s): the reclaimed pods run at their floor", in.source(customconfig.FieldEnable)))
 		zero(&milliCPU, c.MemoryBytes)
 	} else {
-		least := in.least.MilliCPU
+		minimum := in.minimum.MilliCPU
 		if milliCPU == 0 {
-			least = nil // no pod could use it
+			minimum = nil // no pod could use it
 		}
-		reasons = append(reasons, adjust(in, "CPU", "m", &milliCPU, in.withheld.MilliCPU, least, in.milliCPU)...)
-		reasons = append(reasons, adjust(in, "memory", " bytes", c.MemoryBytes, in.withheld.Bytes, in.least.Bytes, int64(in.bytes))...)
+		reasons = append(reasons, adjust(in, "CPU", "m", &milliCPU, in.withheld.MilliCPU, minimum, in.milliCPU)...)
+		reasons = append(reasons, adjust(in, "memory", " bytes", c.MemoryBytes, in.withheld.Bytes, in.minimum.Bytes, int64(in.memoryBytes))...)
 	}
 	c.MilliCPU = &milliCPU
 	if slices.Max(append(weights, 0)) == 0 {
@@ -65,7 +65,7 @@ func publish(in inputs, c tick.Reclaimed, weights []uint64, owned cpus.Set) (_ t
 	}
 	nodes, why := splitMemory(in, c, owned)
 	c.NUMANodes = nodes
-	reasons = append(appendText(reasons, why), neglect(in, &c)...)
+	reasons = append(appendText(reasons, why), dropNegligible(in, &c)...)
 	return c, reasons
 }
 
@@ -78,44 +78,44 @@ func zero(amounts ...*int64) {
 }
 
 // adjust subtracts the withheld amount from an offer, and raises it to the minimum that is to be reported, up to the total.
-func adjust(in inputs, what, unit string, offer, withheld, least *int64, all int64) (reasons []string) {
+func adjust(in inputs, resource, unit string, offer, withheld, minimum *int64, all int64) (reasons []string) {
 	if offer == nil {
 		return nil
 	}
 	if withheld != nil && *withheld > 0 {
-		reasons = append(reasons, fmt.Sprintf("reclaimed %s: %d%s are withheld (%s)", what, *withheld, unit, in.from(customconfig.FieldWithhold)))
+		reasons = append(reasons, fmt.Sprintf("reclaimed %s: %d%s are withheld (%s)", resource, *withheld, unit, in.source(customconfig.FieldWithhold)))
 		*offer = max(*offer-*withheld, 0)
 	}
-	if least != nil && *offer < min(*least, all) {
-		reasons = append(reasons, fmt.Sprintf("reclaimed %s: %d%s are raised to %d%s (%s)", what, *offer, unit, min(*least, all), unit, in.from(customconfig.FieldLeast)))
-		*offer = min(*least, all)
+	if minimum != nil && *offer < min(*minimum, all) {
+		reasons = append(reasons, fmt.Sprintf("reclaimed %s: %d%s are raised to %d%s (%s)", resource, *offer, unit, min(*minimum, all), unit, in.source(customconfig.FieldLeast)))
+		*offer = min(*minimum, all)
 	}
 	return reasons
 }
 
-// neglect offers nothing if the amount is negligible: of a NUMA node, and of the machine.
-func neglect(in inputs, c *tick.Reclaimed) (reasons []string) {
+// dropNegligible offers nothing if the amount is negligible: of a NUMA node, and of the machine.
+func dropNegligible(in inputs, c *tick.Reclaimed) (reasons []string) {
 	if in.negligible.MilliCPU == nil && in.negligible.Bytes == nil {
 		return nil
 	}
-	few := func(milliCPU, bytes *int64) bool {
+	isNegligible := func(milliCPU, bytes *int64) bool {
 		return in.negligible.MilliCPU != nil && milliCPU != nil && *milliCPU <= *in.negligible.MilliCPU ||
 			in.negligible.Bytes != nil && bytes != nil && *bytes <= *in.negligible.Bytes
 	}
 	for i := range c.NUMANodes {
 		part := &c.NUMANodes[i]
-		if !few(part.MilliCPU, part.MemoryBytes) || *part.MilliCPU == 0 && (part.MemoryBytes == nil || *part.MemoryBytes == 0) {
+		if !isNegligible(part.MilliCPU, part.MemoryBytes) || *part.MilliCPU == 0 && (part.MemoryBytes == nil || *part.MemoryBytes == 0) {
 			continue
 		}
-		reasons = append(reasons, fmt.Sprintf("NUMA node %d: what is reclaimed there is negligible and not offered (%s)", part.ID, in.from(customconfig.FieldNegligible)))
+		reasons = append(reasons, fmt.Sprintf("NUMA node %d: the reclaimed amount is negligible and not offered (%s)", part.ID, in.source(customconfig.FieldNegligible)))
 		*c.MilliCPU -= *part.MilliCPU
 		if part.MemoryBytes != nil {
 			*c.MemoryBytes -= *part.MemoryBytes
 		}
 		zero(part.MilliCPU, part.MemoryBytes)
 	}
-	if few(c.MilliCPU, c.MemoryBytes) && (*c.MilliCPU > 0 || c.MemoryBytes != nil && *c.MemoryBytes > 0) {
-		reasons = append(reasons, fmt.Sprintf("what is reclaimed is negligible and not offered (%s)", in.from(customconfig.FieldNegligible)))
+	if isNegligible(c.MilliCPU, c.MemoryBytes) && (*c.MilliCPU > 0 || c.MemoryBytes != nil && *c.MemoryBytes > 0) {
+		reasons = append(reasons, fmt.Sprintf("the reclaimed amount is negligible and not offered (%s)", in.source(customconfig.FieldNegligible)))
 		zero(c.MilliCPU, c.MemoryBytes)
 		for i := range c.NUMANodes {
 			zero(c.NUMANodes[i].MilliCPU, c.NUMANodes[i].MemoryBytes)
@@ -142,16 +142,16 @@ func splitMemory(in inputs, c tick.Reclaimed, owned cpus.Set) (nodes []tick.Recl
 		}
 	}
 	sum := uint64(0)
-	for _, node := range in.shape.From.NUMANodes { // nodes without CPUs
-		if bytes, known := free[node.ID]; known && bytes > 0 && !slices.Contains(in.shape.NUMA, node.ID) {
+	for _, node := range in.shape.Source.NUMANodes { // nodes without CPUs
+		if bytes, isKnown := free[node.ID]; isKnown && bytes > 0 && !slices.Contains(in.shape.NUMA, node.ID) {
 			nodes = append(nodes, tick.ReclaimedNUMA{ID: node.ID, MilliCPU: new(int64(0))})
 		}
 	}
 	weights := make([]uint64, len(nodes))
 	for i := range nodes {
-		bytes, known := free[nodes[i].ID]
-		if !known {
-			return nodes, fmt.Sprintf("memory is not divided over the NUMA nodes: what is free on node %d is not known", nodes[i].ID)
+		bytes, isKnown := free[nodes[i].ID]
+		if !isKnown {
+			return nodes, fmt.Sprintf("memory is not divided over the NUMA nodes: the free memory of node %d is unknown", nodes[i].ID)
 		}
 		weights[i] = bytes
 		sum += bytes

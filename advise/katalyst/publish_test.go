@@ -15,7 +15,7 @@ func TestARebootForgetsCgroups(t *testing.T) {
 	d.Nodes["null"] = nil // null in a state file
 	d.Reboot()
 	n := d.Nodes["n"]
-	if n.Pools || n.Fallback != nil || n.Started != nil || n.Dedicated["default/db"] == "" {
+	if n.HadPools || n.Fallback != nil || n.RampUpEnds != nil || n.Dedicated["default/db"] == "" {
 		t.Errorf("remembered: %+v", n)
 	}
 }
@@ -86,7 +86,7 @@ func smallNode(pods ...tick.Pod) *tick.Tick {
 }
 
 // On a small machine, too, exclusive CPUs and those beyond allocatable are not offered.
-func TestQuotaLeavesOthersTheirs(t *testing.T) {
+func TestQuotaChangesOnlyBatch(t *testing.T) {
 	tk := smallNode(reclaimed("b"))
 	tk.Sample.Kubelet = &tick.Kubelet{CPUManagerPolicy: "static", ExclusiveCPUs: "3"}
 	tk.Sample.Allocatable = &tick.Resources{MilliCPU: new(3500.0)}
@@ -114,15 +114,15 @@ func TestQuotaIsDividedByRequests(t *testing.T) {
 }
 
 // The reason states what limits batch on a small machine.
-func TestTheReasonNamesHowBatchIsHeld(t *testing.T) {
+func TestReasonNamesHowBatchIsLimited(t *testing.T) {
 	for _, tt := range []struct {
 		pods []tick.Pod
 		want string
 	}{
 		{nil, "reclaimed pods are limited by quota"},
 		{[]tick.Pod{reclaimed("b")}, "reclaimed pods are limited by quota"},
-		{[]tick.Pod{ruled("r")}, "reclaimed pods are limited by their scheduling class"},
-		{[]tick.Pod{reclaimed("b"), ruled("r")}, "reclaimed pods are limited, by quota or, on their own, by their scheduling class"},
+		{[]tick.Pod{fromRule("r")}, "reclaimed pods are limited by their scheduling class"},
+		{[]tick.Pod{reclaimed("b"), fromRule("r")}, "reclaimed pods are limited, some by quota and some by their scheduling class"},
 	} {
 		wantReason(t, New(Defaults()).Decide(smallNode(tt.pods...)), tt.want)
 	}

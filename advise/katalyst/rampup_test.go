@@ -18,7 +18,7 @@ func needOf(pods ...tick.Pod) estimate {
 	in := inputs{sample: tk.Sample, shape: &shape{Shape: new(policy.Shape)}, settings: Defaults()}
 	members, _ := New(Defaults()).classify(in)
 	rampUp(members, nil, tk.Time)
-	return need(in, members, make([]group, 1))
+	return sumNeeds(in, members, make([]group, 1))
 }
 
 func newPod(name string, started string, cores, request float64) tick.Pod {
@@ -41,7 +41,7 @@ func TestRampUp(t *testing.T) {
 	}{
 		{"by its start time", started(10), []float64{12, 39.9, 40, 41}, []string{all, all, share, share}},
 		{"by when it was seen", "", []float64{12, 41.9, 42, 43}, []string{all, all, share, share}},
-		{"a start time that is none", "yesterday", []float64{12, 41, 42}, []string{all, all, share}},
+		{"an invalid start time", "yesterday", []float64{12, 41, 42}, []string{all, all, share}},
 		{"started long ago, seen now", started(-100), []float64{12}, []string{share}},
 		{"a start time ahead", started(3600), []float64{12, 42}, []string{all, share}},
 		{"the clock is set back", "", []float64{12, -3600, -3571, -3570}, []string{all, all, all, share}},
@@ -54,7 +54,7 @@ func TestRampUp(t *testing.T) {
 			for i, seconds := range c.seconds {
 				a := d.Decide(at(seconds, newPod("a", c.started, 1, 2000), reclaimed("b")))
 				want := map[string]string{"a": c.lists[i], "besteffort/b": "0-10,12-21,24-34,36-45"}
-				if diff := cmp.Diff(want, wants(a.Cgroups)); diff != "" {
+				if diff := cmp.Diff(want, listsByCgroup(a.Cgroups)); diff != "" {
 					t.Errorf("at %vs (-want +got):\n%s", seconds, diff)
 				}
 				if *a.Reclaimed.MilliCPU != 42000 {
@@ -65,12 +65,12 @@ func TestRampUp(t *testing.T) {
 	}
 }
 
-func TestRampUpOfWhom(t *testing.T) {
+func TestWhichPodsRampUp(t *testing.T) {
 	now := start.Add(time.Minute).Format(time.RFC3339)
 	d := New(Defaults())
-	there := newPod("there", start.Add(-time.Second).Format(time.RFC3339), 1, 8000)
-	if a := d.Decide(at(0, there)); wants(a.Cgroups)["there"] != poolsOf(a)["share"] || *a.Reclaimed.MilliCPU != 42000 {
-		t.Errorf("what runs when advise starts: %v; want it in its pool", wants(a.Cgroups))
+	running := newPod("there", start.Add(-time.Second).Format(time.RFC3339), 1, 8000)
+	if a := d.Decide(at(0, running)); listsByCgroup(a.Cgroups)["there"] != poolsOf(a)["share"] || *a.Reclaimed.MilliCPU != 42000 {
+		t.Errorf("what runs when advise starts: %v; want it in its pool", listsByCgroup(a.Cgroups))
 	}
 	// Its request counts while it is new, also beside a larger use; dedicated and named pods' CPUs are not taken.
 	batch := newPod("new", now, 1, 9000)
@@ -78,14 +78,14 @@ func TestRampUpOfWhom(t *testing.T) {
 	busy := newPod("busy", now, 5, 2000)
 	absent := newPod("absent", now, 0, 3000)
 	absent.Missing, absent.Containers, absent.Cgroup = tick.MissingCgroup, nil, "/kubepods/absent"
-	a := d.Decide(at(60, there, batch, busy, absent, dedicated("db", 2000)))
+	a := d.Decide(at(60, running, batch, busy, absent, dedicated("db", 2000)))
 	pools := poolsOf(a)
 	// share: 2 + 1 + 5 + 3 = 11; batch: 2 + 9 = 11
 	if got := []int{mustParse(t, pools["share"]).Size(), mustParse(t, pools["batch"]).Size()}; !slices.Equal(got, []int{12, 12}) {
 		t.Errorf("share and batch have %v CPUs; want 12 each: %q", got, a.Reasons)
 	}
 	want := map[string]string{"there": pools["share"], "new": "1-23,25-47", "busy": "1-23,25-47", "db": "0,24"}
-	if diff := cmp.Diff(want, wants(a.Cgroups)); diff != "" {
+	if diff := cmp.Diff(want, listsByCgroup(a.Cgroups)); diff != "" {
 		t.Errorf("cgroups (-want +got):\n%s", diff)
 	}
 	for _, c := range a.Fallback {
@@ -96,8 +96,8 @@ func TestRampUpOfWhom(t *testing.T) {
 	// It came to the node without a start time: its time counts from now.
 	here := absent
 	here.Missing, here.StartTime, here.Cgroup = "", "", "/kubepods/absent"
-	if a := d.Decide(at(61, there, here)); wants(a.Cgroups)["absent"] != "0-47" {
-		t.Errorf("a pod that came to the node: %v; want it everywhere", wants(a.Cgroups))
+	if a := d.Decide(at(61, running, here)); listsByCgroup(a.Cgroups)["absent"] != "0-47" {
+		t.Errorf("a pod that came to the node: %v; want it everywhere", listsByCgroup(a.Cgroups))
 	}
 	// A restart continues from the saved state.
 	data, err := tick.Marshal(d.State())
@@ -108,11 +108,11 @@ func TestRampUpOfWhom(t *testing.T) {
 	if err := tick.Unmarshal(data, d.State()); err != nil {
 		t.Fatal(err)
 	}
-	if a := d.Decide(at(62, there, here)); wants(a.Cgroups)["absent"] != "0-47" || wants(a.Cgroups)["there"] == "0-47" {
-		t.Errorf("after a restart: %v", wants(a.Cgroups))
+	if a := d.Decide(at(62, running, here)); listsByCgroup(a.Cgroups)["absent"] != "0-47" || listsByCgroup(a.Cgroups)["there"] == "0-47" {
+		t.Errorf("after a restart: %v", listsByCgroup(a.Cgroups))
 	}
-	if len(d.Nodes["n"].Started) != 2 {
-		t.Errorf("%v are remembered; want the two that are there", d.Nodes["n"].Started)
+	if len(d.Nodes["n"].RampUpEnds) != 2 {
+		t.Errorf("%v are remembered; want the two that are there", d.Nodes["n"].RampUpEnds)
 	}
 }
 

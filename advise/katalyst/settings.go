@@ -56,8 +56,8 @@ const (
 	LimitClass = "class"
 )
 
-// byQuota reports whether a reclaimed pod is limited by quota on a small machine.
-func (s Settings) byQuota(p *tick.Pod) bool {
+// isLimitedByQuota reports whether a reclaimed pod is limited by quota on a small machine.
+func (s Settings) isLimitedByQuota(p *tick.Pod) bool {
 	return s.Limit == LimitQuota || class.Of(s.BatchClass, p) == class.None
 }
 
@@ -90,8 +90,8 @@ func (s Settings) source(name string) string {
 	return "default"
 }
 
-// within returns the settings for a machine: no default exceeds the machine.
-func (s Settings) within(milliCPU, bytes int64) Settings {
+// clampedTo returns the settings for a machine: no default exceeds the machine.
+func (s Settings) clampedTo(milliCPU, bytes int64) Settings {
 	s.UnknownMilliCPU = min(s.UnknownMilliCPU, max(milliCPU, 0))
 	if bytes > 0 {
 		s.UnknownMemoryBytes = min(s.UnknownMemoryBytes, bytes)
@@ -109,19 +109,19 @@ type resolved struct {
 // resolve returns the effective settings for a machine: the value of the command line or the file, else that of the tick's configuration,
 // else the default.
 func (s Settings) resolve(dyn *dynamic, small bool, machineMilliCPU, machineBytes int64) resolved {
-	pick := func(set int64, name string, tuned *int64, field string, normal, machine int64) (int64, string) {
+	pick := func(configured int64, name string, fromTick *int64, field string, defaultValue, machine int64) (int64, string) {
 		switch {
-		case set >= 0:
-			return set, s.source(name)
-		case tuned != nil:
-			return *tuned, dyn.from(field)
-		case small && machine/10 < normal:
+		case configured >= 0:
+			return configured, s.source(name)
+		case fromTick != nil:
+			return *fromTick, dyn.source(field)
+		case small && machine/10 < defaultValue:
 			return machine / 10, "default, a tenth of the machine"
 		}
 		if machine > 0 {
-			normal = min(normal, machine)
+			defaultValue = min(defaultValue, machine)
 		}
-		return normal, "default"
+		return defaultValue, "default"
 	}
 	r := resolved{dynamic: dyn}
 	r.reserveMilliCPU, r.reserveFrom = pick(s.ReserveMilliCPU, "reserve-cpu", dyn.reserve.MilliCPU, customconfig.FieldReserve, defaultReserveMilliCPU, machineMilliCPU)

@@ -13,31 +13,31 @@ import (
 // shape is a node's topology in the form that the pools need.
 type shape struct {
 	*policy.Shape
-	online named            // all
-	avail  named            // without those that are reserved for the system or given away by kubelet
+	online cpuSet           // all
+	avail  cpuSet           // without those that are reserved for the system or given away by kubelet
 	nodes  map[int]cpus.Set // online CPUs by NUMA node
 	mems   cpus.Set         // ids of the NUMA nodes that have memory, as far as known
 
 	// A steady node uses the same sets every second: each is computed once.
-	lists   map[string]named
-	givens  map[string]int
-	spans   map[string]cpus.Set
-	rests   map[string]named
-	resizes map[resizeKey]named
-	layouts map[layoutKey]*layout
-	places  map[string][]named
+	parsed          map[string]cpuSet
+	exclusiveCounts map[string]int
+	nodesOfSet      map[string]cpus.Set
+	remainders      map[string]cpuSet
+	resizes         map[resizeKey]cpuSet
+	layouts         map[layoutKey]*layout
+	placements      map[string][]cpuSet
 }
 
-// named is a set with its list, because formatting the list takes time.
-type named struct {
+// cpuSet is a set with its list, because formatting the list takes time.
+type cpuSet struct {
 	cpus.Set
 	list string
 }
 
-func name(s cpus.Set) named { return named{s, s.String()} }
+func newCPUSet(s cpus.Set) cpuSet { return cpuSet{s, s.String()} }
 
-// memo returns m's value of k, and computes it at the first use. The number of values is bounded.
-func memo[K comparable, V any](m *map[K]V, k K, make func() V) V {
+// cached returns m's value of k, and computes it at the first use. The number of values is bounded.
+func cached[K comparable, V any](m *map[K]V, k K, make func() V) V {
 	v, ok := (*m)[k]
 	if !ok {
 		if *m == nil || len(*m) >= 256 {
@@ -50,22 +50,22 @@ func memo[K comparable, V any](m *map[K]V, k K, make func() V) V {
 }
 
 // parse reads a list of our own, or a state file's: an invalid list counts as empty.
-func (s *shape) parse(list string) named {
+func (s *shape) parse(list string) cpuSet {
 	if list == "" {
-		return named{}
+		return cpuSet{}
 	}
-	return memo(&s.lists, list, func() named {
+	return cached(&s.parsed, list, func() cpuSet {
 		set, err := cpus.Parse(list)
 		if err != nil {
-			return named{}
+			return cpuSet{}
 		}
-		return name(set)
+		return newCPUSet(set)
 	})
 }
 
 // nodesOf returns the ids of the NUMA nodes that a set has CPUs of.
-func (s *shape) nodesOf(set named) cpus.Set {
-	return memo(&s.spans, set.list, func() cpus.Set {
+func (s *shape) nodesOf(set cpuSet) cpus.Set {
+	return cached(&s.nodesOfSet, set.list, func() cpus.Set {
 		var ids []int
 		for id, node := range s.nodes {
 			if !node.Intersection(set.Set).IsEmpty() {
@@ -79,7 +79,7 @@ func (s *shape) nodesOf(set named) cpus.Set {
 // bytesOf returns the memory of NUMA nodes, as far as it is known.
 func (s *shape) bytesOf(ids cpus.Set) float64 {
 	sum := 0.0
-	for _, numa := range s.From.NUMANodes {
+	for _, numa := range s.Source.NUMANodes {
 		if numa.MemoryBytes != nil && *numa.MemoryBytes > 0 && ids.Contains(numa.ID) {
 			sum = policy.Bounded(sum + *numa.MemoryBytes)
 		}
@@ -87,8 +87,8 @@ func (s *shape) bytesOf(ids cpus.Set) float64 {
 	return sum
 }
 
-// rest returns the CPUs that are not dedicated.
-func (s *shape) rest(dedicated map[string]named) named {
+// withoutDedicated returns the CPUs that are not dedicated.
+func (s *shape) withoutDedicated(dedicated map[string]cpuSet) cpuSet {
 	if len(dedicated) == 0 {
 		return s.avail
 	}
@@ -97,24 +97,24 @@ func (s *shape) rest(dedicated map[string]named) named {
 		lists = append(lists, set.list)
 	}
 	slices.Sort(lists)
-	return memo(&s.rests, strings.Join(lists, ";"), func() named {
+	return cached(&s.remainders, strings.Join(lists, ";"), func() cpuSet {
 		avail := s.avail.Set
 		for _, set := range dedicated {
 			avail = avail.Difference(set.Set)
 		}
-		return name(avail)
+		return newCPUSet(avail)
 	})
 }
 
 type resizeKey struct {
-	avail, present string
+	avail, current string
 	n, limit       int
 }
 
 // resize is [cpus.Topology.Resize].
-func (s *shape) resize(avail, present named, n, limit int) named {
-	return memo(&s.resizes, resizeKey{avail.list, present.list, n, limit}, func() named {
-		return name(s.Resize(avail.Set, present.Set, n, limit))
+func (s *shape) resize(avail, current cpuSet, n, limit int) cpuSet {
+	return cached(&s.resizes, resizeKey{avail.list, current.list, n, limit}, func() cpuSet {
+		return newCPUSet(s.Resize(avail.Set, current.Set, n, limit))
 	})
 }
 
@@ -125,19 +125,19 @@ type layoutKey struct {
 
 // layout is how the CPUs that are not dedicated are divided.
 type layout struct {
-	reclaim named
-	floor   named // of the reclaim pool, so that the fallback only removes CPUs
-	spare   named // all CPUs except the floor
-	perNUMA []uint64
-	// everywhere is where the reclaimed pods run if they have no pool.
-	everywhere string
+	reclaim     cpuSet
+	floor       cpuSet // of the reclaim pool, so that the fallback only removes CPUs
+	exceptFloor cpuSet // all CPUs except the floor
+	perNUMA     []uint64
+	// withoutPool is where the reclaimed pods run if they have no pool.
+	withoutPool string
 }
 
-func (s *shape) layout(avail, share named, floorCPUs int) *layout {
-	return memo(&s.layouts, layoutKey{avail.list, share.list, floorCPUs}, func() *layout {
-		l := &layout{reclaim: name(avail.Difference(share.Set)), perNUMA: make([]uint64, len(s.NUMA))}
-		l.floor = name(s.First(l.reclaim.Set, floorCPUs))
-		l.spare = name(avail.Difference(l.floor.Set))
+func (s *shape) layout(avail, share cpuSet, floorCPUs int) *layout {
+	return cached(&s.layouts, layoutKey{avail.list, share.list, floorCPUs}, func() *layout {
+		l := &layout{reclaim: newCPUSet(avail.Difference(share.Set)), perNUMA: make([]uint64, len(s.NUMA))}
+		l.floor = newCPUSet(s.First(l.reclaim.Set, floorCPUs))
+		l.exceptFloor = newCPUSet(avail.Difference(l.floor.Set))
 		for _, c := range s.Cores {
 			l.perNUMA[slices.Index(s.NUMA, c.NUMA)] += uint64(c.CPUs.Intersection(l.reclaim.Set).Size())
 		}
@@ -145,23 +145,23 @@ func (s *shape) layout(avail, share named, floorCPUs int) *layout {
 	})
 }
 
-// left returns a previous pool without CPUs that are no longer available.
-func (s *shape) left(avail named, list string) named {
-	return memo(&s.resizes, resizeKey{avail.list, list, -1, -1}, func() named {
-		return name(s.parse(list).Intersection(avail.Set))
+// stillAvailable returns a previous pool without CPUs that are no longer available.
+func (s *shape) stillAvailable(avail cpuSet, list string) cpuSet {
+	return cached(&s.resizes, resizeKey{avail.list, list, -1, -1}, func() cpuSet {
+		return newCPUSet(s.parse(list).Intersection(avail.Set))
 	})
 }
 
-// renew returns the shape of a topology: s if nothing has changed. It accepts that kubelet gave all CPUs away.
-func (s *shape) renew(t *tick.Topology, reserved, given string) (*shape, error) {
-	if s != nil && s.IsOf(t, reserved, given) {
+// refreshed returns the shape of a topology: s if nothing has changed. It accepts that kubelet gave all CPUs away.
+func (s *shape) refreshed(t *tick.Topology, reserved, exclusive string) (*shape, error) {
+	if s != nil && s.IsOf(t, reserved, exclusive) {
 		return s, nil
 	}
-	machine, err := policy.NewShape(t, reserved, given)
+	machine, err := policy.NewShape(t, reserved, exclusive)
 	if err != nil {
 		return nil, err
 	}
-	s = &shape{Shape: machine, online: name(machine.Online), avail: name(machine.Avail), nodes: map[int]cpus.Set{}}
+	s = &shape{Shape: machine, online: newCPUSet(machine.Online), avail: newCPUSet(machine.Avail), nodes: map[int]cpus.Set{}}
 	if s.avail.IsEmpty() && s.Exclusive.IsEmpty() {
 		return nil, fmt.Errorf("topology: all online CPUs (%s) are reserved", s.online.list)
 	}

@@ -8,10 +8,10 @@ import (
 	"polder/lib/tick"
 )
 
-func shapeOf(t *testing.T, topology *tick.Topology, reserved, given string) *shape {
+func shapeOf(t *testing.T, topology *tick.Topology, reserved, exclusive string) *shape {
 	t.Helper()
 	var none *shape
-	s, err := none.renew(topology, reserved, given)
+	s, err := none.refreshed(topology, reserved, exclusive)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -19,10 +19,10 @@ func shapeOf(t *testing.T, topology *tick.Topology, reserved, given string) *sha
 }
 
 // Each cached value is computed once, and their number is bounded.
-func TestMemoIsBounded(t *testing.T) {
+func TestCacheIsBounded(t *testing.T) {
 	var m map[int]int
 	made := 0
-	of := func(k int) int { return memo(&m, k, func() int { made++; return -k }) }
+	of := func(k int) int { return cached(&m, k, func() int { made++; return -k }) }
 	for k := range 1000 {
 		for range 2 {
 			if got := of(k); got != -k {
@@ -43,7 +43,7 @@ func TestMemoIsBounded(t *testing.T) {
 }
 
 // An invalid list, such as a damaged state file's, counts as empty.
-func TestAListThatIsNoneIsEmpty(t *testing.T) {
+func TestInvalidListIsEmpty(t *testing.T) {
 	s := &shape{}
 	for _, list := range []string{"", "x", "0-", "3-1", "0-99999"} {
 		if got := s.parse(list); !got.IsEmpty() || got.list != "" {
@@ -70,7 +70,7 @@ func TestMemoryOfNUMANodes(t *testing.T) {
 			t.Errorf("nodes %q have %g bytes; want %g", list, got, want)
 		}
 	}
-	if got := s.nodesOf(name(cpus.New(3, 4, 12))).String(); got != "0-1,3" {
+	if got := s.nodesOf(newCPUSet(cpus.New(3, 4, 12))).String(); got != "0-1,3" {
 		t.Errorf("CPUs 3, 4 and 12 are of the nodes %s", got)
 	}
 }
@@ -78,24 +78,24 @@ func TestMemoryOfNUMANodes(t *testing.T) {
 // A shape is rebuilt when any of its inputs changes, and only then.
 func TestTheShapeFollowsTheMachine(t *testing.T) {
 	last := shapeOf(t, guideTopology(), "", "")
-	if again, err := last.renew(guideTopology(), "", ""); err != nil || again != last {
+	if again, err := last.refreshed(guideTopology(), "", ""); err != nil || again != last {
 		t.Errorf("the same machine is made again")
 	}
 	fewer := guideTopology()
 	fewer.CPUs = "0-46"
 	for _, c := range []struct {
-		name            string
-		topology        *tick.Topology
-		reserved, given string
-		avail           string
+		name                string
+		topology            *tick.Topology
+		reserved, exclusive string
+		avail               string
 	}{
 		{"reserved CPUs", guideTopology(), "0,24", "", "1-23,25-47"},
 		{"other ones", guideTopology(), "1,25", "", "0,2-24,26-47"},
-		{"given CPUs", guideTopology(), "1,25", "3,27", "0,2,4-24,26,28-47"},
-		{"what is given is not reserved", guideTopology(), "1,25", "1,25", "0,2-24,26-47"},
+		{"exclusive CPUs", guideTopology(), "1,25", "3,27", "0,2,4-24,26,28-47"},
+		{"exclusive CPUs are not reserved", guideTopology(), "1,25", "1,25", "0,2-24,26-47"},
 		{"fewer CPUs", fewer, "1,25", "1,25", "0,2-24,26-46"},
 	} {
-		s, err := last.renew(c.topology, c.reserved, c.given)
+		s, err := last.refreshed(c.topology, c.reserved, c.exclusive)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -103,7 +103,7 @@ func TestTheShapeFollowsTheMachine(t *testing.T) {
 			t.Errorf("%s: %s are available; want %s", c.name, s.avail.list, c.avail)
 		}
 		if !s.Reserved.Intersection(s.Exclusive).IsEmpty() {
-			t.Errorf("%s: %s are both reserved and given", c.name, s.Reserved.Intersection(s.Exclusive))
+			t.Errorf("%s: %s are both reserved and exclusive", c.name, s.Reserved.Intersection(s.Exclusive))
 		}
 		last = s
 	}
@@ -112,31 +112,31 @@ func TestTheShapeFollowsTheMachine(t *testing.T) {
 // All CPUs may be exclusive, but not all reserved.
 func TestAllCPUsReservedIsAFault(t *testing.T) {
 	var none *shape
-	if _, err := none.renew(guideTopology(), "0-47", ""); err == nil || !strings.Contains(err.Error(), "all online CPUs (0-47) are reserved") {
+	if _, err := none.refreshed(guideTopology(), "0-47", ""); err == nil || !strings.Contains(err.Error(), "all online CPUs (0-47) are reserved") {
 		t.Errorf("all reserved: %v", err)
 	}
 	if s := shapeOf(t, guideTopology(), "", "0-47"); !s.avail.IsEmpty() {
-		t.Errorf("all given: %s are available", s.avail.list)
+		t.Errorf("all exclusive: %s are available", s.avail.list)
 	}
 	if s := shapeOf(t, guideTopology(), "0-46", "47"); !s.avail.IsEmpty() {
-		t.Errorf("all reserved but one, which is given: %s are available", s.avail.list)
+		t.Errorf("all reserved but one, which is exclusive: %s are available", s.avail.list)
 	}
 }
 
 // The CPUs that dedicated pods leave: with two pods, and after one has ended.
-func TestTheRestIsWhatDedicatedPodsLeave(t *testing.T) {
+func TestWithoutDedicated(t *testing.T) {
 	s := shapeOf(t, guideTopology(), "", "")
-	a, b := name(mustParse(t, "0-3,24-27")), name(mustParse(t, "4,28"))
+	a, b := newCPUSet(mustParse(t, "0-3,24-27")), newCPUSet(mustParse(t, "4,28"))
 	for _, c := range []struct {
-		dedicated map[string]named
+		dedicated map[string]cpuSet
 		want      string
 	}{
 		{nil, "0-47"},
-		{map[string]named{"a": a, "b": b}, "5-23,29-47"},
-		{map[string]named{"b": b}, "0-3,5-27,29-47"},
-		{map[string]named{"a": b, "b": a}, "5-23,29-47"},
+		{map[string]cpuSet{"a": a, "b": b}, "5-23,29-47"},
+		{map[string]cpuSet{"b": b}, "0-3,5-27,29-47"},
+		{map[string]cpuSet{"a": b, "b": a}, "5-23,29-47"},
 	} {
-		if got := s.rest(c.dedicated).list; got != c.want {
+		if got := s.withoutDedicated(c.dedicated).list; got != c.want {
 			t.Errorf("beside %v there is %s; want %s", c.dedicated, got, c.want)
 		}
 	}

@@ -18,53 +18,53 @@ type system struct {
 
 func systemUse(in inputs, members []member) (sys system) {
 	s := in.sample
-	confined, loose, rss, looseRSS := 0.0, 0.0, 0.0, 0.0
-	top := tierNamed(s, tick.TierPods)
-	kubelet := top != nil
+	confined, systemPods, rss, systemRSS := 0.0, 0.0, 0.0, 0.0
+	podsTier := tierNamed(s, tick.TierPods)
+	hasKubelet := podsTier != nil
 	for i := range members {
 		m := &members[i]
-		if kubelet && beside(m.Pod, top.Cgroup) {
+		if hasKubelet && isOutsideKubelet(m.Pod, podsTier.Cgroup) {
 			continue
 		}
 		if m.class == "" {
-			loose += policy.Amount(m.UsageMilliCPU)
-			looseRSS += rssOf(m)
+			systemPods += policy.Amount(m.UsageMilliCPU)
+			systemRSS += rssOf(m)
 			continue
 		}
 		confined += policy.Amount(m.UsageMilliCPU)
 		rss += rssOf(m)
 	}
-	used := loose
-	if !kubelet && s.CPU != nil && s.CPU.UsageMilliCPU != nil {
-		used = max(policy.Amount(s.CPU.UsageMilliCPU)-confined, loose)
+	used := systemPods
+	if !hasKubelet && s.CPU != nil && s.CPU.UsageMilliCPU != nil {
+		used = max(policy.Amount(s.CPU.UsageMilliCPU)-confined, systemPods)
 	}
-	kept := 0.0
-	if !kubelet { // system pods use allocatable CPUs, and nothing is reserved for them
-		kept = float64(max(int64(in.shape.online.Size())*1000-in.milliCPU, int64(in.shape.Reserved.Size())*1000))
+	reserved := 0.0
+	if !hasKubelet { // system pods use allocatable CPUs, and nothing is reserved for them
+		reserved = float64(max(int64(in.shape.online.Size())*1000-in.milliCPU, int64(in.shape.Reserved.Size())*1000))
 	}
-	if sys.milliCPU = max(used-kept, 0); sys.milliCPU >= 0.5 {
-		sys.reasons = append(sys.reasons, fmt.Sprintf("system: %.0fm are used beside the confined pods (machine %.0fm, these %.0fm, system pods %.0fm; %.0fm are kept for it): not offered",
-			used, policy.Amount(nodeUse(s)), confined, loose, kept))
+	if sys.milliCPU = max(used-reserved, 0); sys.milliCPU >= 0.5 {
+		sys.reasons = append(sys.reasons, fmt.Sprintf("system: %.0fm are used outside of the confined pods (machine %.0fm, confined %.0fm, system pods %.0fm; %.0fm are reserved): not offered",
+			used, policy.Amount(nodeUse(s)), confined, systemPods, reserved))
 	}
-	if kubelet {
-		if sys.memoryBytes = looseRSS; looseRSS > 0 {
-			sys.reasons = append(sys.reasons, fmt.Sprintf("system: %.0f bytes of memory are used by system pods: not offered", looseRSS))
+	if hasKubelet {
+		if sys.memoryBytes = systemRSS; systemRSS > 0 {
+			sys.reasons = append(sys.reasons, fmt.Sprintf("system: %.0f bytes of memory are used by system pods: not offered", systemRSS))
 		}
 		return sys
 	}
 	if m := s.Memory; m != nil && m.TotalBytes != nil && m.AvailableBytes != nil {
 		if sys.memoryBytes = max(policy.Amount(m.TotalBytes)-policy.Amount(m.AvailableBytes)-rss, 0); sys.memoryBytes > 0 {
-			sys.reasons = append(sys.reasons, fmt.Sprintf("system: %.0f bytes of memory are used beside the confined pods (machine %.0f, these %.0f): not offered",
+			sys.reasons = append(sys.reasons, fmt.Sprintf("system: %.0f bytes of memory are used outside of the confined pods (machine %.0f, confined %.0f): not offered",
 				sys.memoryBytes, policy.Amount(m.TotalBytes)-policy.Amount(m.AvailableBytes), rss))
 		}
 	}
 	return sys
 }
 
-// beside reports whether a system pod is not one of kubelet's, but a cgroup that the classification rules name, such as systemd's
+// isOutsideKubelet reports whether a system pod is not one of kubelet's, but a cgroup that the classification rules name, such as systemd's
 // system.slice, in which kubelet itself runs.
-func beside(p *tick.Pod, kubelets string) bool {
-	return p.QoS == tick.QoSSystem && p.QoSSource == tick.QoSFromRule && !strings.HasPrefix(p.Cgroup, kubelets+"/")
+func isOutsideKubelet(p *tick.Pod, podsTier string) bool {
+	return p.QoS == tick.QoSSystem && p.QoSSource == tick.QoSFromRule && !strings.HasPrefix(p.Cgroup, podsTier+"/")
 }
 
 // rssOf returns a pod's resident memory, from its own value or its containers'.
@@ -73,8 +73,8 @@ func rssOf(m *member) (bytes float64) {
 		return policy.Amount(m.Memory.RSSBytes)
 	}
 	for i := range m.Containers {
-		if own := m.Containers[i].Memory; own != nil {
-			bytes += policy.Amount(own.RSSBytes)
+		if memory := m.Containers[i].Memory; memory != nil {
+			bytes += policy.Amount(memory.RSSBytes)
 		}
 	}
 	return bytes

@@ -63,7 +63,7 @@ func TestIdlePodsTakeNoCPUsFromAServiceByNamingPools(t *testing.T) {
 				if got := mustParse(t, poolsOf(a)[tick.PoolShare]).Size(); got < 30 {
 					t.Errorf("share has %d CPUs, and the service needs 30: %q", got, a.Reasons)
 				}
-				on := wants(a.Cgroups)
+				on := listsByCgroup(a.Cgroups)
 				for i := range c.pods {
 					if on[fmt.Sprint("idle", i)] == "" {
 						t.Errorf("idle%d has no CPUs", i)
@@ -75,8 +75,8 @@ func TestIdlePodsTakeNoCPUsFromAServiceByNamingPools(t *testing.T) {
 }
 
 // A NUMA node of its own is refused if and only if services need it, to the exact CPU.
-func TestNUMANodeOfOnesOwnUpToWhatServicesNeed(t *testing.T) {
-	given, refused := 0, 0
+func TestExclusiveNUMANodesOnlyBeyondServicesNeed(t *testing.T) {
+	granted, refused := 0, 0
 	for cores := 10.0; cores < 40; cores += 0.25 {
 		pod := idlePods(1, func(_ int, p *tick.Pod) {
 			p.QoS, p.Annotations[memoryEnhancement] = tick.QoSDedicated, `{"numa_binding":"true","numa_exclusive":"true"}`
@@ -89,20 +89,20 @@ func TestNUMANodeOfOnesOwnUpToWhatServicesNeed(t *testing.T) {
 				fmt.Sscan(text, &spare)
 			}
 		}
-		list, _, _ := strings.Cut(wants(a.Cgroups)["idle0"], " mems")
+		list, _, _ := strings.Cut(listsByCgroup(a.Cgroups)["idle0"], " mems")
 		switch got := mustParse(t, list).Size(); {
 		case spare >= 24 || spare >= 0 && got != 2:
 			t.Errorf("a service of %g cores: the pod has %d CPUs, and services leave %d: %q", cores, got, spare, a.Reasons)
 		case spare < 0 && got != 24:
 			t.Errorf("a service of %g cores: the pod has %d CPUs, want the 24 of a NUMA node: %q", cores, got, a.Reasons)
 		case spare < 0:
-			given++
+			granted++
 		default:
 			refused++
 		}
 	}
-	if given == 0 || refused == 0 {
-		t.Errorf("given %d times, refused %d times", given, refused)
+	if granted == 0 || refused == 0 {
+		t.Errorf("granted %d times, refused %d times", granted, refused)
 	}
 }
 
@@ -137,9 +137,9 @@ func TestNoPoolFallsBelowItsProportion(t *testing.T) {
 				t.Fatalf("pool %s needs %g cores and has %d CPUs of its own", pool, need, sizes[pool])
 			}
 		}
-		const most = 44 // without the floor; no pool can use more
+		const maximum = 44 // without the floor; no pool can use more
 		for pool := range needs {
-			needs[pool] = min(needs[pool], most)
+			needs[pool] = min(needs[pool], maximum)
 			all += needs[pool]
 		}
 		units := 0
@@ -147,19 +147,19 @@ func TestNoPoolFallsBelowItsProportion(t *testing.T) {
 			units += max(int(math.Ceil(need/2)), 1)
 		}
 		for pool, need := range needs {
-			least := math.Floor(need/all*most/2+1e-6) * 2
-			if units <= most/2 {
-				least = need
+			minimum := math.Floor(need/all*maximum/2+1e-6) * 2
+			if units <= maximum/2 {
+				minimum = need
 			}
-			least = min(least, need)
-			if needs[tick.PoolShare]/all*most < 2 { // share has a core at any need
-				least -= 2
+			minimum = min(minimum, need)
+			if needs[tick.PoolShare]/all*maximum < 2 { // share has a core at any need
+				minimum -= 2
 			}
-			if float64(sizes[pool])+1e-6 < least {
+			if float64(sizes[pool])+1e-6 < minimum {
 				t.Fatalf("pool %s needs %g of %g cores and has %d CPUs of %d: %v", pool, need, all, sizes[pool], total, sizes)
 			}
 		}
-		for path, list := range wants(a.Cgroups) {
+		for path, list := range listsByCgroup(a.Cgroups) {
 			if list == "" {
 				t.Fatalf("%s has no CPUs", path)
 			}
@@ -168,10 +168,10 @@ func TestNoPoolFallsBelowItsProportion(t *testing.T) {
 }
 
 // A pod has whole NUMA nodes while services leave them, loses them immediately otherwise, and does not get them again at each lull.
-func TestNUMANodesOfItsOwnAreGivenBackToServices(t *testing.T) {
+func TestExclusiveNUMANodesReturnToServices(t *testing.T) {
 	d := New(Defaults())
 	has := func(seconds, load float64) string {
-		return wants(d.Decide(at(seconds, alone("db", 2000), shared("web", load))).Cgroups)["db"]
+		return listsByCgroup(d.Decide(at(seconds, alone("db", 2000), shared("web", load))).Cgroups)["db"]
 	}
 	const whole, part = "0-11,24-35 mems 0", "0,24 mems 0"
 	for _, step := range []struct {
@@ -206,7 +206,7 @@ func TestWhatIsNotConfinedIsStillCounted(t *testing.T) {
 		if got := *a.Reclaimed.MilliCPU; got > 14_000 || got < 12_000 {
 			t.Errorf("%s: offers %dm of 48000m, and a system pod uses 30000m: %q", name, got, a.Reasons)
 		}
-		wantReason(t, a, "system: 30000m are used beside the confined pods")
+		wantReason(t, a, "system: 30000m are used outside of the confined pods")
 	}
 }
 
@@ -274,7 +274,7 @@ func TestUseOutsideEveryPodIsUse(t *testing.T) {
 	if got := *before.Reclaimed.MemoryBytes - *a.Reclaimed.MemoryBytes; got < 20<<30-2 || got > 20<<30 {
 		t.Errorf("20 GiB are used outside, and %d bytes less are offered: %q", got, a.Reasons)
 	}
-	wantReason(t, a, "system: 20000m are used beside the confined pods")
+	wantReason(t, a, "system: 20000m are used outside of the confined pods")
 
 	tk.Sample.Allocatable = &tick.Resources{MilliCPU: new(38_000.0)} // 10 cores are reserved for it
 	if got := *New(Defaults()).Decide(tk).Reclaimed.MilliCPU; got != *a.Reclaimed.MilliCPU {
@@ -284,7 +284,7 @@ func TestUseOutsideEveryPodIsUse(t *testing.T) {
 	tk.Sample.Allocatable = nil
 	tk.Sample.Tiers = []tick.Tier{{Name: tick.TierPods, Cgroup: "/kubepods", UsageMilliCPU: new(32_000.0)}}
 	tk.Sample.Pods[0].Cgroup, tk.Sample.Pods[1].Cgroup = "/kubepods/podweb", "/kubepods/besteffort/podbatch"
-	wantNoReason(t, New(Defaults()).Decide(tk), "m are used beside the confined pods")
+	wantNoReason(t, New(Defaults()).Decide(tk), "m are used outside of the confined pods")
 }
 
 func TestZeroIsNotUnknown(t *testing.T) {
@@ -305,7 +305,7 @@ func TestZeroIsNotUnknown(t *testing.T) {
 		}, 700, 5000},
 	} {
 		pod := tick.Pod{Name: "p", QoS: tick.QoSShared, Containers: []tick.Container{c.of}}
-		e := need(inputs{settings: Defaults().within(2000, 4<<30)}, []member{{Pod: &pod, class: tick.QoSShared}}, make([]group, 1))
+		e := sumNeeds(inputs{settings: Defaults().clampedTo(2000, 4<<30)}, []member{{Pod: &pod, class: tick.QoSShared}}, make([]group, 1))
 		if e.milliCPU != c.milliCPU || e.memoryBytes != c.bytes {
 			t.Errorf("%s: need %gm and %g bytes; want %gm and %g", c.name, e.milliCPU, e.memoryBytes, c.milliCPU, c.bytes)
 		}
@@ -325,7 +325,7 @@ func TestHoldDownsBeginWithTheFirstRealDecision(t *testing.T) {
 		t.Errorf("a second later share has %d CPUs; want 6: %q", got, known.Reasons)
 	}
 	d.Decide(at(2, shared("web", 9)))
-	wantReason(t, d.Decide(at(3, shared("web", 1))), "; held at 14 CPUs")
+	wantReason(t, d.Decide(at(3, shared("web", 1))), "; hold-down: 14 CPUs")
 }
 
 func TestNoDefaultExceedsTheMachine(t *testing.T) {

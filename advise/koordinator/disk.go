@@ -11,10 +11,10 @@ import (
 	"polder/lib/tick"
 )
 
-// leastBPS and leastIOPS are the smallest limits that isolate writes, per second.
+// minBPS and minIOPS are the smallest limits that isolate writes, per second.
 const (
-	leastBPS  = 64 << 10
-	leastIOPS = 4
+	minBPS  = 64 << 10
+	minIOPS = 4
 )
 
 // Koordinator's defaults for a disk of cgroupRoot that names no target.
@@ -23,20 +23,21 @@ const (
 	defaultPercentile = 95
 )
 
-// diskOf returns the blkioQOS of the batch class and of the root. Koordinator has a weight per disk; the smallest one becomes batch's.
-func diskOf(s *sloconfig.Strategies, a *tick.Advice) disk.Strategy {
-	var out disk.Strategy
+// diskStrategy returns the blkioQOS of the batch class and of the root. Koordinator has a weight per disk; the smallest one becomes
+// batch's.
+func diskStrategy(s *sloconfig.Strategies, a *tick.Advice) disk.Strategy {
+	var strategy disk.Strategy
 	if s.QOS.BE != nil {
-		out = batchDisks(s.QOS.BE.BlkIO, a)
+		strategy = batchDisks(s.QOS.BE.BlkIO, a)
 	}
 	if s.QOS.Root != nil {
-		out.Costs = costsOf(s.QOS.Root.BlkIO, a)
+		strategy.Costs = costsOf(s.QOS.Root.BlkIO, a)
 	}
-	return out
+	return strategy
 }
 
-// blocks returns the disks of an enabled blkioQOS.
-func blocks(q *sloconfig.BlkIOQOS) (list []*sloconfig.Block) {
+// enabledBlocks returns the disks of an enabled blkioQOS.
+func enabledBlocks(q *sloconfig.BlkIOQOS) (list []*sloconfig.Block) {
 	if q == nil || !sloconfig.IsTrue(q.Enable) {
 		return nil
 	}
@@ -53,29 +54,29 @@ func diskName(b *sloconfig.Block) string { return strings.TrimPrefix(b.Name, "/d
 
 // costsOf returns the disks that the kernel shares by cost: Koordinator's cgroupRoot. The first block of a disk applies.
 func costsOf(q *sloconfig.BlkIOQOS, a *tick.Advice) (costs []tick.DiskCost) {
-	number := func(n *int64, otherwise float64) *float64 {
+	valueOr := func(n *int64, defaultValue float64) *float64 {
 		if n == nil {
-			return &otherwise
+			return &defaultValue
 		}
 		return new(float64(*n))
 	}
-	for _, b := range blocks(q) {
+	for _, b := range enabledBlocks(q) {
 		name, io := diskName(b), &b.IO
 		if slices.ContainsFunc(costs, func(d tick.DiskCost) bool { return d.Disk == name }) {
 			continue
 		}
-		one := tick.DiskCost{
+		cost := tick.DiskCost{
 			Disk: name, Enabled: new(true),
-			ReadPercentile: number(io.ReadLatencyPercent, defaultPercentile), ReadLatencyMicroseconds: number(io.ReadLatency, defaultLatency),
-			WritePercentile: number(io.WriteLatencyPercent, defaultPercentile), WriteLatencyMicroseconds: number(io.WriteLatency, defaultLatency),
+			ReadPercentile: valueOr(io.ReadLatencyPercent, defaultPercentile), ReadLatencyMicroseconds: valueOr(io.ReadLatency, defaultLatency),
+			WritePercentile: valueOr(io.WriteLatencyPercent, defaultPercentile), WriteLatencyMicroseconds: valueOr(io.WriteLatency, defaultLatency),
 		}
 		if sloconfig.IsTrue(io.EnableUserModel) {
-			if one.Model = modelOf(io); one.Model == nil {
-				const text = "disk costs: the model of %s in cgroupRoot has not all of its six numbers: the kernel's own is kept"
+			if cost.Model = modelOf(io); cost.Model == nil {
+				const text = "disk costs: the model of %s in cgroupRoot lacks some of its six numbers: the kernel's own model applies"
 				a.Reasons = append(a.Reasons, fmt.Sprintf(text, policy.Quote(name)))
 			}
 		}
-		costs = append(costs, one)
+		costs = append(costs, cost)
 	}
 	return costs
 }
@@ -83,7 +84,7 @@ func costsOf(q *sloconfig.BlkIOQOS, a *tick.Advice) (costs []tick.DiskCost) {
 // modelOf returns a disk's cost model, nil if a part of it is missing.
 func modelOf(io *sloconfig.IOCfg) *tick.DiskModel {
 	var m tick.DiskModel
-	for _, one := range []struct {
+	for _, field := range []struct {
 		from *int64
 		into *int64
 	}{
@@ -94,41 +95,42 @@ func modelOf(io *sloconfig.IOCfg) *tick.DiskModel {
 		{io.ModelReadRandIOPS, &m.RandomReadsPerSecond},
 		{io.ModelWriteRandIOPS, &m.RandomWritesPerSecond},
 	} {
-		if one.from == nil || *one.from <= 0 {
+		if field.from == nil || *field.from <= 0 {
 			return nil
 		}
-		*one.into = *one.from
+		*field.into = *field.from
 	}
 	return &m
 }
 
 // batchDisks returns batch's weight and limits. Koordinator has a weight per disk; the smallest one becomes batch's.
 func batchDisks(q *sloconfig.BlkIOQOS, a *tick.Advice) disk.Strategy {
-	var out disk.Strategy
-	raised := false
-	limit := func(n *int64, least int64) *int64 {
+	var strategy disk.Strategy
+	isRaised := false
+	limit := func(n *int64, minimum int64) *int64 {
 		if n == nil || *n <= 0 { // Koordinator's value for no limit
 			return nil
 		}
-		raised = raised || *n < least
-		return new(max(*n, least))
+		isRaised = isRaised || *n < minimum
+		return new(max(*n, minimum))
 	}
-	for _, b := range blocks(q) {
-		if w := b.IO.IOWeightPercent; w != nil && (out.Weight == 0 || *w < out.Weight) {
-			out.Weight = *w
+	for _, b := range enabledBlocks(q) {
+		if w := b.IO.IOWeightPercent; w != nil && (strategy.Weight == 0 || *w < strategy.Weight) {
+			strategy.Weight = *w
 		}
-		one := tick.DiskLimit{
+		diskLimit := tick.DiskLimit{
 			Disk:               diskName(b),
-			ReadBytesPerSecond: limit(b.IO.ReadBPS, leastBPS), WriteBytesPerSecond: limit(b.IO.WriteBPS, leastBPS),
-			ReadsPerSecond: limit(b.IO.ReadIOPS, leastIOPS), WritesPerSecond: limit(b.IO.WriteIOPS, leastIOPS),
+			ReadBytesPerSecond: limit(b.IO.ReadBPS, minBPS), WriteBytesPerSecond: limit(b.IO.WriteBPS, minBPS),
+			ReadsPerSecond: limit(b.IO.ReadIOPS, minIOPS), WritesPerSecond: limit(b.IO.WriteIOPS, minIOPS),
 		}
-		if one.ReadBytesPerSecond != nil || one.WriteBytesPerSecond != nil || one.ReadsPerSecond != nil || one.WritesPerSecond != nil {
-			out.Limits = append(out.Limits, one)
+		if diskLimit.ReadBytesPerSecond != nil || diskLimit.WriteBytesPerSecond != nil ||
+			diskLimit.ReadsPerSecond != nil || diskLimit.WritesPerSecond != nil {
+			strategy.Limits = append(strategy.Limits, diskLimit)
 		}
 	}
-	if raised {
-		const text = "batch disks: limits of blkioQOS under 64 KiB or 4 operations a second are those: what waits for a disk cannot be ended"
+	if isRaised {
+		const text = "batch disks: limits of blkioQOS below 64 KiB or 4 operations per second are raised to these: a process that waits for a disk cannot be killed"
 		a.Reasons = append(a.Reasons, text)
 	}
-	return out
+	return strategy
 }

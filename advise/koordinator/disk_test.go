@@ -11,10 +11,10 @@ import (
 )
 
 // Koordinator's blkioQOS of the batch class: 0 means no limit, the smallest weight becomes batch's, and an invalid disk is omitted.
-func TestDiskOf(t *testing.T) {
+func TestDiskStrategy(t *testing.T) {
 	n := tick.Ptr[int64]
 	s := sloconfig.Defaults()
-	if got := diskOf(&s, &tick.Advice{}); got.Weight != 0 || got.Limits != nil {
+	if got := diskStrategy(&s, &tick.Advice{}); got.Weight != 0 || got.Limits != nil {
 		t.Errorf("by default: %+v", got)
 	}
 	s.QOS.BE.BlkIO = &sloconfig.BlkIOQOS{Blocks: []sloconfig.Block{
@@ -23,7 +23,7 @@ func TestDiskOf(t *testing.T) {
 		{Name: "pool", Type: "volumegroup", IO: sloconfig.IOCfg{ReadBPS: n(1 << 20), IOWeightPercent: n(1)}},
 		{Name: "sdd", Type: sloconfig.BlockDevice, IO: sloconfig.IOCfg{ReadIOPS: n(0)}},
 	}}
-	if got := diskOf(&s, &tick.Advice{}); got.Weight != 0 || got.Limits != nil {
+	if got := diskStrategy(&s, &tick.Advice{}); got.Weight != 0 || got.Limits != nil {
 		t.Errorf("not enabled: %+v", got)
 	}
 	s.QOS.BE.BlkIO.Enable = new(true)
@@ -31,7 +31,7 @@ func TestDiskOf(t *testing.T) {
 	want := disk.Strategy{Weight: 40, Limits: []tick.DiskLimit{
 		{Disk: "sdb", ReadBytesPerSecond: n(1 << 20)}, {Disk: "sdc", WriteBytesPerSecond: n(64 << 10), WritesPerSecond: n(4)},
 	}}
-	if d := cmp.Diff(want, diskOf(&s, a)); d != "" {
+	if d := cmp.Diff(want, diskStrategy(&s, a)); d != "" {
 		t.Errorf("strategy (-want +got):\n%s", d)
 	}
 	if len(a.Reasons) != 1 {
@@ -40,19 +40,19 @@ func TestDiskOf(t *testing.T) {
 }
 
 // A limit at the least is no tighter one, and nothing is advised for it.
-func TestALimitOfDisksAtTheLeastHolds(t *testing.T) {
+func TestMinimumDiskLimit(t *testing.T) {
 	n := tick.Ptr[int64]
 	s := sloconfig.Defaults()
 	for _, tt := range []struct {
 		bytes, operations int64
 		isRaised          bool
-	}{{leastBPS, leastIOPS, false}, {leastBPS + 1, leastIOPS + 1, false}, {leastBPS - 1, leastIOPS, true}, {leastBPS, leastIOPS - 1, true}} {
+	}{{minBPS, minIOPS, false}, {minBPS + 1, minIOPS + 1, false}, {minBPS - 1, minIOPS, true}, {minBPS, minIOPS - 1, true}} {
 		s.QOS.BE.BlkIO = &sloconfig.BlkIOQOS{Enable: new(true), Blocks: []sloconfig.Block{
 			{Name: "sda", Type: sloconfig.BlockDevice, IO: sloconfig.IOCfg{ReadBPS: &tt.bytes, ReadIOPS: &tt.operations}},
 		}}
 		a := &tick.Advice{}
-		want := []tick.DiskLimit{{Disk: "sda", ReadBytesPerSecond: n(max(tt.bytes, leastBPS)), ReadsPerSecond: n(max(tt.operations, leastIOPS))}}
-		if d := cmp.Diff(want, diskOf(&s, a).Limits); d != "" || (len(a.Reasons) > 0) != tt.isRaised {
+		want := []tick.DiskLimit{{Disk: "sda", ReadBytesPerSecond: n(max(tt.bytes, minBPS)), ReadsPerSecond: n(max(tt.operations, minIOPS))}}
+		if d := cmp.Diff(want, diskStrategy(&s, a).Limits); d != "" || (len(a.Reasons) > 0) != tt.isRaised {
 			t.Errorf("%+v: %q, limits (-want +got):\n%s", tt, a.Reasons, d)
 		}
 	}
@@ -79,7 +79,7 @@ func TestCostsOf(t *testing.T) {
 		{Name: "vdd", Type: sloconfig.BlockDevice, IO: off},
 	}}
 	s.QOS.Root = &sloconfig.RootQOS{BlkIO: blkio}
-	if got := diskOf(&s, &tick.Advice{}); got.Costs != nil {
+	if got := diskStrategy(&s, &tick.Advice{}); got.Costs != nil {
 		t.Errorf("not enabled: %+v", got.Costs)
 	}
 	blkio.Enable = new(true)
@@ -93,16 +93,16 @@ func TestCostsOf(t *testing.T) {
 	want := []tick.DiskCost{cost("vda", 5000, 0, nil), cost("vdb", 3000, 95, &tick.DiskModel{
 		ReadBytesPerSecond: 100, WriteBytesPerSecond: 90, SequentialReadsPerSecond: 80, SequentialWritesPerSecond: 70, RandomReadsPerSecond: 60, RandomWritesPerSecond: 50,
 	}), cost("vdc", 3000, 95, nil), cost("vdd", 3000, 95, nil)}
-	got := diskOf(&s, a)
+	got := diskStrategy(&s, a)
 	if d := cmp.Diff(want, got.Costs); d != "" || got.Weight != 0 || got.Limits != nil {
 		t.Errorf("weight %d, limits %+v, costs (-want +got):\n%s", got.Weight, got.Limits, d)
 	}
-	if want := []string{`disk costs: the model of "vdc" in cgroupRoot has not all of its six numbers: the kernel's own is kept`}; !cmp.Equal(a.Reasons, want) {
+	if want := []string{`disk costs: the model of "vdc" in cgroupRoot lacks some of its six numbers: the kernel's own model applies`}; !cmp.Equal(a.Reasons, want) {
 		t.Errorf("reasons %q; want %q", a.Reasons, want)
 	}
 	s = sloconfig.Defaults()
 	s.QOS.LS.BlkIO = blkio
-	if got := diskOf(&s, &tick.Advice{}); got.Costs != nil {
+	if got := diskStrategy(&s, &tick.Advice{}); got.Costs != nil {
 		t.Errorf("of the class LS: %+v", got.Costs)
 	}
 }

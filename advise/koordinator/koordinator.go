@@ -62,7 +62,7 @@ func New(s Settings) *Decider { return &Decider{Base: policy.NewBase[Settings, n
 
 // node is the state of one node, in the format of the state file.
 type node struct {
-	Seen time.Time `json:"seen,omitzero"`
+	SeenAt time.Time `json:"seen,omitzero"`
 	sloconfig.InForce
 	Batch    batch.State    `json:"batch"`
 	Suppress suppress.State `json:"suppress"`
@@ -78,11 +78,11 @@ type node struct {
 }
 
 // LastUsed returns when the node was last seen.
-func (n *node) LastUsed() time.Time { return n.Seen }
+func (n *node) LastUsed() time.Time { return n.SeenAt }
 
 // Reboot keeps the history of the pods' use.
 func (n *node) Reboot() {
-	n.Suppress = suppress.State{Given: n.Suppress.Given}
+	n.Suppress = suppress.State{ExclusiveCPUs: n.Suppress.ExclusiveCPUs}
 	n.Burst, n.Memory, n.Resctrl, n.Class, n.Fallback = burst.State{}, memory.State{}, resctrl.State{}, nil, nil
 	n.Disk, n.Guard, n.Limits, n.Cold = n.Disk.Reboot(), n.Guard.Reboot(), n.Limits.Reboot(), n.Cold.Reboot()
 }
@@ -90,7 +90,7 @@ func (n *node) Reboot() {
 // Decide implements [policy.Decider].
 func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 	n := d.Node(t.Node)
-	n.Seen = t.Time
+	n.SeenAt = t.Time
 	a := &tick.Advice{Policy: Policy.Name}
 	s, why := n.strategies(t.Sample)
 	if why != "" {
@@ -103,36 +103,36 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 	if t.Sample == nil || t.Sample.Fleet == nil && t.Sample.Agent == nil {
 		n.Batch.Advise(t, s, a)
 	} else { // collect fleet does not know the node's use: the node's own pipe decides
-		a.Reasons = append(a.Reasons, "the sample is of a fleet: no advice on batch resources")
+		a.Reasons = append(a.Reasons, "the sample is from collect fleet: no advice on batch resources")
 	}
-	seen := n.Suppress.Advise(t, s, a, suppress.Settings{ReservedCPUs: d.Settings.ReservedCPUs})
-	suppressed := len(a.Cgroups)
+	isDecided := n.Suppress.Advise(t, s, a, suppress.Settings{ReservedCPUs: d.Settings.ReservedCPUs})
+	suppressedEntries := len(a.Cgroups)
 	n.Burst.Advise(t, s, a)
-	dropYielding(a.Cgroups[:suppressed], a.Cgroups[suppressed:], n.Suppress.Yields)
+	dropUndoneQuotas(a.Cgroups[:suppressedEntries], a.Cgroups[suppressedEntries:], n.Suppress.OnlyUndoesQuota)
 	n.Memory.Advise(t, s, a)
 	n.Resctrl.Advise(t, s, a)
 	a.Cgroups = merge(a.Cgroups, a)
-	if seen {
-		policy.AwakenTiers(t.Sample, a)
+	if isDecided {
+		policy.ClearIdleTiers(t.Sample, a)
 	}
 	a.Fallback = merge(a.Fallback, a)
 	n.Class = n.Class.Advise(t, a, cmp.Or(d.Settings.BatchClass, class.IdleOnHosts), machineOf(t.Sample))
-	if seen {
-		n.Disk = n.Disk.Advise(t, a, d.Settings.Disk, diskOf(s, a), false)
+	if isDecided {
+		n.Disk = n.Disk.Advise(t, a, d.Settings.Disk, diskStrategy(s, a), false)
 	}
 	n.Guard = n.Guard.Advise(t, a, d.Settings.Guard, false, machineOf(t.Sample))
-	if seen {
+	if isDecided {
 		n.Limits = n.Limits.Advise(t, a, d.Settings.Limits, limits.Defaults{})
 		n.Cold = n.Cold.Advise(t, a, d.Settings.Cold)
 	}
 	for _, list := range [][]tick.Cgroup{a.Cgroups, a.Fallback} { // parents come before their children
 		slices.SortStableFunc(list, func(x, y tick.Cgroup) int { return strings.Compare(x.Cgroup, y.Cgroup) })
 	}
-	if !seen { // no cgroup was decided on
+	if !isDecided { // no cgroup was decided on
 		a.Fallback = n.Fallback
 	}
 	n.Fallback = a.Fallback
-	a.Reasons = bounded(a.Reasons)
+	a.Reasons = limitReasons(a.Reasons)
 	return a
 }
 
@@ -162,12 +162,12 @@ func (n *node) strategies(s *tick.Sample) (*sloconfig.Strategies, string) {
 	}
 	switch err := n.Take(s); {
 	case err != nil && n.Last == nil:
-		return nil, fmt.Sprintf("strategies: %v, and none were known before: no decision", err)
+		return nil, fmt.Sprintf("strategies: %v, and there are no earlier ones: no decision", err)
 	case err != nil:
-		return n.Last, fmt.Sprintf("strategies: %v: the last known ones of %s stay in force", err, n.Last.From)
+		return n.Last, fmt.Sprintf("strategies: %v: the last valid ones of %s stay in force", err, n.Last.From)
 	case n.Last == nil: // no source reads a ConfigMap
-		shipped := sloconfig.Shipped()
-		n.Last = &shipped
+		defaults := sloconfig.Shipped()
+		n.Last = &defaults
 	}
 	return n.Last, ""
 }
@@ -175,7 +175,7 @@ func (n *node) strategies(s *tick.Sample) (*sloconfig.Strategies, string) {
 // maxReasons bounds the reasons of one tick.
 const maxReasons = 60
 
-func bounded(reasons []string) []string {
+func limitReasons(reasons []string) []string {
 	if len(reasons) <= maxReasons {
 		return reasons
 	}

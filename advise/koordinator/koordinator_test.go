@@ -78,18 +78,18 @@ func TestStrategies(t *testing.T) {
 		}
 	}
 	// 16000 less the system's 1200 and the pod's 2000, and less the margin.
-	expect("the ConfigMap is not read yet", -1, "strategies: the ConfigMap could not be read yet (sample.errors), and none were known before: no decision", unread)
-	expect("it is no JSON of ours, and none were known", -1, "none were known before: no decision", config(`{"koordinator":7}`))
-	expect("nobody reads one", 16000-6400-1200-2000, "cpuReclaimThresholdPercent 60")
-	expect("and now it cannot be read", 16000-6400-1200-2000, "the last known ones of defaults stay in force", unread)
-	expect("and still not", 16000-6400-1200-2000, "the last known ones of defaults stay in force", unread)
+	expect("the ConfigMap is not read yet", -1, "strategies: the ConfigMap could not be read yet (sample.errors), and there are no earlier ones: no decision", unread)
+	expect("it is not our JSON, and there are no earlier ones", -1, "there are no earlier ones: no decision", config(`{"koordinator":7}`))
+	expect("none is read", 16000-6400-1200-2000, "cpuReclaimThresholdPercent 60")
+	expect("and now it cannot be read", 16000-6400-1200-2000, "the last valid ones of defaults stay in force", unread)
+	expect("and still not", 16000-6400-1200-2000, "the last valid ones of defaults stay in force", unread)
 	if a := d.Decide(&tick.Tick{V: 1, Node: "n", Time: start.Add(time.Duration(7*at) * time.Second)}); a.Reclaimed == nil || len(a.Fallback) == 0 || strings.Contains(strings.Join(a.Reasons, "\n"), "no decision") {
 		t.Errorf("without a sample: %+v", a)
 	}
-	expect("nobody reads one again", 16000-6400-1200-2000, "cpuReclaimThresholdPercent 60")
+	expect("none is read again", 16000-6400-1200-2000, "cpuReclaimThresholdPercent 60")
 	expect("read", 16000-3200-1200-2000, "cpuReclaimThresholdPercent 80", config(`{"koordinator":{"from":"k/c","colocation":{"enable":true,"cpuReclaimThresholdPercent":80}}}`))
-	expect("not read any more", 16000-3200-1200-2000, "the last known ones of k/c stay in force", unread)
-	expect("with a fault", 16000-3200-1200-2000, "the last known ones of k/c stay in force", config(`{"koordinator":{"colocation":{"enable":"yes"}}}`))
+	expect("not read any more", 16000-3200-1200-2000, "the last valid ones of k/c stay in force", unread)
+	expect("with a fault", 16000-3200-1200-2000, "the last valid ones of k/c stay in force", config(`{"koordinator":{"colocation":{"enable":"yes"}}}`))
 	expect("with a fault of another source", 16000-3200-1200-2000, "", config(`{"koordinator":{"from":"k/c","colocation":{"enable":true,"cpuReclaimThresholdPercent":80}}}`), func(s *tick.Sample) { s.Errors = []tick.SourceError{{Source: "psi", Error: "no"}} })
 	expect("changed", 16000-4800-1200-2000, "cpuReclaimThresholdPercent 70", config(`{"koordinator":{"from":"k/c","colocation":{"enable":true,"cpuReclaimThresholdPercent":70}}}`))
 	expect("defaults: it is disabled", -1, "colocation is disabled", config(`{"koordinator":{"from":"k/c"}}`))
@@ -166,7 +166,7 @@ func TestBatchPodBecomesService(t *testing.T) {
 	for second := 3; second < 30; second++ {
 		a := d.Decide(nodeTick(second, service))
 		for _, reason := range a.Reasons {
-			if strings.Contains(reason, "is wanted as") {
+			if strings.Contains(reason, "is desired as") {
 				t.Fatalf("second %d: %s", second, reason)
 			}
 		}
@@ -269,18 +269,18 @@ func TestMerge(t *testing.T) {
 		want   string
 		reason string
 	}{
-		{tick.Cgroup{CPUMaxMilliCPU: n(-1)}, tick.Cgroup{CPUMaxMilliCPU: n(500)}, `"cpuMaxMilliCPU":500`, "cpuMaxMilliCPU is wanted as -1 and as 500: 500 holds"},
-		{tick.Cgroup{CPUMaxMilliCPU: n(400)}, tick.Cgroup{CPUMaxMilliCPU: n(-1)}, `"cpuMaxMilliCPU":400`, "400 holds"},
-		{tick.Cgroup{MemoryHighBytes: n(4096)}, tick.Cgroup{MemoryHighBytes: n(8192)}, `"memoryHighBytes":4096`, "4096 holds"},
-		{tick.Cgroup{MemoryMaxBytes: n(8192)}, tick.Cgroup{MemoryMaxBytes: n(4096)}, `"memoryMaxBytes":4096`, "4096 holds"},
-		{tick.Cgroup{MemoryMinBytes: n(8192)}, tick.Cgroup{MemoryMinBytes: n(0)}, `"memoryMinBytes":0`, "0 holds"},
-		{tick.Cgroup{MemoryWmarkMinAdjPercent: n(-25)}, tick.Cgroup{MemoryWmarkMinAdjPercent: n(50)}, `"memoryWmarkMinAdjPercent":-25`, "-25 holds"},
+		{tick.Cgroup{CPUMaxMilliCPU: n(-1)}, tick.Cgroup{CPUMaxMilliCPU: n(500)}, `"cpuMaxMilliCPU":500`, "cpuMaxMilliCPU is desired as -1 and as 500: 500 applies"},
+		{tick.Cgroup{CPUMaxMilliCPU: n(400)}, tick.Cgroup{CPUMaxMilliCPU: n(-1)}, `"cpuMaxMilliCPU":400`, "400 applies"},
+		{tick.Cgroup{MemoryHighBytes: n(4096)}, tick.Cgroup{MemoryHighBytes: n(8192)}, `"memoryHighBytes":4096`, "4096 applies"},
+		{tick.Cgroup{MemoryMaxBytes: n(8192)}, tick.Cgroup{MemoryMaxBytes: n(4096)}, `"memoryMaxBytes":4096`, "4096 applies"},
+		{tick.Cgroup{MemoryMinBytes: n(8192)}, tick.Cgroup{MemoryMinBytes: n(0)}, `"memoryMinBytes":0`, "0 applies"},
+		{tick.Cgroup{MemoryWmarkMinAdjPercent: n(-25)}, tick.Cgroup{MemoryWmarkMinAdjPercent: n(50)}, `"memoryWmarkMinAdjPercent":-25`, "-25 applies"},
 		{tick.Cgroup{CPUWeight: n(7)}, tick.Cgroup{CPUWeight: n(7)}, `"cpuWeight":7`, ""},
-		{tick.Cgroup{CPUSetCPUs: "0-3"}, tick.Cgroup{CPUSetCPUs: "2-9"}, `"cpusetCPUs":"2-3"`, "2-3 holds"},
-		{tick.Cgroup{CPUSetCPUs: "0-3"}, tick.Cgroup{CPUSetCPUs: "8-9"}, `"cpusetCPUs":"8-9"`, "8-9 holds"},
+		{tick.Cgroup{CPUSetCPUs: "0-3"}, tick.Cgroup{CPUSetCPUs: "2-9"}, `"cpusetCPUs":"2-3"`, "2-3 applies"},
+		{tick.Cgroup{CPUSetCPUs: "0-3"}, tick.Cgroup{CPUSetCPUs: "8-9"}, `"cpusetCPUs":"8-9"`, "8-9 applies"},
 		{tick.Cgroup{CPUSetCPUs: "0-3"}, tick.Cgroup{CPUSetCPUs: "0-3"}, `"cpusetCPUs":"0-3"`, ""},
-		{tick.Cgroup{CPUSetMems: "0"}, tick.Cgroup{CPUSetMems: "x"}, `"cpusetMems":"0"`, "0 holds"},
-		{tick.Cgroup{CPUIdle: new(false)}, tick.Cgroup{CPUIdle: new(true)}, `"cpuIdle":true`, "true holds"},
+		{tick.Cgroup{CPUSetMems: "0"}, tick.Cgroup{CPUSetMems: "x"}, `"cpusetMems":"0"`, "0 applies"},
+		{tick.Cgroup{CPUIdle: new(false)}, tick.Cgroup{CPUIdle: new(true)}, `"cpuIdle":true`, "true applies"},
 	} {
 		c.x.Cgroup, c.y.Cgroup = "/a", "/a"
 		a := &tick.Advice{}
@@ -296,7 +296,7 @@ func TestReasonsAreBounded(t *testing.T) {
 	for i := range 1000 {
 		reasons = append(reasons, fmt.Sprint(i))
 	}
-	if got := bounded(reasons); len(got) != maxReasons+1 || got[maxReasons] != "and 940 more" {
+	if got := limitReasons(reasons); len(got) != maxReasons+1 || got[maxReasons] != "and 940 more" {
 		t.Errorf("%d reasons, the last is %q", len(got), got[len(got)-1])
 	}
 }
@@ -308,12 +308,12 @@ func TestARebootForgetsCgroups(t *testing.T) {
 	d.Decide(nodeTick(1))
 	d.Nodes["null"] = nil // null in a state file
 	n := d.Nodes["n"]
-	if len(n.Suppress.Held) == 0 || len(n.Fallback) == 0 || n.Batch.Known.IsZero() {
+	if len(n.Suppress.Advised) == 0 || len(n.Fallback) == 0 || n.Batch.KnownAt.IsZero() {
 		t.Fatalf("remembered: %+v", n)
 	}
-	n.Suppress.Given = "3"
+	n.Suppress.ExclusiveCPUs = "3"
 	d.Reboot()
-	if len(n.Suppress.Held) > 0 || len(n.Fallback) > 0 || n.Batch.Known.IsZero() || n.Suppress.Given != "3" {
+	if len(n.Suppress.Advised) > 0 || len(n.Fallback) > 0 || n.Batch.KnownAt.IsZero() || n.Suppress.ExclusiveCPUs != "3" {
 		t.Errorf("remembered: %+v", n)
 	}
 }
@@ -336,12 +336,12 @@ func TestFloorOfTheMachine(t *testing.T) {
 }
 
 // A quota that only undoes an earlier one yields to one that is desired of the same cgroup, and of no other.
-func TestGiveWay(t *testing.T) {
+func TestUndoneQuotaYields(t *testing.T) {
 	quota := func(cgroup string) tick.Cgroup {
 		return tick.Cgroup{Cgroup: cgroup, CPUMaxMilliCPU: new(int64(5))}
 	}
 	entries := []tick.Cgroup{quota("/a"), quota("/b"), quota("/c")}
-	dropYielding(entries, []tick.Cgroup{quota("/a"), quota("/b"), {Cgroup: "/c"}}, func(cgroup string) bool { return cgroup != "/b" })
+	dropUndoneQuotas(entries, []tick.Cgroup{quota("/a"), quota("/b"), {Cgroup: "/c"}}, func(cgroup string) bool { return cgroup != "/b" })
 	for i, want := range []bool{false, true, true} {
 		if got := entries[i].CPUMaxMilliCPU != nil; got != want {
 			t.Errorf("%s has a quota: %t", entries[i].Cgroup, got)
@@ -350,10 +350,10 @@ func TestGiveWay(t *testing.T) {
 }
 
 // The number of remembered nodes is bounded: the one that was last seen longest ago is dropped.
-func TestForget(t *testing.T) {
+func TestNodesAreBounded(t *testing.T) {
 	d := New(Settings{})
 	for i := range policy.MaxNodes {
-		d.Nodes[fmt.Sprint(i)] = &node{Seen: start.Add(time.Duration(i) * time.Second)}
+		d.Nodes[fmt.Sprint(i)] = &node{SeenAt: start.Add(time.Duration(i) * time.Second)}
 	}
 	d.Decide(&tick.Tick{V: 1, Node: "new", Time: start})
 	if len(d.Nodes) != policy.MaxNodes || d.Nodes["0"] != nil || d.Nodes["new"] == nil {

@@ -20,7 +20,7 @@ func merge(entries []tick.Cgroup, a *tick.Advice) []tick.Cgroup {
 	merged := entries[:0]
 	for _, c := range entries {
 		if n := len(merged); n > 0 && merged[n-1].Cgroup == c.Cgroup {
-			join(&merged[n-1], &c, a)
+			mergeInto(&merged[n-1], &c, a)
 		} else {
 			merged = append(merged, c)
 		}
@@ -28,10 +28,10 @@ func merge(entries []tick.Cgroup, a *tick.Advice) []tick.Cgroup {
 	return merged
 }
 
-// dropYielding removes quotas from entries that only undo an earlier one, if others desire one of the same cgroup.
-func dropYielding(entries, others []tick.Cgroup, yields func(cgroup string) bool) {
+// dropUndoneQuotas removes quotas from entries that only undo an earlier one, if others desire one of the same cgroup.
+func dropUndoneQuotas(entries, others []tick.Cgroup, isUndone func(cgroup string) bool) {
 	for i := range others {
-		if others[i].CPUMaxMilliCPU == nil || !yields(others[i].Cgroup) {
+		if others[i].CPUMaxMilliCPU == nil || !isUndone(others[i].Cgroup) {
 			continue
 		}
 		for j := range entries {
@@ -42,13 +42,13 @@ func dropYielding(entries, others []tick.Cgroup, yields func(cgroup string) bool
 	}
 }
 
-// join adds c's keys to into.
-func join(into, c *tick.Cgroup, a *tick.Advice) {
-	clash := func(key string, x, y, holds any) {
-		a.Reasons = append(a.Reasons, fmt.Sprintf("cgroup %s: %s is wanted as %v and as %v: %v holds", c.Cgroup, key, x, y, holds))
+// mergeInto adds c's keys to into.
+func mergeInto(into, c *tick.Cgroup, a *tick.Advice) {
+	addConflict := func(key string, x, y, holds any) {
+		a.Reasons = append(a.Reasons, fmt.Sprintf("cgroup %s: %s is desired as %v and as %v: %v applies", c.Cgroup, key, x, y, holds))
 	}
-	joinLists(into, c, clash)
-	for _, number := range []struct {
+	mergeLists(into, c, addConflict)
+	for _, value := range []struct {
 		key  string
 		into **int64
 		from *int64
@@ -66,22 +66,22 @@ func join(into, c *tick.Cgroup, a *tick.Advice) {
 		{"memoryPriority", &into.MemoryPriority, c.MemoryPriority},
 		{"ioWeight", &into.IOWeight, c.IOWeight},
 	} {
-		switch x, y := *number.into, number.from; {
+		switch x, y := *value.into, value.from; {
 		case y == nil:
 		case x == nil:
-			*number.into = y
+			*value.into = y
 		case *x != *y:
-			*number.into = smaller(x, y, strings.Contains(number.key, "Max") || strings.Contains(number.key, "High"))
-			clash(number.key, *x, *y, **number.into)
+			*value.into = smaller(x, y, strings.Contains(value.key, "Max") || strings.Contains(value.key, "High"))
+			addConflict(value.key, *x, *y, **value.into)
 		}
 	}
 	into.IOMax = slices.Concat(into.IOMax, c.IOMax) // isolate takes the tighter limits of a disk
 	into.MemoryTighterOnly = into.MemoryTighterOnly || c.MemoryTighterOnly
-	joinSwitches(into, c, clash)
+	mergeSwitches(into, c, addConflict)
 }
 
-// joinLists takes the narrower of two lists.
-func joinLists(into, c *tick.Cgroup, clash func(key string, x, y, holds any)) {
+// mergeLists takes the narrower of two lists.
+func mergeLists(into, c *tick.Cgroup, addConflict func(key string, x, y, holds any)) {
 	for _, list := range []struct {
 		key  string
 		into *string
@@ -93,25 +93,25 @@ func joinLists(into, c *tick.Cgroup, clash func(key string, x, y, holds any)) {
 			*list.into = y
 		default:
 			*list.into = narrower(x, y)
-			clash(list.key, x, y, *list.into)
+			addConflict(list.key, x, y, *list.into)
 		}
 	}
 }
 
-// joinSwitches switches on what one of the two desires on.
-func joinSwitches(into, c *tick.Cgroup, clash func(key string, x, y, holds any)) {
-	for _, on := range []struct {
+// mergeSwitches switches on what one of the two desires on.
+func mergeSwitches(into, c *tick.Cgroup, addConflict func(key string, x, y, holds any)) {
+	for _, flag := range []struct {
 		key  string
 		into **bool
 		from *bool
 	}{{"cpuIdle", &into.CPUIdle, c.CPUIdle}, {"memoryOOMGroup", &into.MemoryOOMGroup, c.MemoryOOMGroup}, {"memoryUsePriorityOOM", &into.MemoryUsePriorityOOM, c.MemoryUsePriorityOOM}} {
-		switch x, y := *on.into, on.from; {
+		switch x, y := *flag.into, flag.from; {
 		case y == nil:
 		case x == nil:
-			*on.into = y
+			*flag.into = y
 		case *x != *y:
-			*on.into = new(true)
-			clash(on.key, *x, *y, true)
+			*flag.into = new(true)
+			addConflict(flag.key, *x, *y, true)
 		}
 	}
 }
@@ -132,7 +132,7 @@ func smaller(x, y *int64, limit bool) *int64 {
 
 // narrower returns the intersection of two lists, or the shorter one if that is empty, because an empty list would mean all.
 func narrower(x, y string) string {
-	one, err := cpus.Parse(x)
+	set, err := cpus.Parse(x)
 	if err != nil {
 		return y
 	}
@@ -140,10 +140,10 @@ func narrower(x, y string) string {
 	if err != nil {
 		return x
 	}
-	if both := one.Intersection(other); !both.IsEmpty() {
-		return both.String()
+	if common := set.Intersection(other); !common.IsEmpty() {
+		return common.String()
 	}
-	if other.Size() < one.Size() {
+	if other.Size() < set.Size() {
 		return y
 	}
 	return x

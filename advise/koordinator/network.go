@@ -20,7 +20,7 @@ func (d *Decider) Network(t *tick.Tick) (network.Settings, []string) {
 		return network.Settings{}, nil
 	}
 	if p := q.Policies; p != nil && p.NetQOSPolicy != nil && *p.NetQOSPolicy == sloconfig.NetQOSPolicyTerway {
-		return network.Settings{}, []string{fmt.Sprintf("network: netQOSPolicy %s: its settings are files of Terway's own agent: the network is left alone", sloconfig.NetQOSPolicyTerway)}
+		return network.Settings{}, []string{fmt.Sprintf("network: netQOSPolicy %s: Terway's own agent applies it: no advice on the network", sloconfig.NetQOSPolicyTerway)}
 	}
 	s := network.Settings{Batch: shareOf(q.BE.Network)}
 	if !s.Batch.Rate.IsSet() { // egressRequest 0, the default: only idle bandwidth

@@ -26,9 +26,9 @@ func FuzzAdvise(f *testing.F) {
 	f.Add(`{"cgroupVersion":1,"memory":{"totalBytes":64e9,"availableBytes":1e9},"pods":[{"uid":"j","qos":"reclaimed","cgroup":"/j","memory":{"usageBytes":9e9}}]}`, `{"reclaimed":{"memoryBytes":-1}}`, `{}`)
 	f.Fuzz(func(t *testing.T, sample, advice, state string) {
 		x := &tick.Tick{V: 1, Node: "n", Sample: new(tick.Sample)}
-		var policys tick.Advice
+		var policyCgroups tick.Advice
 		var st *State
-		if tick.Unmarshal([]byte(sample), x.Sample) != nil || tick.Unmarshal([]byte(advice), &policys) != nil || x.Sample == nil {
+		if tick.Unmarshal([]byte(sample), x.Sample) != nil || tick.Unmarshal([]byte(advice), &policyCgroups) != nil || x.Sample == nil {
 			return
 		}
 		if tick.Unmarshal([]byte(state), &st) != nil {
@@ -36,14 +36,14 @@ func FuzzAdvise(f *testing.F) {
 		}
 		for i := range 12 {
 			x.Time = begin.Add(time.Duration(i) * 17 * time.Second)
-			a := policys
+			a := policyCgroups
 			s := Settings{}
 			if i >= 8 {
 				s = Settings{Batch: None, Services: None}
 			}
 			st = st.Advise(x, &a, s, all)
-			checkBounds(t, x.Sample, policys.Cgroups, a.Cgroups)
-			checkBounds(t, x.Sample, policys.Fallback, a.Fallback)
+			checkBounds(t, x.Sample, policyCgroups.Cgroups, a.Cgroups)
+			checkBounds(t, x.Sample, policyCgroups.Fallback, a.Fallback)
 			if _, err := tick.Marshal(st); err != nil {
 				t.Fatalf("what is remembered cannot be written: %v", err)
 			}
@@ -55,30 +55,30 @@ func FuzzAdvise(f *testing.F) {
 func checkBounds(t *testing.T, s *tick.Sample, before, after []tick.Cgroup) {
 	t.Helper()
 	for i := range after {
-		was, is := tick.Cgroup{}, &after[i]
+		previous, current := tick.Cgroup{}, &after[i]
 		if i < len(before) {
-			was = before[i]
-		} else if !isPath(is.Cgroup) {
-			t.Fatalf("%q is no cgroup", is.Cgroup)
+			previous = before[i]
+		} else if !isPath(current.Cgroup) {
+			t.Fatalf("%q is no cgroup", current.Cgroup)
 		}
 		for _, limit := range []struct {
-			name    string
-			was, is *int64
-			least   int64
-		}{{"quota", was.CPUMaxMilliCPU, is.CPUMaxMilliCPU, minQuotaMilliCPU}, {"memory.high", was.MemoryHighBytes, is.MemoryHighBytes, 1}, {"memory.max", was.MemoryMaxBytes, is.MemoryMaxBytes, 1}} {
+			name              string
+			previous, current *int64
+			minimum           int64
+		}{{"quota", previous.CPUMaxMilliCPU, current.CPUMaxMilliCPU, minQuotaMilliCPU}, {"memory.high", previous.MemoryHighBytes, current.MemoryHighBytes, 1}, {"memory.max", previous.MemoryMaxBytes, current.MemoryMaxBytes, 1}} {
 			switch {
-			case limit.was == limit.is || limit.was != nil && limit.is != nil && *limit.was == *limit.is:
-			case limit.is == nil:
-				t.Fatalf("cgroup %q: %s %d is gone", is.Cgroup, limit.name, *limit.was)
-			case limit.was != nil && *limit.was >= 0 && (*limit.is < 0 || *limit.is > *limit.was):
-				t.Fatalf("cgroup %q: %s %d became %d", is.Cgroup, limit.name, *limit.was, *limit.is)
-			case *limit.is != tick.Unlimited && *limit.is < limit.least:
-				t.Fatalf("cgroup %q: %s %d", is.Cgroup, limit.name, *limit.is)
-			case limit.name == "memory.max" && isNative(s, is.Cgroup, *limit.is): // an undo restores kubelet's
-			case limit.name == "memory.max" && *limit.is >= 0 && float64(*limit.is) < usedIn(s, is.Cgroup):
-				t.Fatalf("cgroup %q: memory.max %d under the use of %v", is.Cgroup, *limit.is, usedIn(s, is.Cgroup))
-			case limit.name == "memory.high" && *limit.is >= 0 && float64(*limit.is) < usedIn(s, is.Cgroup)*(1-stepPart)-mebibyte:
-				t.Fatalf("cgroup %q: memory.high %d is more than a step under the use of %v", is.Cgroup, *limit.is, usedIn(s, is.Cgroup))
+			case limit.previous == limit.current || limit.previous != nil && limit.current != nil && *limit.previous == *limit.current:
+			case limit.current == nil:
+				t.Fatalf("cgroup %q: %s %d was removed", current.Cgroup, limit.name, *limit.previous)
+			case limit.previous != nil && *limit.previous >= 0 && (*limit.current < 0 || *limit.current > *limit.previous):
+				t.Fatalf("cgroup %q: %s %d became %d", current.Cgroup, limit.name, *limit.previous, *limit.current)
+			case *limit.current != tick.Unlimited && *limit.current < limit.minimum:
+				t.Fatalf("cgroup %q: %s %d", current.Cgroup, limit.name, *limit.current)
+			case limit.name == "memory.max" && isNative(s, current.Cgroup, *limit.current): // an undo restores kubelet's
+			case limit.name == "memory.max" && *limit.current >= 0 && float64(*limit.current) < usedIn(s, current.Cgroup):
+				t.Fatalf("cgroup %q: memory.max %d under the use of %v", current.Cgroup, *limit.current, usedIn(s, current.Cgroup))
+			case limit.name == "memory.high" && *limit.current >= 0 && float64(*limit.current) < usedIn(s, current.Cgroup)*(1-stepPart)-mebibyte:
+				t.Fatalf("cgroup %q: memory.high %d is more than a step under the use of %v", current.Cgroup, *limit.current, usedIn(s, current.Cgroup))
 			}
 		}
 	}
@@ -86,10 +86,10 @@ func checkBounds(t *testing.T, s *tick.Sample, before, after []tick.Cgroup) {
 
 // isNative reports whether a memory limit is the one that kubelet sets on the cgroup.
 func isNative(s *tick.Sample, cgroup string, bytes int64) bool {
-	w := work{tick: &tick.Tick{Sample: s}, pods: map[string]native{}}
-	w.look()
-	own, there := w.pods[cgroup]
-	return there && own.bytes == bytes
+	w := round{tick: &tick.Tick{Sample: s}, pods: map[string]kubeletLimits{}}
+	w.readPods()
+	own, found := w.pods[cgroup]
+	return found && own.bytes == bytes
 }
 
 // usedIn returns the known use in a cgroup according to the sample, as far as the values are valid: the largest of its own entries'.
@@ -110,12 +110,12 @@ func usedIn(s *tick.Sample, cgroup string) (use float64) {
 
 // For any changes of use, offer and free memory, a hard limit is never below the use, memory.high never more than a step below it, the
 // protected memory fits, and a steady node's advice stays the same.
-func TestLimitsNeverKill(t *testing.T) {
+func TestLimitsStayAboveTheUse(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	node := plain(t)
+	node := newRun(t)
 	node.sample.Pods = append(node.sample.Pods,
-		tick.Pod{UID: "k", Name: "k", QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromRule, Cgroup: "/lone", Memory: held(0), Limits: &tick.Resources{ReclaimedMemoryBytes: new(2.0 * gib)}},
-		tick.Pod{UID: "d", Name: "d", QoS: tick.QoSDedicated, QoSSource: tick.QoSFromRule, Cgroup: "/db", Memory: held(0)})
+		tick.Pod{UID: "k", Name: "k", QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromRule, Cgroup: "/lone", Memory: memoryUse(0), Limits: &tick.Resources{ReclaimedMemoryBytes: new(2.0 * gib)}},
+		tick.Pod{UID: "d", Name: "d", QoS: tick.QoSDedicated, QoSSource: tick.QoSFromRule, Cgroup: "/db", Memory: memoryUse(0)})
 	for i := range 20_000 {
 		if r.IntN(4) > 0 {
 			for _, p := range node.sample.Pods {
@@ -127,7 +127,7 @@ func TestLimitsNeverKill(t *testing.T) {
 			node.sample.CgroupVersion = 1 + r.IntN(2)
 		}
 		before := node.advice
-		if node.after(r.IntN(20)); i == 0 {
+		if node.tickAfter(r.IntN(20)); i == 0 {
 			continue
 		}
 		if before == nil {
@@ -158,9 +158,9 @@ func TestLimitsNeverKill(t *testing.T) {
 
 // A steady node's advice is the same in each tick.
 func TestASteadyNodeWritesNothing(t *testing.T) {
-	r := plain(t)
-	r.sample.Pods = append(r.sample.Pods, tick.Pod{UID: "g", Name: "grid", QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromRule, Cgroup: "/grid/1", Memory: held(2 * gib)})
-	r.after(1)
+	r := newRun(t)
+	r.sample.Pods = append(r.sample.Pods, tick.Pod{UID: "g", Name: "grid", QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromRule, Cgroup: "/grid/1", Memory: memoryUse(2 * gib)})
+	r.tickAfter(1)
 	first, _ := tick.Marshal(r.advice.Cgroups)
 	for i := range 300 {
 		for j := range r.sample.Pods { // by at most one percent
@@ -168,7 +168,7 @@ func TestASteadyNodeWritesNothing(t *testing.T) {
 			*r.sample.Pods[j].Memory.WorkingSetBytes = *r.sample.Pods[j].Memory.UsageBytes
 		}
 		*r.sample.Memory.AvailableBytes += float64(100*mebibyte) * float64(1-2*(i%2))
-		r.after(1)
+		r.tickAfter(1)
 		if now, _ := tick.Marshal(r.advice.Cgroups); string(now) != string(first) {
 			t.Fatalf("tick %d:\n%s\nat first:\n%s", i, now, first)
 		}

@@ -19,8 +19,8 @@ func TestTheCapIsOfBothOffers(t *testing.T) {
 		{&tick.Reclaimed{MemoryBytes: new(int64(5 * gib))}, 25 * gib},
 		{&tick.Reclaimed{MemoryBytes: new(int64(-5 * gib))}, 20 * gib},
 	} {
-		w := &work{state: &State{}, tick: &tick.Tick{Sample: &plain(t).sample}, advice: &tick.Advice{Reclaimed: &tick.Reclaimed{MemoryBytes: new(int64(20 * gib))}, Mid: tt.mid}}
-		if can, text, why := w.possible([]unit{{use: 4 * gib, rss: 4 * gib}}, true); can != tt.want || why != "" {
+		w := &round{state: &State{}, tick: &tick.Tick{Sample: &newRun(t).sample}, advice: &tick.Advice{Reclaimed: &tick.Reclaimed{MemoryBytes: new(int64(20 * gib))}, Mid: tt.mid}}
+		if can, text, why := w.possibleCap([]cappedCgroup{{use: 4 * gib, rss: 4 * gib}}, true); can != tt.want || why != "" {
 			t.Errorf("mid %+v: %v (%s%s); want %v", tt.mid, can, text, why, tt.want)
 		}
 	}
@@ -36,10 +36,10 @@ func TestTheCapIsNoLargerThanTheNode(t *testing.T) {
 		{&tick.Resources{}, "high 40960, max 45056"},
 		{nil, "high 40960, max 45056"},
 	} {
-		r := plain(t)
+		r := newRun(t)
 		r.settings.Services = None
 		r.sample.Capacity, r.offer = tt.capacity, new(int64(40*gib))
-		r.after(1).want("/batch", tt.want)
+		r.tickAfter(1).want("/batch", tt.want)
 	}
 }
 
@@ -49,7 +49,7 @@ func TestTheCapFollows(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
 		can       float64
-		least     int64 // so far
+		minimum   int64 // so far
 		riseSince time.Time
 		want      float64
 		bound     bool
@@ -67,8 +67,8 @@ func TestTheCapFollows(t *testing.T) {
 		{"more for long, and as little as now meanwhile", 40 * gib, 32 * gib, begun, 32 * gib, true},
 		{"more for long, of a state file without the least", 40 * gib, 0, begun, 40 * gib, false},
 	} {
-		st := &State{CapBytes: 32 * gib, LeastBytes: tt.least, RiseSince: tt.riseSince}
-		bound := st.follow(begin, tt.can)
+		st := &State{CapBytes: 32 * gib, MinPossibleBytes: tt.minimum, RiseSince: tt.riseSince}
+		bound := st.moveCap(begin, tt.can)
 		if float64(st.CapBytes) != tt.want || (bound != "") != tt.bound {
 			t.Errorf("%s: cap of %s, %q; want %s", tt.name, size(float64(st.CapBytes)), bound, size(tt.want))
 		}
@@ -77,34 +77,34 @@ func TestTheCapFollows(t *testing.T) {
 
 // A tier of kubelet's other than that of BestEffort pods is never capped, even if it contains only batch now: services may start in it.
 func TestOnlyTheBestEffortTierIsCapped(t *testing.T) {
-	r := plain(t)
+	r := newRun(t)
 	r.settings.Services = None
 	r.sample.BatchCgroups = nil
 	r.sample.Tiers = []tick.Tier{{Name: tick.TierBestEffort, Cgroup: "kubepods"}, {Name: tick.TierBurstable, Cgroup: "/kubepods/burstable"}}
 	r.sample.Pods[0].QoSSource, r.sample.Pods[0].Cgroup = tick.QoSFromKatalyst, "/kubepods/burstable/podj"
-	r.after(1).want("/kubepods/burstable", "")
+	r.tickAfter(1).want("/kubepods/burstable", "")
 	r.want("/kubepods/burstable/podj", "high 20480, max 22528")
 }
 
 // The least that batch keeps is the total of all batch.
 func TestTheLeastIsDivided(t *testing.T) {
-	r := plain(t)
+	r := newRun(t)
 	r.settings.Services, r.offer = None, new(int64(0))
 	r.sample.Memory = &tick.NodeMemory{TotalBytes: new(4.0 * gib), AvailableBytes: new(4.0 * gib)}
 	r.sample.BatchCgroups = []string{"/batch", "/grid"}
-	r.job().Memory = held(0)
-	r.sample.Pods = append(r.sample.Pods, tick.Pod{UID: "g", Name: "grid", QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromRule, Cgroup: "/grid/1", Memory: held(0)})
-	r.after(1).want("/batch", "high 64, max 71")
+	r.job().Memory = memoryUse(0)
+	r.sample.Pods = append(r.sample.Pods, tick.Pod{UID: "g", Name: "grid", QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromRule, Cgroup: "/grid/1", Memory: memoryUse(0)})
+	r.tickAfter(1).want("/batch", "high 64, max 71")
 	r.want("/grid", "high 64, max 71")
 }
 
 // On version 1 the hard limit stays above batch's use, even if that exceeds the cap a little: below the use the kernel would kill.
 func TestVersion1NeverLimitsUnderTheUse(t *testing.T) {
-	r := plain(t)
+	r := newRun(t)
 	r.sample.CgroupVersion, r.settings.Services = 1, None
-	r.after(1).want("/batch", "high 20480, max 20480")
+	r.tickAfter(1).want("/batch", "high 20480, max 20480")
 	*r.job().Memory.UsageBytes = 20.2 * gib
-	r.after(1).want("/batch", "high 20480, max 21202")
+	r.tickAfter(1).want("/batch", "high 20480, max 21202")
 	*r.job().Memory.UsageBytes = 19.4 * gib // nothing exceeds the cap, and so little is left that an allocation would reach it
-	r.after(60).want("/batch", "high 20480, max 20480")
+	r.tickAfter(60).want("/batch", "high 20480, max 20480")
 }

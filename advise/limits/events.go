@@ -18,8 +18,8 @@ const (
 	calmAfter = 30 * time.Second
 )
 
-// watch contains the memory.events of a capped cgroup, on version 2 only.
-type watch struct {
+// eventHistory contains the memory.events of a capped cgroup, on version 2 only.
+type eventHistory struct {
 	High    float64 `json:"high,omitempty"`
 	Max     float64 `json:"max,omitempty"`
 	OOMKill float64 `json:"oomKill,omitempty"`
@@ -35,8 +35,8 @@ type watch struct {
 	killed float64 // since the last tick
 }
 
-// mend corrects invalid values of a state file, and times after a clock was set back.
-func (x *watch) mend(now time.Time) {
+// sanitize corrects invalid values of a state file, and times after a clock was set back.
+func (x *eventHistory) sanitize(now time.Time) {
 	for _, at := range []*time.Time{&x.HighAt, &x.MaxAt, &x.Since} {
 		if at.After(now) {
 			*at = now
@@ -48,7 +48,7 @@ func (x *watch) mend(now time.Time) {
 }
 
 // eventsOf returns those of a cgroup in the sample; nil if unknown.
-func (w *work) eventsOf(path string) *tick.MemoryEvents {
+func (w *round) eventsOf(path string) *tick.MemoryEvents {
 	s := w.tick.Sample
 	if i := slices.IndexFunc(s.BatchMemory, func(c tick.CgroupMemory) bool { return c.Cgroup == path }); i >= 0 {
 		return s.BatchMemory[i].Events
@@ -59,15 +59,16 @@ func (w *work) eventsOf(path string) *tick.MemoryEvents {
 	return nil
 }
 
-// watch compares a cgroup's events with those of the last tick, and returns whether memory.high has an effect: nil if they are unknown.
-func (w *work) watch(u *unit, goal float64) *watch {
+// updateEvents compares a cgroup's events with those of the last tick, and returns whether memory.high has an effect: nil if they are
+// unknown.
+func (w *round) updateEvents(u *cappedCgroup, target float64) *eventHistory {
 	e, now := w.eventsOf(u.path), w.tick.Time
 	if e == nil {
 		return nil
 	}
-	x := watch{}
-	if before := w.before(u.path).Watch; before != nil {
-		x = *before
+	x := eventHistory{}
+	if previous := w.previous(u.path).Events; previous != nil {
+		x = *previous
 		if e.High > x.High {
 			x.HighAt = now
 		}
@@ -78,7 +79,7 @@ func (w *work) watch(u *unit, goal float64) *watch {
 	}
 	x.High, x.Max, x.OOMKill = e.High, e.Max, e.OOMKill
 	switch {
-	case u.use <= goal:
+	case u.use <= target:
 		x.Use, x.Since, x.Until = 0, time.Time{}, time.Time{}
 	case now.Before(x.Until):
 	case x.Use == 0, !x.Until.IsZero(), u.use <= x.Use*(1-progressPart):
@@ -89,27 +90,27 @@ func (w *work) watch(u *unit, goal float64) *watch {
 	return &x
 }
 
-// watched adds reasons for what the events of the capped cgroups have changed.
-func (w *work) watched(list []unit) {
+// addEventReasons adds reasons for what the events of the capped cgroups have changed.
+func (w *round) addEventReasons(list []cappedCgroup) {
 	stuck, calm, killed := 0, 0, 0.0
 	for i := range list {
 		s := w.next[list[i].path]
-		if s == nil || s.Watch == nil {
+		if s == nil || s.Events == nil {
 			continue
 		}
-		killed += s.Watch.killed
-		if w.tick.Time.Before(s.Watch.Until) {
+		killed += s.Events.killed
+		if w.tick.Time.Before(s.Events.Until) {
 			stuck++
 		}
-		if s.Watch.isTight(w.tick.Time) {
+		if s.Events.isTight(w.tick.Time) {
 			calm++
 		}
 	}
 	if stuck > 0 {
-		w.addReason("batch memory: memory.high stays at what %s held: in %s nothing could be reclaimed", phrase.Count(stuck, "cgroup"), stuckAfter)
+		w.addReason("batch memory: memory.high of %s stays at the use: nothing could be reclaimed within %s", phrase.Count(stuck, "cgroup"), stuckAfter)
 	}
 	if calm > 0 {
-		w.addReason("batch memory: memory.max of %s is not lowered: allocations met it within %s", phrase.Count(calm, "cgroup"), calmAfter)
+		w.addReason("batch memory: memory.max of %s is not lowered: allocations reached it in the last %s", phrase.Count(calm, "cgroup"), calmAfter)
 	}
 	if killed > 0 {
 		w.addReason("batch memory: the kernel killed %.0f of batch's processes at a limit", killed)
@@ -117,4 +118,6 @@ func (w *work) watched(list []unit) {
 }
 
 // isTight reports whether allocations have recently reached memory.max.
-func (x *watch) isTight(now time.Time) bool { return !x.MaxAt.IsZero() && now.Sub(x.MaxAt) < calmAfter }
+func (x *eventHistory) isTight(now time.Time) bool {
+	return !x.MaxAt.IsZero() && now.Sub(x.MaxAt) < calmAfter
+}

@@ -6,8 +6,8 @@
 //
 // It only ever tightens what the policy advises, and never widens the cgroup's original values (isolate ensures that, by
 // [tick.Cgroup.MemoryTighterOnly]). No limit is more than one step below a cgroup's current use, and no hard limit is below the use:
-// memory.high reduces the use, memory.max only follows, and memory.events show whether that works (see [watch]). Unknown values change
-// nothing; a value that is no longer desired is undone for some time, and after that nothing is advised for it.
+// memory.high reduces the use, memory.max only follows, and memory.events show whether that works (see [eventHistory]). Unknown values
+// change nothing; a value that is no longer desired is undone for some time, and after that nothing is advised for it.
 package limits
 
 import (
@@ -53,8 +53,8 @@ const (
 	minQuotaMilliCPU = 10
 	// stepPart is the part of a cgroup's use by which memory.high may be below it, and by which a hard limit stays above it.
 	stepPart = 0.1
-	// releaseFor is for how long a value is undone after the last tick in which it was desired.
-	releaseFor = time.Minute
+	// undoFor is for how long a value is undone after the last tick in which it was desired.
+	undoFor = time.Minute
 	// maxCgroups bounds the state, whatever a sample or a state file contains.
 	maxCgroups = 10_000
 )
@@ -62,25 +62,25 @@ const (
 // State is what this package remembers of one node, in the format of the state file.
 type State struct {
 	// CapBytes is the total that batch may use; 0 if no cap is in force. RiseSince is since when a larger cap has been possible, and
-	// LeastBytes the smallest cap that was possible since then.
-	CapBytes   int64     `json:"capBytes,omitempty"`
-	RiseSince  time.Time `json:"riseSince,omitzero"`
-	LeastBytes int64     `json:"leastBytes,omitempty"`
-	// Known is when batch's use, the offer and the free memory were last known.
-	Known time.Time `json:"known,omitzero"`
+	// MinPossibleBytes the smallest cap that was possible since then.
+	CapBytes         int64     `json:"capBytes,omitempty"`
+	RiseSince        time.Time `json:"riseSince,omitzero"`
+	MinPossibleBytes int64     `json:"leastBytes,omitempty"`
+	// KnownAt is when batch's use, the offer and the free memory were last known.
+	KnownAt time.Time `json:"known,omitzero"`
 	// Set are the values that were advised, by cgroup, each by the part that advised it.
-	Set map[string]*set `json:"set,omitempty"`
+	Set map[string]*cgroupState `json:"set,omitempty"`
 }
 
-// set is what was advised for one cgroup; 0 means no value.
-type set struct {
+// cgroupState is what was advised for one cgroup; 0 means no value.
+type cgroupState struct {
 	Own values `json:"own,omitzero"`
 	Cap values `json:"cap,omitzero"`
 	Low int64  `json:"low,omitempty"`
-	// Watch is the history of a capped cgroup's events; nil if unknown.
-	Watch *watch `json:"watch,omitempty"`
-	// Above reports whether the cgroup is above pods: the sample does not show whether it still exists.
-	Above bool `json:"above,omitempty"`
+	// Events is the history of a capped cgroup's events; nil if unknown.
+	Events *eventHistory `json:"watch,omitempty"`
+	// IsParent reports whether the cgroup is above pods: the sample does not show whether it still exists.
+	IsParent bool `json:"above,omitempty"`
 	// Undo is what was advised before and is no longer desired, since UndoAt or earlier.
 	Undo   keys      `json:"undo,omitzero"`
 	UndoAt time.Time `json:"undoAt,omitzero"`
@@ -106,12 +106,12 @@ func (k keys) without(others keys) keys {
 	return keys{k.CPU && !others.CPU, k.High && !others.High, k.Max && !others.Max, k.Low && !others.Low}
 }
 
-// and returns the keys that are in both.
-func (k keys) and(others keys) keys {
+// union returns the keys of both.
+func (k keys) union(others keys) keys {
 	return keys{k.CPU || others.CPU, k.High || others.High, k.Max || others.Max, k.Low || others.Low}
 }
 
-func (s *set) keys() keys {
+func (s *cgroupState) keys() keys {
 	return keys{s.Own.CPU > 0, s.Own.High > 0 || s.Cap.High > 0, s.Own.Max > 0 || s.Cap.Max > 0, s.Low > 0}
 }
 
@@ -126,22 +126,22 @@ func (st *State) Advise(t *tick.Tick, a *tick.Advice, s Settings, d Defaults) *S
 	if st == nil {
 		st = &State{}
 	}
-	st.mend(t.Time)
-	w := work{state: st, tick: t, advice: a, next: map[string]*set{}, pods: map[string]native{}}
-	w.look()
+	st.sanitize(t.Time)
+	w := round{state: st, tick: t, advice: a, next: map[string]*cgroupState{}, pods: map[string]kubeletLimits{}}
+	w.readPods()
 	capped := s.Batch == Cap || s.Batch == "" && d.Batch
 	if d.Own {
-		w.own(capped)
+		w.applyOwnLimits(capped)
 	}
 	if capped {
-		w.cap()
+		w.applyCap()
 	} else {
-		st.uncap()
+		st.removeCap()
 	}
 	if s.Services == Protect || s.Services == "" && d.Services {
 		w.protect(s.Services == Protect)
 	}
-	w.release()
+	w.undoDropped()
 	w.apply()
 	if st.Set = w.next; len(st.Set) == 0 && st.CapBytes == 0 {
 		return nil
@@ -149,10 +149,10 @@ func (st *State) Advise(t *tick.Tick, a *tick.Advice, s Settings, d Defaults) *S
 	return st
 }
 
-// mend corrects invalid values of a state file, and times after a clock was set back.
-func (st *State) mend(now time.Time) {
-	st.CapBytes, st.LeastBytes = bounded(st.CapBytes), bounded(st.LeastBytes)
-	for _, at := range []*time.Time{&st.RiseSince, &st.Known} {
+// sanitize corrects invalid values of a state file, and times after a clock was set back.
+func (st *State) sanitize(now time.Time) {
+	st.CapBytes, st.MinPossibleBytes = bounded(st.CapBytes), bounded(st.MinPossibleBytes)
+	for _, at := range []*time.Time{&st.RiseSince, &st.KnownAt} {
 		if at.After(now) {
 			*at = now
 		}
@@ -171,8 +171,8 @@ func (st *State) mend(now time.Time) {
 		for _, v := range []*int64{&s.Own.High, &s.Own.Max, &s.Cap.High, &s.Cap.Max, &s.Low} {
 			*v = bounded(*v)
 		}
-		if s.Watch != nil {
-			s.Watch.mend(now)
+		if s.Events != nil {
+			s.Events.sanitize(now)
 		}
 		s.Own.CPU, s.Cap.CPU = min(max(s.Own.CPU, 0), maxMilliCPU), 0
 	}
@@ -180,51 +180,51 @@ func (st *State) mend(now time.Time) {
 
 func bounded(n int64) int64 { return min(max(n, 0), maxBytes) }
 
-// work is the work of one tick.
-type work struct {
+// round is the work of one tick.
+type round struct {
 	state  *State
 	tick   *tick.Tick
 	advice *tick.Advice
-	next   map[string]*set
-	pods   map[string]native // of each cgroup of a pod or container in the sample
+	next   map[string]*cgroupState
+	pods   map[string]kubeletLimits // of each cgroup of a pod or container in the sample
 }
 
-// native are the limits that kubelet sets on a cgroup from a pod's own resources; [tick.Unlimited] if it sets none.
-type native struct{ milliCPU, bytes int64 }
+// kubeletLimits are the limits that kubelet sets on a cgroup from a pod's own resources; [tick.Unlimited] if it sets none.
+type kubeletLimits struct{ milliCPU, bytes int64 }
 
-// look finds the cgroups of the pods in the sample.
-func (w *work) look() {
+// readPods finds the cgroups of the pods in the sample.
+func (w *round) readPods() {
 	for i := range w.tick.Sample.Pods {
 		p := &w.tick.Sample.Pods[i]
 		if p.Missing == tick.MissingCgroup {
 			continue
 		}
-		all := len(p.Containers) > 0 // kubelet limits a pod only if it limits each of its containers
-		milliCPU, memory := all, all
+		hasContainers := len(p.Containers) > 0 // kubelet limits a pod only if it limits each of its containers
+		milliCPU, memory := hasContainers, hasContainers
 		for j := range p.Containers {
 			c := &p.Containers[j]
-			own := nativeOf(c.Limits)
-			milliCPU, memory = milliCPU && own.milliCPU > 0, memory && own.bytes > 0
+			limits := kubeletLimitsOf(c.Limits)
+			milliCPU, memory = milliCPU && limits.milliCPU > 0, memory && limits.bytes > 0
 			if isPath(c.Cgroup) && c.Cgroup != p.Cgroup {
-				w.pods[c.Cgroup] = own
+				w.pods[c.Cgroup] = limits
 			}
 		}
 		if !isPath(p.Cgroup) {
 			continue
 		}
-		own := nativeOf(p.Limits)
+		limits := kubeletLimitsOf(p.Limits)
 		if len(p.Containers) > 0 && !milliCPU {
-			own.milliCPU = tick.Unlimited
+			limits.milliCPU = tick.Unlimited
 		}
 		if len(p.Containers) > 0 && !memory {
-			own.bytes = tick.Unlimited
+			limits.bytes = tick.Unlimited
 		}
-		w.pods[p.Cgroup] = own
+		w.pods[p.Cgroup] = limits
 	}
 }
 
-func nativeOf(r *tick.Resources) native {
-	n := native{tick.Unlimited, tick.Unlimited}
+func kubeletLimitsOf(r *tick.Resources) kubeletLimits {
+	n := kubeletLimits{tick.Unlimited, tick.Unlimited}
 	if r != nil {
 		n.milliCPU, n.bytes = quotaOf(r.MilliCPU), bytesOf(r.MemoryBytes)
 	}
@@ -252,48 +252,48 @@ const maxPath = 4096
 
 func isPath(path string) bool { return len(path) > 1 && len(path) <= maxPath && path[0] == '/' }
 
-// within reports whether path is parent or below it.
-func within(path, parent string) bool {
+// isWithin reports whether path is parent or below it.
+func isWithin(path, parent string) bool {
 	return strings.HasPrefix(path, parent) && (len(path) == len(parent) || path[len(parent)] == '/')
 }
 
-// of returns what is desired of a cgroup, and creates it if there is nothing.
-func (w *work) of(path string) *set {
+// entry returns what is desired of a cgroup, and creates it if there is nothing.
+func (w *round) entry(path string) *cgroupState {
 	s := w.next[path]
 	if s == nil {
-		s = &set{}
-		if _, ofPod := w.pods[path]; !ofPod {
-			s.Above = true
+		s = &cgroupState{}
+		if _, isPodCgroup := w.pods[path]; !isPodCgroup {
+			s.IsParent = true
 		}
 		w.next[strings.Clone(path)] = s
 	}
 	return s
 }
 
-// before returns what was advised for a cgroup in the last tick.
-func (w *work) before(path string) set {
+// previous returns what was advised for a cgroup in the last tick.
+func (w *round) previous(path string) cgroupState {
 	if s := w.state.Set[path]; s != nil {
 		return *s
 	}
-	return set{}
+	return cgroupState{}
 }
 
-// release undoes what is no longer desired, for [releaseFor] and while the cgroup exists, or may exist.
-func (w *work) release() {
-	for path, was := range w.state.Set {
-		_, there := w.pods[path]
-		if !there && !was.Above {
+// undoDropped undoes what is no longer desired, for [undoFor] and while the cgroup exists, or may exist.
+func (w *round) undoDropped() {
+	for path, previous := range w.state.Set {
+		_, exists := w.pods[path]
+		if !exists && !previous.IsParent {
 			continue // the cgroup no longer exists, nor do its values
 		}
-		s, desired := w.next[path]
-		if !desired {
-			s = &set{Above: was.Above}
+		s, isDesired := w.next[path]
+		if !isDesired {
+			s = &cgroupState{IsParent: previous.IsParent}
 		}
-		dropped := was.keys().without(s.keys())
-		if s.UndoAt = was.UndoAt; dropped != (keys{}) {
+		dropped := previous.keys().without(s.keys())
+		if s.UndoAt = previous.UndoAt; dropped != (keys{}) {
 			s.UndoAt = w.tick.Time
 		}
-		if s.Undo = dropped.and(was.Undo.without(s.keys())); w.tick.Time.Sub(s.UndoAt) >= releaseFor {
+		if s.Undo = dropped.union(previous.Undo.without(s.keys())); w.tick.Time.Sub(s.UndoAt) >= undoFor {
 			s.Undo = keys{}
 		}
 		if s.Undo != (keys{}) {
@@ -303,20 +303,20 @@ func (w *work) release() {
 }
 
 // apply adds all values to the advice.
-func (w *work) apply() {
+func (w *round) apply() {
 	if len(w.next) == 0 {
 		return
 	}
 	d := policy.NewDraft(w.advice)
 	for _, path := range slices.Sorted(maps.Keys(w.next)) {
 		s := w.next[path]
-		own, ofPod := w.pods[path]
-		if !ofPod {
-			own = native{tick.Unlimited, tick.Unlimited}
+		limits, isPodCgroup := w.pods[path]
+		if !isPodCgroup {
+			limits = kubeletLimits{tick.Unlimited, tick.Unlimited}
 		}
-		is := s.keys()
+		current := s.keys()
 		d.Each(path, func(c *tick.Cgroup) {
-			if is.CPU {
+			if current.CPU {
 				c.CPUMaxMilliCPU = policy.Tighter(c.CPUMaxMilliCPU, s.Own.CPU)
 			}
 			for _, v := range []values{s.Own, s.Cap} {
@@ -327,10 +327,10 @@ func (w *work) apply() {
 					c.MemoryMaxBytes = policy.Tighter(c.MemoryMaxBytes, v.Max)
 				}
 			}
-			if is.Low && c.MemoryLowBytes == nil {
+			if current.Low && c.MemoryLowBytes == nil {
 				c.MemoryLowBytes = new(s.Low)
 			}
-			if is.High || is.Max || is.Low || s.Undo.High || s.Undo.Max || s.Undo.Low {
+			if current.High || current.Max || current.Low || s.Undo.High || s.Undo.Max || s.Undo.Low {
 				c.MemoryTighterOnly = true
 			}
 		})
@@ -339,20 +339,20 @@ func (w *work) apply() {
 			at   func(*tick.Cgroup) **int64
 			to   int64
 		}{
-			{s.Undo.CPU, func(c *tick.Cgroup) **int64 { return &c.CPUMaxMilliCPU }, own.milliCPU},
+			{s.Undo.CPU, func(c *tick.Cgroup) **int64 { return &c.CPUMaxMilliCPU }, limits.milliCPU},
 			{s.Undo.High, func(c *tick.Cgroup) **int64 { return &c.MemoryHighBytes }, tick.Unlimited},
-			{s.Undo.Max, func(c *tick.Cgroup) **int64 { return &c.MemoryMaxBytes }, own.bytes},
+			{s.Undo.Max, func(c *tick.Cgroup) **int64 { return &c.MemoryMaxBytes }, limits.bytes},
 			{s.Undo.Low, func(c *tick.Cgroup) **int64 { return &c.MemoryLowBytes }, 0},
 		} {
 			if key.undo {
-				d.Unset(path, key.at, key.to)
+				d.SetIfUnset(path, key.at, key.to)
 			}
 		}
 	}
 	d.Finish(w.advice)
 }
 
-func (w *work) addReason(format string, args ...any) {
+func (w *round) addReason(format string, args ...any) {
 	w.advice.Reasons = append(w.advice.Reasons, fmt.Sprintf(format, args...))
 }
 

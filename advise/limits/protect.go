@@ -25,18 +25,18 @@ var classes = []string{tick.QoSDedicated, tick.QoSSystem, tick.QoSShared}
 
 // leaf is a service's cgroup that uses memory itself: a container's, or a pod's without listed containers.
 type leaf struct {
-	path  string
-	class int // index in [classes]
-	set   float64
+	path       string
+	class      int // index in [classes]
+	workingSet float64
 }
 
 // protect sets memory.low of services' cgroups to their working set, or to the part of it that fits, and that of the cgroups above to the
-// sums: a protection is effective only as far as the ancestors' protection. If no setting asked for it, a kernel without memory.low is not
+// sums: a protection is effective only as far as the ancestors' protection. If no setting requests it, a kernel without memory.low is not
 // reported.
-func (w *work) protect(asked bool) {
+func (w *round) protect(isRequested bool) {
 	s := w.tick.Sample
 	if s.CgroupVersion != 2 {
-		if !asked {
+		if !isRequested {
 			return
 		}
 		w.addReason("memory protection: cgroup version %d has no memory.low: services are not protected", s.CgroupVersion)
@@ -47,21 +47,21 @@ func (w *work) protect(asked bool) {
 		return
 	}
 	if s.Memory == nil || policy.Amount(s.Memory.TotalBytes) == 0 {
-		w.addReason("memory protection: the machine's memory is not known: the protection stays as it is")
-		for at, was := range w.state.Set {
-			if was.Low > 0 {
-				w.of(at).Low = was.Low
+		w.addReason("memory protection: the machine's memory is unknown: the protection stays unchanged")
+		for at, previous := range w.state.Set {
+			if previous.Low > 0 {
+				w.entry(at).Low = previous.Low
 			}
 		}
 		return
 	}
-	leaves, unknown := w.leaves()
+	leaves, isAnyUnknown := w.leaves()
 	protected, scaled := w.protectLeaves(leaves, policy.Amount(s.Memory.TotalBytes)*protectedPermille/1000)
-	if unknown {
-		w.addReason("memory protection: what some services hold is not known: their protection stays as it is")
+	if isAnyUnknown {
+		w.addReason("memory protection: some services' working set is unknown: their protection stays unchanged")
 	}
 	if scaled != "" {
-		scaled = "; it does not all fit into " + percent(protectedPermille/1000.0) + " of the machine: scaled" + scaled
+		scaled = "; the working sets exceed " + percent(protectedPermille/1000.0) + " of the machine: scaled" + scaled
 	}
 	if len(leaves) > 0 {
 		w.addReason("memory protection: %s of %s%s", size(protected), phrase.Count(len(leaves), "service cgroup"), scaled)
@@ -70,66 +70,66 @@ func (w *work) protect(asked bool) {
 
 // protectLeaves protects services' cgroups and their ancestors while bytes are left. It returns how much is protected, and which classes
 // were scaled.
-func (w *work) protectLeaves(leaves []leaf, left float64) (protected float64, scaled string) {
+func (w *round) protectLeaves(leaves []leaf, available float64) (protected float64, scaled string) {
 	sums := map[string]int64{}
 	for i, name := range classes {
 		sum := 0.0
 		for _, l := range leaves {
 			if l.class == i {
-				sum += l.set
+				sum += l.workingSet
 			}
 		}
 		part := 1.0
-		if sum > left {
-			part = left / sum
+		if sum > available {
+			part = available / sum
 			scaled += ", " + name + " to " + percent(part)
 		}
 		for _, l := range leaves {
 			if l.class != i {
 				continue
 			}
-			low := int64(l.set*part) / mebibyte * mebibyte
-			if was := w.before(l.path).Low; was > 0 && max(was-low, low-was) <= was/lowDeadPart {
-				low = was // a small change of the working set writes nothing
+			low := int64(l.workingSet*part) / mebibyte * mebibyte
+			if previous := w.previous(l.path).Low; previous > 0 && max(previous-low, low-previous) <= previous/lowDeadPart {
+				low = previous // a small change of the working set writes nothing
 			}
-			for up := l.path; len(up) > 1 && low > 0; up = path.Dir(up) {
-				sums[up] += low
+			for ancestor := l.path; len(ancestor) > 1 && low > 0; ancestor = path.Dir(ancestor) {
+				sums[ancestor] += low
 			}
 			protected += float64(low)
-			left -= float64(low)
+			available -= float64(low)
 		}
 	}
 	for at, low := range sums {
-		w.of(at).Low = low
+		w.entry(at).Low = low
 	}
 	return protected, scaled
 }
 
 // leaves returns the services' cgroups and their desired protection. One whose working set is unknown keeps its last value.
-func (w *work) leaves() (list []leaf, unknown bool) {
+func (w *round) leaves() (list []leaf, isAnyUnknown bool) {
 	seen := map[string]bool{}
 	for i := range w.tick.Sample.Pods {
 		p := &w.tick.Sample.Pods[i]
-		at := slices.Index(classes, p.QoS)
-		if at < 0 || p.Missing == tick.MissingCgroup || p.Ended() {
+		class := slices.Index(classes, p.QoS)
+		if class < 0 || p.Missing == tick.MissingCgroup || p.Ended() {
 			continue
 		}
 		for j := range policy.Cgroups(p) {
-			where, m := policy.Cgroup(p, j), p.Memory
+			cgroup, m := policy.Cgroup(p, j), p.Memory
 			if len(p.Containers) > 0 {
 				m = p.Containers[j].Memory
 			}
-			if !isPath(where) || path.Clean(where) != where || strings.Count(where, "/") > maxDepth || seen[where] {
+			if !isPath(cgroup) || path.Clean(cgroup) != cgroup || strings.Count(cgroup, "/") > maxDepth || seen[cgroup] {
 				continue
 			}
-			seen[where] = true
+			seen[cgroup] = true
 			if m == nil || m.WorkingSetBytes == nil || !(*m.WorkingSetBytes >= 0) {
-				unknown = true
-				list = append(list, leaf{where, at, float64(w.before(where).Low)})
+				isAnyUnknown = true
+				list = append(list, leaf{cgroup, class, float64(w.previous(cgroup).Low)})
 				continue
 			}
-			list = append(list, leaf{where, at, policy.Amount(m.WorkingSetBytes)})
+			list = append(list, leaf{cgroup, class, policy.Amount(m.WorkingSetBytes)})
 		}
 	}
-	return list, unknown
+	return list, isAnyUnknown
 }

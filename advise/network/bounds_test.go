@@ -12,7 +12,7 @@ import (
 func TestRatesThatCanBeDivided(t *testing.T) {
 	on := Settings{Batch: Share{Rate: Bandwidth{Percent: 10}}}
 	for rate, want := range map[int64]bool{
-		-1: false, 1: false, 4*leastBits - 1: false, 4 * leastBits: true, 1e9: true, mostBits: true, mostBits + 1: false,
+		-1: false, 1: false, 4*minBits - 1: false, 4 * minBits: true, 1e9: true, maxBits: true, maxBits + 1: false,
 	} {
 		on.LinkBitsPerSecond = rate
 		a := advise(sample(), on)
@@ -20,7 +20,7 @@ func TestRatesThatCanBeDivided(t *testing.T) {
 			t.Errorf("a rate of %d: %+v, %q", rate, a.Network, a.Reasons)
 		}
 		if want && a.Network.Links[0].RateBitsPerSecond != rate {
-			t.Errorf("a rate of %d is taken for %d", rate, a.Network.Links[0].RateBitsPerSecond)
+			t.Errorf("a rate of %d is read as %d", rate, a.Network.Links[0].RateBitsPerSecond)
 		}
 	}
 }
@@ -51,7 +51,7 @@ func TestLinksHaveNames(t *testing.T) {
 }
 
 // A formatted rate has its unit.
-func TestRatesInWords(t *testing.T) {
+func TestRatesAsText(t *testing.T) {
 	for rate, want := range map[int64]string{
 		64_000: "64 kbit/s", 999_999: "999 kbit/s", 1e6: "1.0 Mbit/s", 950e6: "950.0 Mbit/s", 9_999_900_000: "9999.9 Mbit/s",
 		1e10: "10.0 Gbit/s", 1e11: "100.0 Gbit/s",
@@ -63,7 +63,7 @@ func TestRatesInWords(t *testing.T) {
 }
 
 // A cgroup's path is no longer than the kernel accepts.
-func TestPathsOfBatch(t *testing.T) {
+func TestBatchCgroups(t *testing.T) {
 	longest := "/" + strings.Repeat("x", maxPath-1)
 	s := &tick.Sample{}
 	for _, where := range []string{"", "/", "x", "/b", longest, longest + "x"} {

@@ -30,15 +30,15 @@ type Bandwidth struct {
 // IsSet reports whether the bandwidth is set.
 func (b Bandwidth) IsSet() bool { return b.Percent > 0 || b.BitsPerSecond > 0 }
 
-// of returns the bandwidth of a link of rate bits per second, or otherwise if none is set.
-func (b Bandwidth) of(rate, otherwise int64) int64 {
+// bitsOf returns the bandwidth of a link of rate bits per second, or defaultValue if none is set.
+func (b Bandwidth) bitsOf(rate, defaultValue int64) int64 {
 	switch {
 	case b.Percent > 0:
 		return int64(float64(rate) * min(b.Percent, 100) / 100)
 	case b.BitsPerSecond > 0:
 		return min(b.BitsPerSecond, rate)
 	}
-	return otherwise
+	return defaultValue
 }
 
 // Share is the bandwidth of a class.
@@ -57,15 +57,15 @@ type Settings struct {
 }
 
 const (
-	// leastBits is the smallest rate of a class: a packet of 1500 bytes in 0.2 seconds.
-	leastBits = 64_000
-	// mostBits is the largest valid rate.
-	mostBits = 1e15
-	// nominalPart is the part of the driver's speed that the classes share. HTB does not count preamble, gap and checksum of a frame (24 bytes
+	// minBits is the smallest rate of a class: a packet of 1500 bytes in 0.2 seconds.
+	minBits = 64_000
+	// maxBits is the largest valid rate.
+	maxBits = 1e15
+	// usablePart is the part of the driver's speed that the classes share. HTB does not count preamble, gap and checksum of a frame (24 bytes
 	// of 1538), and orders only packets in its own queue: at the full speed packets would queue in the device, services' behind batch's.
-	nominalPart = 0.95
-	// mostOfBatch is the largest guaranteed part of a link for batch: services always keep a part.
-	mostOfBatch = 0.5
+	usablePart = 0.95
+	// maxBatchPart is the largest guaranteed part of a link for batch: services always keep a part.
+	maxBatchPart = 0.5
 	// maxCgroups bounds the advice, whatever a sample contains.
 	maxCgroups = 2000
 	maxPath    = 4096
@@ -80,7 +80,7 @@ func Advise(t *tick.Tick, a *tick.Advice, s Settings) {
 		a.Reasons = append(a.Reasons, "network: "+fmt.Sprintf(format, args...))
 	}
 	if policy.PodsUnknown(t.Sample) {
-		addReason("which pods are batch is not known: no advice on the links")
+		addReason("it is unknown which pods are batch: no advice on the links")
 		return
 	}
 	links := s.links(t.Sample, addReason)
@@ -105,7 +105,7 @@ func Advise(t *tick.Tick, a *tick.Advice, s Settings) {
 // links returns the machine's links that are shaped.
 func (s Settings) links(sample *tick.Sample, addReason func(string, ...any)) (links []*tick.Link) {
 	if len(sample.Links) == 0 {
-		addReason("the machine's links are not known: no advice on them")
+		addReason("the machine's links are unknown: no advice on them")
 		return nil
 	}
 	byName := map[string]*tick.Link{}
@@ -134,24 +134,24 @@ func (s Settings) links(sample *tick.Sample, addReason func(string, ...any)) (li
 
 // link returns the desired shaping of one link, and the source of its rate; nil, and why, if the rate is unknown.
 func (s Settings) link(l *tick.Link, cgroups []string) (desired *tick.NetworkLink, why string) {
-	rate, why := s.LinkBitsPerSecond, "as set"
+	rate, why := s.LinkBitsPerSecond, "as configured"
 	if rate == 0 {
 		speed := policy.Amount(l.SpeedBitsPerSecond)
 		if speed == 0 {
-			return nil, "its speed is not known: set it (--network-rate)"
+			return nil, "its speed is unknown: set it (--network-rate)"
 		}
-		rate, why = int64(speed*nominalPart), fmt.Sprintf("%.0f %% of its speed", 100*nominalPart)
+		rate, why = int64(speed*usablePart), fmt.Sprintf("%.0f %% of its speed", 100*usablePart)
 	}
-	if rate < 4*leastBits || rate > mostBits {
-		return nil, fmt.Sprintf("a rate of %d bit/s is none that can be divided", rate)
+	if rate < 4*minBits || rate > maxBits {
+		return nil, fmt.Sprintf("a rate of %d bit/s cannot be divided", rate)
 	}
 	batch := tick.NetworkClass{Class: Batch, Priority: 7, Cgroups: cgroups}
-	batch.RateBitsPerSecond = min(max(s.Batch.Rate.of(rate, 0), leastBits), int64(float64(rate)*mostOfBatch))
-	batch.CeilingBitsPerSecond = max(s.Batch.Ceiling.of(rate, rate), batch.RateBitsPerSecond)
+	batch.RateBitsPerSecond = min(max(s.Batch.Rate.bitsOf(rate, 0), minBits), int64(float64(rate)*maxBatchPart))
+	batch.CeilingBitsPerSecond = max(s.Batch.Ceiling.bitsOf(rate, rate), batch.RateBitsPerSecond)
 	rest := rate - batch.RateBitsPerSecond
 	services := tick.NetworkClass{Class: Services, Default: true}
-	services.RateBitsPerSecond = min(max(s.Services.Rate.of(rate, rest), leastBits), rest)
-	services.CeilingBitsPerSecond = max(s.Services.Ceiling.of(rate, rate), services.RateBitsPerSecond)
+	services.RateBitsPerSecond = min(max(s.Services.Rate.bitsOf(rate, rest), minBits), rest)
+	services.CeilingBitsPerSecond = max(s.Services.Ceiling.bitsOf(rate, rate), services.RateBitsPerSecond)
 	return &tick.NetworkLink{Link: strings.Clone(l.Name), RateBitsPerSecond: rate, Classes: []tick.NetworkClass{services, batch}}, why
 }
 
@@ -177,13 +177,13 @@ func batchCgroups(s *tick.Sample) (list []string) {
 	seen := map[string]bool{}
 	for i := range s.Pods {
 		p := &s.Pods[i]
-		where := p.Cgroup
-		if p.QoS != tick.QoSReclaimed || p.Missing == tick.MissingCgroup || p.Ended() || seen[where] || len(list) == maxCgroups {
+		cgroup := p.Cgroup
+		if p.QoS != tick.QoSReclaimed || p.Missing == tick.MissingCgroup || p.Ended() || seen[cgroup] || len(list) == maxCgroups {
 			continue
 		}
-		if len(where) > 1 && len(where) <= maxPath && where[0] == '/' && path.Clean(where) == where {
-			seen[where] = true
-			list = append(list, strings.Clone(where))
+		if len(cgroup) > 1 && len(cgroup) <= maxPath && cgroup[0] == '/' && path.Clean(cgroup) == cgroup {
+			seen[cgroup] = true
+			list = append(list, strings.Clone(cgroup))
 		}
 	}
 	slices.Sort(list)

@@ -49,7 +49,7 @@ func TestAdvise(t *testing.T) {
 	}
 	want := []string{
 		`network: "eth0": 950.0 Mbit/s (95 % of its speed); batch: 95.0 Mbit/s guaranteed, 500.0 Mbit/s at most; services first; 2 batch cgroups`,
-		`network: "tun0": its speed is not known: set it (--network-rate)`,
+		`network: "tun0": its speed is unknown: set it (--network-rate)`,
 	}
 	if !slices.Equal(a.Reasons, want) {
 		t.Errorf("reasons %q; want %q", a.Reasons, want)
@@ -77,11 +77,11 @@ func TestWhatIsMissing(t *testing.T) {
 		{"off", sample(), Settings{}, 0, ""},
 		{"no sample", nil, on, 0, ""},
 		{"a fleet's sample", &tick.Sample{Fleet: &tick.Fleet{}}, on, 0, ""},
-		{"no links", noLinks, on, 0, "links are not known"},
+		{"no links", noLinks, on, 0, "links are unknown"},
 		{"no default route", noRoute, on, 0, "--network-links"},
-		{"pods unknown", unknownPods, on, 0, "which pods are batch is not known"},
+		{"pods unknown", unknownPods, on, 0, "it is unknown which pods are batch"},
 		{"named", sample(), named, 1, `the machine has no link "eth9"`},
-		{"no rate", sample(), tiny, 0, "none that can be divided"},
+		{"no rate", sample(), tiny, 0, "cannot be divided"},
 	} {
 		a := advise(c.sample, c.set)
 		links := 0
@@ -126,7 +126,7 @@ func TestAnySample(t *testing.T) {
 			sum := int64(0)
 			for _, c := range l.Classes {
 				sum += c.RateBitsPerSecond
-				if c.RateBitsPerSecond < leastBits || c.CeilingBitsPerSecond < c.RateBitsPerSecond || c.CeilingBitsPerSecond > l.RateBitsPerSecond {
+				if c.RateBitsPerSecond < minBits || c.CeilingBitsPerSecond < c.RateBitsPerSecond || c.CeilingBitsPerSecond > l.RateBitsPerSecond {
 					t.Fatalf("%+v of %+v", c, l)
 				}
 				for _, g := range c.Cgroups {

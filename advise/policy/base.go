@@ -6,13 +6,13 @@ import (
 )
 
 // Base is the common part of all deciders: the settings S, and a state N for each node.
-type Base[S, N any, P Remembered[N]] struct {
+type Base[S, N any, P NodeState[N]] struct {
 	Settings S
 	Nodes    map[string]*N
 }
 
-// Remembered is a decider's state of a node, in the format of the state file.
-type Remembered[N any] interface {
+// NodeState is a decider's state of a node, in the format of the state file.
+type NodeState[N any] interface {
 	*N
 	// LastUsed returns when the state was last used: if there are too many nodes the one with the oldest time is dropped.
 	LastUsed() time.Time
@@ -22,7 +22,7 @@ type Remembered[N any] interface {
 }
 
 // NewBase returns a Base with settings and without state.
-func NewBase[S, N any, P Remembered[N]](s S) Base[S, N, P] {
+func NewBase[S, N any, P NodeState[N]](s S) Base[S, N, P] {
 	return Base[S, N, P]{Settings: s, Nodes: map[string]*N{}}
 }
 
@@ -32,7 +32,7 @@ func (b *Base[S, N, P]) Configure(s S) { b.Settings = s }
 // State returns a pointer to the state, by node.
 func (b *Base[S, N, P]) State() any { return &b.Nodes }
 
-// Reboot calls [Remembered.Reboot] of all nodes.
+// Reboot calls [NodeState.Reboot] of all nodes.
 func (b *Base[S, N, P]) Reboot() {
 	for _, n := range b.Nodes {
 		if n != nil { // null in a state file
@@ -48,7 +48,7 @@ func (b *Base[S, N, P]) Node(name string) *N {
 	}
 	n := b.Nodes[name]
 	if n == nil {
-		makeRoom(b.Nodes, func(n *N) time.Time { return P(n).LastUsed() })
+		dropOldest(b.Nodes, func(n *N) time.Time { return P(n).LastUsed() })
 		n = new(N)
 		b.Nodes[strings.Clone(name)] = n
 	}
@@ -58,19 +58,19 @@ func (b *Base[S, N, P]) Node(name string) *N {
 // MaxNodes bounds the nodes in a policy's state if a stream contains ever new names.
 const MaxNodes = 20_000
 
-// makeRoom makes room for one more node if there are [MaxNodes]: it drops the one with the oldest time, and of several the first by name.
-func makeRoom[N any](nodes map[string]*N, timeOf func(*N) time.Time) {
+// dropOldest makes room for one more node if there are [MaxNodes]: it drops the one with the oldest time, and of several the first by name.
+func dropOldest[N any](nodes map[string]*N, timeOf func(*N) time.Time) {
 	if len(nodes) < MaxNodes {
 		return
 	}
-	oldest, least, found := "", time.Time{}, false
+	oldest, oldestTime, found := "", time.Time{}, false
 	for name, n := range nodes {
-		at := time.Time{} // for null in a state file
+		lastUsed := time.Time{} // for null in a state file
 		if n != nil {
-			at = timeOf(n)
+			lastUsed = timeOf(n)
 		}
-		if !found || at.Before(least) || at.Equal(least) && name < oldest {
-			oldest, least, found = name, at, true
+		if !found || lastUsed.Before(oldestTime) || lastUsed.Equal(oldestTime) && name < oldest {
+			oldest, oldestTime, found = name, lastUsed, true
 		}
 	}
 	delete(nodes, oldest)

@@ -7,7 +7,7 @@ import (
 )
 
 // One node more than the maximum replaces the one with the oldest time; null in a state file is dropped first.
-func TestMakeRoom(t *testing.T) {
+func TestOldestNodeIsDropped(t *testing.T) {
 	begin := time.Unix(1_767_225_600, 0)
 	itself := func(t *time.Time) time.Time { return *t }
 	full := func() map[string]*time.Time {
@@ -30,9 +30,9 @@ func TestMakeRoom(t *testing.T) {
 	} {
 		nodes := full()
 		tt.change(nodes)
-		makeRoom(nodes, itself)
-		if _, there := nodes[tt.want]; there || len(nodes) != MaxNodes-1 {
-			t.Errorf("%s: %s is there: %t, of %d nodes", tt.name, tt.want, there, len(nodes))
+		dropOldest(nodes, itself)
+		if _, found := nodes[tt.want]; found || len(nodes) != MaxNodes-1 {
+			t.Errorf("%s: %s is there: %t, of %d nodes", tt.name, tt.want, found, len(nodes))
 		}
 	}
 }

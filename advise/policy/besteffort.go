@@ -13,23 +13,23 @@ type BatchLists struct{ Batch, Floor, All string }
 
 // ConfineTier confines kubelet's cgroup of the BestEffort pods to batch's CPUs, so that a new pod is confined from its start. That is safe
 // on version 2, where the containers' lists need not be subsets, and on version 1 if kubelet does not manage CPUs itself; and only while
-// all pods in it are reclaimed ones. A tier that was confined is widened again. before is the last confined cgroup, empty if there is none;
-// ConfineTier returns the new one. If lists.Batch is empty there is no pool for batch.
-func ConfineTier(a *tick.Advice, s *tick.Sample, before string, lists BatchLists) string {
-	path, why := tierToConfine(s, before, lists)
+// all pods in it are reclaimed ones. A tier that was confined is widened again. previous is the last confined cgroup, empty if there is
+// none; ConfineTier returns the new one. If lists.Batch is empty there is no pool for batch.
+func ConfineTier(a *tick.Advice, s *tick.Sample, previous string, lists BatchLists) string {
+	path, why := tierToConfine(s, previous, lists)
 	switch {
-	case path == "" && before == "":
+	case path == "" && previous == "":
 		return ""
 	case why != "":
 		if path != "" {
 			a.Reasons = append(a.Reasons, fmt.Sprintf("cgroup %s is not confined to the reclaim pool, only the containers in it are: %s", Quote(path), why))
 		}
-		WidenTier(a, before, lists.All)
-		return before
+		WidenTier(a, previous, lists.All)
+		return previous
 	case path == "":
-		path = before // it has no pod now
-	case before != path:
-		WidenTier(a, before, lists.All)
+		path = previous // it has no pod now
+	case previous != path:
+		WidenTier(a, previous, lists.All)
 	}
 	a.Cgroups = append(a.Cgroups, tick.Cgroup{Cgroup: path, CPUSetCPUs: lists.Batch})
 	a.Fallback = append(a.Fallback, tick.Cgroup{Cgroup: path, CPUSetCPUs: lists.Floor})
@@ -37,39 +37,39 @@ func ConfineTier(a *tick.Advice, s *tick.Sample, before string, lists BatchLists
 }
 
 // tierToConfine returns the tier of the sample's pods, empty if there is none, and why it cannot be confined.
-func tierToConfine(s *tick.Sample, before string, lists BatchLists) (path, why string) {
-	many, other := false, (*tick.Pod)(nil)
+func tierToConfine(s *tick.Sample, previous string, lists BatchLists) (path, why string) {
+	isAmbiguous, foreignPod := false, (*tick.Pod)(nil)
 	for i := range s.Pods {
 		p := &s.Pods[i]
 		if p.Ended() {
 			continue
 		}
-		at := TierOf(p.Cgroup)
-		if at == "" && len(p.Containers) > 0 {
-			at = TierOf(p.Containers[0].Cgroup)
+		tier := TierOf(p.Cgroup)
+		if tier == "" && len(p.Containers) > 0 {
+			tier = TierOf(p.Containers[0].Cgroup)
 		}
 		switch {
-		case at != "":
-			many = many || path != "" && path != at
-			path = at
-		case p.Missing != tick.MissingCgroup || !bestEffort(p): // it is, or will be, elsewhere
+		case tier != "":
+			isAmbiguous = isAmbiguous || path != "" && path != tier
+			path = tier
+		case p.Missing != tick.MissingCgroup || !isBestEffort(p): // it is, or will be, elsewhere
 			continue
 		}
-		if p.QoS != tick.QoSReclaimed && other == nil {
-			other = p
+		if p.QoS != tick.QoSReclaimed && foreignPod == nil {
+			foreignPod = p
 		}
 	}
 	switch {
-	case path == "" && before == "":
-	case many:
+	case path == "" && previous == "":
+	case isAmbiguous:
 		why = "there is more than one"
-	case other != nil:
-		why = fmt.Sprintf("pod %s in it is not of class reclaimed", Quote(Key(other)))
+	case foreignPod != nil:
+		why = fmt.Sprintf("pod %s in it is not of class reclaimed", Quote(Key(foreignPod)))
 	case lists.Batch == "":
 		why = "there is no reclaim pool"
 	case s.CgroupVersion == 2:
 	case s.Kubelet == nil || s.Kubelet.CPUManagerPolicy == "":
-		why = "the policy of kubelet's CPU manager is not known"
+		why = "the policy of kubelet's CPU manager is unknown"
 	case s.Kubelet.CPUManagerPolicy != "none":
 		why = fmt.Sprintf("on cgroup v1 kubelet's CPU manager (policy %s) must be able to give its containers any CPU", Quote(s.Kubelet.CPUManagerPolicy))
 	}
@@ -77,12 +77,12 @@ func tierToConfine(s *tick.Sample, before string, lists BatchLists) (path, why s
 }
 
 // WidenTier gives a confined tier all CPUs.
-func WidenTier(a *tick.Advice, before, all string) {
-	if before == "" {
+func WidenTier(a *tick.Advice, previous, all string) {
+	if previous == "" {
 		return
 	}
-	wide := tick.Cgroup{Cgroup: before, CPUSetCPUs: all}
-	a.Cgroups, a.Fallback = append(a.Cgroups, wide), append(a.Fallback, wide)
+	widened := tick.Cgroup{Cgroup: previous, CPUSetCPUs: all}
+	a.Cgroups, a.Fallback = append(a.Cgroups, widened), append(a.Fallback, widened)
 }
 
 // TierOf returns kubelet's cgroup of the BestEffort pods above a pod's or a container's: "/kubepods/besteffort", or with the systemd driver
@@ -108,8 +108,8 @@ func TierOf(path string) string {
 	return tier
 }
 
-// bestEffort reports whether the pod is of Kubernetes' class BestEffort: without requests or limits of CPU or memory.
-func bestEffort(p *tick.Pod) bool {
+// isBestEffort reports whether the pod is of Kubernetes' class BestEffort: without requests or limits of CPU or memory.
+func isBestEffort(p *tick.Pod) bool {
 	for _, r := range []*tick.Resources{p.Requests, p.Limits} {
 		if r != nil && (r.MilliCPU != nil && *r.MilliCPU > 0 || r.MemoryBytes != nil && *r.MemoryBytes > 0) {
 			return false

@@ -39,8 +39,8 @@ func TestDraft(t *testing.T) {
 	d := NewDraft(a)
 	quota := func(c *tick.Cgroup) **int64 { return &c.CPUMaxMilliCPU }
 	for range 2 {
-		d.Unset("/a", quota, 7)
-		d.Unset("/b", quota, 8)
+		d.SetIfUnset("/a", quota, 7)
+		d.SetIfUnset("/b", quota, 8)
 	}
 	if len(a.Cgroups) != 1 || len(a.Fallback) != 1 || a.Fallback[0].CPUMaxMilliCPU != nil {
 		t.Errorf("the advice was changed before its time: %+v", a)
@@ -114,8 +114,8 @@ func TestConfineTier(t *testing.T) {
 		"by a container's cgroup":             {[]tick.Pod{byContainer}, "", 2, nil, lists, confined, ""},
 		"version 1, no CPU manager":           {[]tick.Pod{batch}, "", 1, &tick.Kubelet{CPUManagerPolicy: "none"}, lists, confined, ""},
 		"version 1, static":                   {[]tick.Pod{batch}, "", 1, &tick.Kubelet{CPUManagerPolicy: "static"}, lists, nil, "policy \"static\""},
-		"version 1, not known":                {[]tick.Pod{batch}, "", 1, &tick.Kubelet{}, lists, nil, "is not known"},
-		"version 1, no kubelet":               {[]tick.Pod{batch}, "", 1, nil, lists, nil, "is not known"},
+		"version 1, unknown":                  {[]tick.Pod{batch}, "", 1, &tick.Kubelet{}, lists, nil, "is unknown"},
+		"version 1, no kubelet":               {[]tick.Pod{batch}, "", 1, nil, lists, nil, "is unknown"},
 		"no pool":                             {[]tick.Pod{batch}, "", 2, nil, BatchLists{All: "0-7"}, nil, "there is no reclaim pool"},
 		"no pool any more":                    {[]tick.Pod{batch}, tier, 2, nil, BatchLists{All: "0-7"}, widened, "there is no reclaim pool"},
 		"a service in it":                     {[]tick.Pod{batch, pod(tick.QoSShared, tier+"/pods")}, "", 2, nil, lists, nil, "pod \"n/p\" in it"},
@@ -138,7 +138,7 @@ func TestConfineTier(t *testing.T) {
 			got = append(got, c.Cgroup+" "+c.CPUSetCPUs)
 		}
 		if strings.Join(got, ", ") != strings.Join(tt.want, ", ") {
-			t.Errorf("%s: wants %q; want %q: %q", name, got, tt.want, a.Reasons)
+			t.Errorf("%s: desired %q; want %q: %q", name, got, tt.want, a.Reasons)
 		}
 		if text := strings.Join(a.Reasons, "\n"); !strings.Contains(text, tt.why) || (text == "") != (tt.why == "") {
 			t.Errorf("%s: reasons %q; want %q", name, a.Reasons, tt.why)
@@ -166,7 +166,7 @@ func TestBestEffort(t *testing.T) {
 		{nil, &tick.Resources{MemoryBytes: new(1.0)}, false},
 		{nil, &tick.Resources{MilliCPU: new(0.0), MemoryBytes: new(1.0)}, false},
 	} {
-		if got := bestEffort(&tick.Pod{Requests: tt.requests, Limits: tt.limits}); got != tt.want {
+		if got := isBestEffort(&tick.Pod{Requests: tt.requests, Limits: tt.limits}); got != tt.want {
 			t.Errorf("%+v, %+v: %v", tt.requests, tt.limits, got)
 		}
 	}
@@ -190,7 +190,7 @@ func TestUseInAnothersPartitionIsNotTheNodes(t *testing.T) {
 			{Cgroup: "/part/a", UsageMilliCPU: &tt.use}, {Cgroup: "/other", UsageMilliCPU: new(700.0), Requests: &tick.Resources{MilliCPU: new(1.0)}},
 		}}
 		before := s.Pods
-		withoutOwnCPUs(s, foreign)
+		clearPartitionPods(s, foreign)
 		got := (*float64)(nil)
 		if s.CPU != nil {
 			got = s.CPU.UsageMilliCPU
@@ -250,17 +250,17 @@ func TestExclusiveCPUs(t *testing.T) {
 	}
 }
 
-type remembered struct {
+type testNode struct {
 	At       time.Time
 	Rebooted bool
 }
 
-func (r *remembered) LastUsed() time.Time { return r.At }
-func (r *remembered) Reboot()             { r.Rebooted = true }
+func (r *testNode) LastUsed() time.Time { return r.At }
+func (r *testNode) Reboot()             { r.Rebooted = true }
 
 // The state of a node is available the next time, also if a state file had null for it or for all.
-func TestBaseRemembers(t *testing.T) {
-	b := NewBase[int, remembered](5)
+func TestBaseKeepsState(t *testing.T) {
+	b := NewBase[int, testNode](5)
 	b.Node("a").At = time.Unix(7, 0)
 	b.Nodes["null"] = nil
 	if b.Reboot(); !b.Node("a").Rebooted || b.Node("a").At != time.Unix(7, 0) || b.Node("null") == nil || b.Node("null").Rebooted {
@@ -279,7 +279,7 @@ func TestAPodInAnothersPartitionNeedsNoCPU(t *testing.T) {
 	} {
 		own := &tick.Resources{MilliCPU: new(4000.0), MemoryBytes: new(5.0)}
 		p := tick.Pod{QoS: class, Requests: own, Limits: own, UsageMilliCPU: new(7.0), Containers: []tick.Container{{Limits: own}}}
-		needNoCPU(&p)
+		clearCPUNeed(&p)
 		if p.QoS != want || *p.Requests.MilliCPU != 0 || *p.Requests.MemoryBytes != 5 || *p.Limits.MilliCPU != 4000 || *p.UsageMilliCPU != 0 {
 			t.Errorf("of class %s: %+v", class, p)
 		}
@@ -291,14 +291,14 @@ func TestAPodInAnothersPartitionNeedsNoCPU(t *testing.T) {
 
 // A node's unknown CPU stays unknown, and a known one is between 0 and the CPUs that are left.
 func TestCPUOfANodeWithoutAPartition(t *testing.T) {
-	if got := lessCPU(nil, 1000, 5000); got != nil {
+	if got := subtractCPU(nil, 1000, 5000); got != nil {
 		t.Errorf("of nothing known: %+v", got)
 	}
-	if got := lessCPU(&tick.Resources{MemoryBytes: new(5.0)}, 1000, 5000); got.MilliCPU != nil {
+	if got := subtractCPU(&tick.Resources{MemoryBytes: new(5.0)}, 1000, 5000); got.MilliCPU != nil {
 		t.Errorf("of memory alone: %+v", got)
 	}
 	for _, tt := range [][3]float64{{8000, 5000, 5000}, {4000, 5000, 3000}, {500, 5000, 0}} {
-		if got := lessCPU(&tick.Resources{MilliCPU: &tt[0]}, 1000, tt[1]); *got.MilliCPU != tt[2] {
+		if got := subtractCPU(&tick.Resources{MilliCPU: &tt[0]}, 1000, tt[1]); *got.MilliCPU != tt[2] {
 			t.Errorf("%v: %v", tt, *got.MilliCPU)
 		}
 	}

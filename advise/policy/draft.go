@@ -9,20 +9,23 @@ import (
 // Draft is an advice's cgroups and its fallback while a layer after the policy changes them. The advice keeps its own lists until
 // [Draft.Finish].
 type Draft struct {
-	Cgroups, Fallback []tick.Cgroup
-	at, fallbackAt    map[string]int // by path
+	Cgroups, Fallback    []tick.Cgroup
+	index, fallbackIndex map[string]int // by path
 }
 
 // NewDraft copies an advice's lists.
 func NewDraft(a *tick.Advice) *Draft {
-	index := func(list []tick.Cgroup) map[string]int {
-		at := make(map[string]int, len(list))
+	indexOf := func(list []tick.Cgroup) map[string]int {
+		index := make(map[string]int, len(list))
 		for i := range list {
-			at[list[i].Cgroup] = i
+			index[list[i].Cgroup] = i
 		}
-		return at
+		return index
 	}
-	return &Draft{Cgroups: slices.Clone(a.Cgroups), Fallback: slices.Clone(a.Fallback), at: index(a.Cgroups), fallbackAt: index(a.Fallback)}
+	return &Draft{
+		Cgroups: slices.Clone(a.Cgroups), Fallback: slices.Clone(a.Fallback),
+		index: indexOf(a.Cgroups), fallbackIndex: indexOf(a.Fallback),
+	}
 }
 
 // Finish puts the lists into the advice.
@@ -30,7 +33,7 @@ func (d *Draft) Finish(a *tick.Advice) { a.Cgroups, a.Fallback = d.Cgroups, d.Fa
 
 // FallbackOf returns a cgroup's entry in the fallback; nil if there is none.
 func (d *Draft) FallbackOf(path string) *tick.Cgroup {
-	if i, there := d.fallbackAt[path]; there {
+	if i, found := d.fallbackIndex[path]; found {
 		return &d.Fallback[i]
 	}
 	return nil
@@ -38,25 +41,25 @@ func (d *Draft) FallbackOf(path string) *tick.Cgroup {
 
 // Each calls f with a cgroup's entries in both lists, and creates missing ones.
 func (d *Draft) Each(path string, f func(*tick.Cgroup)) {
-	f(entry(&d.Cgroups, d.at, path))
-	f(entry(&d.Fallback, d.fallbackAt, path))
+	f(entry(&d.Cgroups, d.index, path))
+	f(entry(&d.Fallback, d.fallbackIndex, path))
 }
 
-// Unset sets a value of a cgroup if nothing is advised for that key.
-func (d *Draft) Unset(path string, key func(*tick.Cgroup) **int64, value int64) {
+// SetIfUnset sets a value of a cgroup if nothing is advised for that key.
+func (d *Draft) SetIfUnset(path string, key func(*tick.Cgroup) **int64, value int64) {
 	d.Each(path, func(c *tick.Cgroup) {
-		if at := key(c); *at == nil {
-			*at = &value
+		if field := key(c); *field == nil {
+			*field = &value
 		}
 	})
 }
 
 // entry returns the entry of a cgroup in a list, and creates a missing one.
-func entry(list *[]tick.Cgroup, at map[string]int, path string) *tick.Cgroup {
-	i, there := at[path]
-	if !there {
+func entry(list *[]tick.Cgroup, index map[string]int, path string) *tick.Cgroup {
+	i, found := index[path]
+	if !found {
 		i = len(*list)
-		at[path] = i
+		index[path] = i
 		*list = append(*list, tick.Cgroup{Cgroup: path})
 	}
 	return &(*list)[i]

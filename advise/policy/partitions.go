@@ -17,7 +17,7 @@ func WithoutPartitions(t *tick.Tick) (*tick.Tick, func(*tick.Advice)) {
 		return t, func(*tick.Advice) {}
 	}
 	var foreign []tick.Partition
-	var taken, elsewhere cpus.Set // in foreign partitions; outside of the partition that all pods are in
+	var foreignCPUs, outside cpus.Set // in foreign partitions; outside of the partition that all pods are in
 	online, _ := cpus.Parse(t.Sample.Topology.CPUs)
 	for _, p := range t.Sample.Partitions {
 		set, err := cpus.Parse(p.CPUs)
@@ -25,33 +25,33 @@ func WithoutPartitions(t *tick.Tick) (*tick.Tick, func(*tick.Advice)) {
 		case err != nil:
 			continue
 		case p.IsHome(t.Sample.Pods):
-			elsewhere = elsewhere.Union(online.Difference(set))
+			outside = outside.Union(online.Difference(set))
 		default:
-			foreign, taken = append(foreign, p), taken.Union(set.Intersection(online))
+			foreign, foreignCPUs = append(foreign, p), foreignCPUs.Union(set.Intersection(online))
 		}
 	}
 	s := *t.Sample
-	s.Topology = cut(s.Topology, taken.Union(elsewhere))
-	left := float64(online.Difference(taken).Difference(elsewhere).Size()) * 1000
-	s.Capacity = lessCPU(s.Capacity, float64(taken.Size())*1000, left)
-	s.Allocatable = lessCPU(s.Allocatable, float64(taken.Size())*1000, left)
-	withoutOwnCPUs(&s, foreign)
-	own := *t
-	own.Sample = &s
-	return &own, func(a *tick.Advice) {
-		a.Cgroups, a.Fallback = leaveAlone(a.Cgroups, foreign), leaveAlone(a.Fallback, foreign)
+	s.Topology = withoutCPUs(s.Topology, foreignCPUs.Union(outside))
+	remaining := float64(online.Difference(foreignCPUs).Difference(outside).Size()) * 1000
+	s.Capacity = subtractCPU(s.Capacity, float64(foreignCPUs.Size())*1000, remaining)
+	s.Allocatable = subtractCPU(s.Allocatable, float64(foreignCPUs.Size())*1000, remaining)
+	clearPartitionPods(&s, foreign)
+	restricted := *t
+	restricted.Sample = &s
+	return &restricted, func(a *tick.Advice) {
+		a.Cgroups, a.Fallback = dropCPULists(a.Cgroups, foreign), dropCPULists(a.Fallback, foreign)
 		for _, p := range foreign {
-			a.Reasons = append(a.Reasons, fmt.Sprintf("CPUs %s are in no pool: they are of the CPU partition %s", Quote(p.CPUs), Quote(p.Cgroup)))
+			a.Reasons = append(a.Reasons, fmt.Sprintf("CPUs %s are in no pool: they belong to the CPU partition %s", Quote(p.CPUs), Quote(p.Cgroup)))
 		}
-		if !elsewhere.IsEmpty() {
-			a.Reasons = append(a.Reasons, fmt.Sprintf("CPUs %s are in no pool: the pods are in a CPU partition without them", elsewhere))
+		if !outside.IsEmpty() {
+			a.Reasons = append(a.Reasons, fmt.Sprintf("CPUs %s are in no pool: the pods are in a CPU partition without them", outside))
 		}
 	}
 }
 
-// withoutOwnCPUs makes the pods in other partitions need no CPU, because they have CPUs of their own. Their known use is not use of the
+// clearPartitionPods makes the pods in other partitions need no CPU, because they have CPUs of their own. Their known use is not use of the
 // node's other CPUs either.
-func withoutOwnCPUs(s *tick.Sample, foreign []tick.Partition) {
+func clearPartitionPods(s *tick.Sample, foreign []tick.Partition) {
 	used, cloned := 0.0, false
 	for i := range s.Pods {
 		if !slices.ContainsFunc(foreign, func(p tick.Partition) bool { return p.Holds(s.Pods[i].Cgroup) }) {
@@ -62,7 +62,7 @@ func withoutOwnCPUs(s *tick.Sample, foreign []tick.Partition) {
 		}
 		p := &s.Pods[i]
 		used += Amount(p.UsageMilliCPU)
-		needNoCPU(p)
+		clearCPUNeed(p)
 	}
 	if used > 0 && s.CPU != nil && s.CPU.UsageMilliCPU != nil {
 		node := *s.CPU
@@ -71,9 +71,9 @@ func withoutOwnCPUs(s *tick.Sample, foreign []tick.Partition) {
 	}
 }
 
-// needNoCPU makes a pod need no CPU. A pod of class dedicated then asks for none.
-func needNoCPU(p *tick.Pod) {
-	none := func(r *tick.Resources) *tick.Resources {
+// clearCPUNeed makes a pod need no CPU. A pod of class dedicated then asks for none.
+func clearCPUNeed(p *tick.Pod) {
+	withoutCPU := func(r *tick.Resources) *tick.Resources {
 		out := tick.Resources{}
 		if r != nil {
 			out = *r
@@ -84,63 +84,63 @@ func needNoCPU(p *tick.Pod) {
 	if p.QoS == tick.QoSDedicated {
 		p.QoS = tick.QoSShared
 	}
-	p.UsageMilliCPU, p.Load1, p.Load5, p.Requests = new(0.0), new(0.0), new(0.0), none(p.Requests)
+	p.UsageMilliCPU, p.Load1, p.Load5, p.Requests = new(0.0), new(0.0), new(0.0), withoutCPU(p.Requests)
 	p.Containers = slices.Clone(p.Containers)
 	for i := range p.Containers {
 		c := &p.Containers[i]
-		c.UsageMilliCPU, c.Load1, c.Load5, c.Requests = new(0.0), new(0.0), new(0.0), none(c.Requests)
+		c.UsageMilliCPU, c.Load1, c.Load5, c.Requests = new(0.0), new(0.0), new(0.0), withoutCPU(c.Requests)
 	}
 }
 
-// cut returns a topology without some of its CPUs.
-func cut(t *tick.Topology, without cpus.Set) *tick.Topology {
-	if without.IsEmpty() {
+// withoutCPUs returns a topology without some of its CPUs.
+func withoutCPUs(t *tick.Topology, removed cpus.Set) *tick.Topology {
+	if removed.IsEmpty() {
 		return t
 	}
-	one := func(list string) string {
+	reduce := func(list string) string {
 		set, err := cpus.Parse(list)
 		if err != nil {
 			return list // the policy reports the invalid list
 		}
-		return set.Difference(without).String()
+		return set.Difference(removed).String()
 	}
-	many := func(lists []string) (out []string) {
+	reduceAll := func(lists []string) (out []string) {
 		for _, list := range lists {
-			if left := one(list); left != "" {
-				out = append(out, left)
+			if reduced := reduce(list); reduced != "" {
+				out = append(out, reduced)
 			}
 		}
 		return out
 	}
 	out := &tick.Topology{
-		CPUs: one(t.CPUs), Cores: many(t.Cores), Sockets: many(t.Sockets), L3: many(t.L3), NUMANodes: slices.Clone(t.NUMANodes),
+		CPUs: reduce(t.CPUs), Cores: reduceAll(t.Cores), Sockets: reduceAll(t.Sockets), L3: reduceAll(t.L3), NUMANodes: slices.Clone(t.NUMANodes),
 	}
 	for i := range out.NUMANodes {
-		out.NUMANodes[i].CPUs = one(out.NUMANodes[i].CPUs)
+		out.NUMANodes[i].CPUs = reduce(out.NUMANodes[i].CPUs)
 	}
 	return out
 }
 
-// lessCPU subtracts CPU from a node's resources, and bounds the result by the CPUs that are left.
-func lessCPU(r *tick.Resources, taken, left float64) *tick.Resources {
+// subtractCPU subtracts removed CPU from a node's resources; the result is at most bound, the CPU that remains.
+func subtractCPU(r *tick.Resources, removed, bound float64) *tick.Resources {
 	if r == nil || r.MilliCPU == nil {
 		return r
 	}
 	out := *r
-	out.MilliCPU = new(math.Max(0, math.Min(*r.MilliCPU-taken, left)))
+	out.MilliCPU = new(math.Max(0, math.Min(*r.MilliCPU-removed, bound)))
 	return &out
 }
 
-// leaveAlone drops the CPU lists of cgroups in other partitions.
-func leaveAlone(cgroups []tick.Cgroup, foreign []tick.Partition) []tick.Cgroup {
-	inside := func(c *tick.Cgroup) bool {
+// dropCPULists drops the CPU lists of cgroups in other partitions.
+func dropCPULists(cgroups []tick.Cgroup, foreign []tick.Partition) []tick.Cgroup {
+	isForeign := func(c *tick.Cgroup) bool {
 		return (c.CPUSetCPUs != "" || c.CPUSetMems != "") && slices.ContainsFunc(foreign, func(p tick.Partition) bool {
 			return p.Holds(c.Cgroup)
 		})
 	}
 	cloned := false
 	for i := range cgroups {
-		if !inside(&cgroups[i]) {
+		if !isForeign(&cgroups[i]) {
 			continue
 		}
 		if !cloned { // the policy may keep a reference to the advice

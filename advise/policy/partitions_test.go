@@ -26,7 +26,7 @@ func tickWith(partitions []tick.Partition, pods ...string) *tick.Tick {
 }
 
 // A policy sees no CPU of another cgroup's partition, and its advice contains none.
-func TestCPUsOfPartitionsAreNobodysToGive(t *testing.T) {
+func TestPartitionCPUsAreInNoPool(t *testing.T) {
 	in := tickWith([]tick.Partition{{Cgroup: "/own", CPUs: "2-4"}}, "/own/pod", "/batch", "")
 	before, _ := tick.Marshal(in)
 	seen, finish := WithoutPartitions(in)
@@ -54,7 +54,7 @@ func TestCPUsOfPartitionsAreNobodysToGive(t *testing.T) {
 	if diff := cmp.Diff(left, out.Cgroups) + cmp.Diff(left, out.Fallback); diff != "" || advised[0].CPUSetCPUs != "5" {
 		t.Errorf("advice (-want +got), what the policy keeps is %q:\n%s", advised[0].CPUSetCPUs, diff)
 	}
-	if diff := cmp.Diff([]string{`CPUs "2-4" are in no pool: they are of the CPU partition "/own"`}, out.Reasons); diff != "" {
+	if diff := cmp.Diff([]string{`CPUs "2-4" are in no pool: they belong to the CPU partition "/own"`}, out.Reasons); diff != "" {
 		t.Errorf("reasons (-want +got):\n%s", diff)
 	}
 	if after, _ := tick.Marshal(in); string(after) != string(before) {
@@ -83,7 +83,7 @@ func TestPodsInAPartitionHaveItsCPUs(t *testing.T) {
 	}
 }
 
-func TestWithoutPartitionsThereIsNothingToDo(t *testing.T) {
+func TestWithoutPartitionsNothingChanges(t *testing.T) {
 	in := tickWith(nil, "/a")
 	if seen, _ := WithoutPartitions(in); seen != in {
 		t.Error("a tick without partitions was changed")

@@ -22,14 +22,14 @@ func Amount(v *float64) float64 {
 // PodsUnknown reports whether there are pods of Kubernetes and the API server's data is missing for all of them: collect was started
 // while the API server was unreachable. All of them would count as shared.
 func PodsUnknown(s *tick.Sample) bool {
-	some := false
+	isAnyMissing := false
 	for i := range s.Pods {
 		if s.Pods[i].QoSSource != tick.QoSFromRule {
 			return false
 		}
-		some = some || s.Pods[i].Missing == tick.MissingCluster
+		isAnyMissing = isAnyMissing || s.Pods[i].Missing == tick.MissingCluster
 	}
-	return some && s.Unread("pods")
+	return isAnyMissing && s.Unread("pods")
 }
 
 // Identity distinguishes a pod from a later one with the same name.
@@ -62,8 +62,8 @@ func Cgroup(p *tick.Pod, i int) string {
 	return p.Containers[i].Cgroup
 }
 
-// Given returns the number of CPUs in a container's list, if all of them are exclusive ones of kubelet's; else 0.
-func Given(list string, exclusive cpus.Set) int {
+// ExclusiveCount returns the number of CPUs in a container's list, if all of them are exclusive ones of kubelet's; else 0.
+func ExclusiveCount(list string, exclusive cpus.Set) int {
 	set, err := cpus.Parse(list)
 	if err != nil || !set.IsSubsetOf(exclusive) {
 		return 0
@@ -71,13 +71,13 @@ func Given(list string, exclusive cpus.Set) int {
 	return set.Size()
 }
 
-// IsGiven reports whether kubelet gave a container the CPUs in its list exclusively; given is the result of [Given]. If the container's
-// request is for another number, kubelet gave away CPUs that isolate had pinned it to, and the result is false.
-func IsGiven(c *tick.Container, given int) bool {
-	if given > 0 && c.Requests != nil && c.Requests.MilliCPU != nil {
-		return *c.Requests.MilliCPU == float64(given)*1000
+// HasExclusiveCPUs reports whether kubelet gave a container the CPUs in its list exclusively; count is the result of [ExclusiveCount]. If
+// the container's request is for another number, kubelet gave away CPUs that isolate had pinned it to, and the result is false.
+func HasExclusiveCPUs(c *tick.Container, count int) bool {
+	if count > 0 && c.Requests != nil && c.Requests.MilliCPU != nil {
+		return *c.Requests.MilliCPU == float64(count)*1000
 	}
-	return given > 0
+	return count > 0
 }
 
 // SameTopology reports whether two topologies are equal.

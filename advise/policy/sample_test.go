@@ -68,11 +68,11 @@ func TestCgroupsOfAPod(t *testing.T) {
 		want []string
 	}{
 		{"containers", tick.Pod{QoSSource: tick.QoSFromKatalyst, Cgroup: "/p", Containers: containers}, []string{"/p/a", "", "/p/b"}},
-		{"containers that the cluster does not know", tick.Pod{Missing: tick.MissingCluster, Cgroup: "/p", Containers: containers}, []string{"/p/a", "", "/p/b"}},
+		{"containers unknown to the cluster", tick.Pod{Missing: tick.MissingCluster, Cgroup: "/p", Containers: containers}, []string{"/p/a", "", "/p/b"}},
 		{"a cgroup of a rule", tick.Pod{QoSSource: tick.QoSFromRule, Cgroup: "/p"}, []string{"/p"}},
 		{"a cgroup whose class has no source", tick.Pod{Cgroup: "/p"}, []string{"/p"}},
 		{"a pod of Kubernetes", tick.Pod{QoSSource: tick.QoSFromKatalyst, Cgroup: "/p"}, []string{""}},
-		{"one that the cluster does not know", tick.Pod{QoSSource: tick.QoSFromRule, Missing: tick.MissingCluster, Cgroup: "/p"}, []string{""}},
+		{"one unknown to the cluster", tick.Pod{QoSSource: tick.QoSFromRule, Missing: tick.MissingCluster, Cgroup: "/p"}, []string{""}},
 	} {
 		var got []string
 		for i := range Cgroups(&tt.pod) {
@@ -85,14 +85,14 @@ func TestCgroupsOfAPod(t *testing.T) {
 }
 
 // A container has exclusive CPUs if all in its list are kubelet's exclusive ones, and as many as it requests.
-func TestWhatKubeletGave(t *testing.T) {
+func TestExclusiveCPUsOfContainers(t *testing.T) {
 	exclusive := cpus.New(2, 3, 4)
 	request := func(milliCPU float64) *tick.Resources { return &tick.Resources{MilliCPU: &milliCPU} }
 	for _, tt := range []struct {
-		list     string
-		requests *tick.Resources
-		given    int
-		want     bool
+		list      string
+		requests  *tick.Resources
+		exclusive int
+		want      bool
 	}{
 		{"2-3", request(2000), 2, true},
 		{"2-3", nil, 2, true},
@@ -103,9 +103,9 @@ func TestWhatKubeletGave(t *testing.T) {
 		{"", nil, 0, false},
 		{"x", nil, 0, false},
 	} {
-		given := Given(tt.list, exclusive)
-		if got := IsGiven(&tick.Container{Requests: tt.requests}, given); given != tt.given || got != tt.want {
-			t.Errorf("%q: %d CPUs, %t; want %d, %t", tt.list, given, got, tt.given, tt.want)
+		exclusive := ExclusiveCount(tt.list, exclusive)
+		if got := HasExclusiveCPUs(&tick.Container{Requests: tt.requests}, exclusive); exclusive != tt.exclusive || got != tt.want {
+			t.Errorf("%q: %d CPUs, %t; want %d, %t", tt.list, exclusive, got, tt.exclusive, tt.want)
 		}
 	}
 }

@@ -12,19 +12,19 @@ type Shape struct {
 	*cpus.Topology
 	// Reserved are the system's online CPUs, Exclusive those that kubelet gave to pods exclusively, and Avail all others.
 	Reserved, Exclusive, Avail cpus.Set
-	// From is the topology that it was built from, together with the two lists.
-	From            tick.Topology
-	reserved, given string
+	// Source is the topology that it was built from, together with the two lists.
+	Source              tick.Topology
+	reserved, exclusive string
 }
 
 // IsOf reports whether there is a shape, built from the same topology and lists.
-func (s *Shape) IsOf(t *tick.Topology, reserved, given string) bool {
-	return s != nil && s.reserved == reserved && s.given == given && SameTopology(&s.From, t)
+func (s *Shape) IsOf(t *tick.Topology, reserved, exclusive string) bool {
+	return s != nil && s.reserved == reserved && s.exclusive == exclusive && SameTopology(&s.Source, t)
 }
 
 // NewShape builds a shape from a sample's topology, the list of the system's CPUs, and that of kubelet's exclusive CPUs.
-func NewShape(t *tick.Topology, reserved, given string) (*Shape, error) {
-	s := &Shape{From: *t, reserved: reserved, given: given}
+func NewShape(t *tick.Topology, reserved, exclusive string) (*Shape, error) {
+	s := &Shape{Source: *t, reserved: reserved, exclusive: exclusive}
 	numa := make(map[int]string, len(t.NUMANodes))
 	for _, node := range t.NUMANodes {
 		numa[node.ID] = node.CPUs
@@ -36,7 +36,7 @@ func NewShape(t *tick.Topology, reserved, given string) (*Shape, error) {
 	if s.Reserved, err = cpus.Parse(reserved); err != nil {
 		return nil, fmt.Errorf("reserved CPUs: %w", err)
 	}
-	if s.Exclusive, err = cpus.Parse(given); err != nil {
+	if s.Exclusive, err = cpus.Parse(exclusive); err != nil {
 		return nil, fmt.Errorf("kubelet's exclusive CPUs: %w", err)
 	}
 	s.Exclusive = s.Exclusive.Intersection(s.Online)
@@ -53,5 +53,5 @@ func ExclusiveCPUs(s *tick.Sample, last string) (list, why string) {
 	case last == "" || !s.Unread("kubelet"): // there is no kubelet
 		return "", ""
 	}
-	return last, "kubelet's state could not be read: CPUs " + Quote(last) + " are taken for given away, as they were"
+	return last, "kubelet's state could not be read: CPUs " + Quote(last) + " still count as exclusive"
 }

@@ -8,10 +8,10 @@ import (
 	"polder/lib/tick"
 )
 
-// AwakenTiers removes cpu.idle from those of kubelet's cgroups above the pods' that have it, and gives them kubelet's weight. The kernel
+// ClearIdleTiers removes cpu.idle from those of kubelet's cgroups above the pods' that have it, and gives them kubelet's weight. The kernel
 // accepts no weight for an idle cgroup, so that kubelet fails when it starts; an older version of isolate, or another program, left them
 // idle. The idle class is for pods' cgroups.
-func AwakenTiers(s *tick.Sample, a *tick.Advice) {
+func ClearIdleTiers(s *tick.Sample, a *tick.Advice) {
 	for i := range s.Tiers {
 		t := &s.Tiers[i]
 		if !t.CPUIdle || !strings.HasPrefix(t.Cgroup, "/") || len(t.Cgroup) == 1 {
@@ -21,8 +21,8 @@ func AwakenTiers(s *tick.Sample, a *tick.Advice) {
 		if milliCPU < 0 {
 			continue
 		}
-		want := wantOf(a, t.Cgroup)
-		want.CPUIdle, want.CPUWeight = new(false), new(WeightOf(SharesOf(milliCPU), s.CgroupVersion))
+		desired := entryOf(a, t.Cgroup)
+		desired.CPUIdle, desired.CPUWeight = new(false), new(WeightOf(SharesOf(milliCPU), s.CgroupVersion))
 		a.Reasons = append(a.Reasons, fmt.Sprintf("%.100s is idle (cpu.idle), which keeps kubelet from starting again: "+
 			"it is set to 0, and the weight to kubelet's", t.Cgroup))
 	}
@@ -42,9 +42,9 @@ func tierRequest(s *tick.Sample, name string) (milliCPU float64) {
 		}
 		return milliCPU
 	case tick.TierPods:
-		for _, of := range []*tick.Resources{s.Allocatable, s.Capacity} {
-			if of != nil && of.MilliCPU != nil && *of.MilliCPU > 0 {
-				return *of.MilliCPU
+		for _, resources := range []*tick.Resources{s.Allocatable, s.Capacity} {
+			if resources != nil && resources.MilliCPU != nil && *resources.MilliCPU > 0 {
+				return *resources.MilliCPU
 			}
 		}
 		return 1000 // the kernel's default, until kubelet writes its own
@@ -52,8 +52,8 @@ func tierRequest(s *tick.Sample, name string) (milliCPU float64) {
 	return -1
 }
 
-// wantOf returns the entry of a cgroup, and adds it if there is none: isolate accepts one per cgroup.
-func wantOf(a *tick.Advice, cgroup string) *tick.Cgroup {
+// entryOf returns the entry of a cgroup, and adds it if there is none: isolate accepts one per cgroup.
+func entryOf(a *tick.Advice, cgroup string) *tick.Cgroup {
 	for i := range a.Cgroups {
 		if a.Cgroups[i].Cgroup == cgroup {
 			return &a.Cgroups[i]

@@ -9,7 +9,7 @@ import (
 )
 
 // Each of kubelet's idle tiers gets kubelet's weight; others are left alone.
-func TestAwakenTiers(t *testing.T) {
+func TestClearIdleTiers(t *testing.T) {
 	pod := func(class, phase string, milliCPU float64) tick.Pod {
 		return tick.Pod{KubernetesQOS: class, Phase: phase, Requests: &tick.Resources{MilliCPU: &milliCPU}}
 	}
@@ -46,7 +46,7 @@ func TestAwakenTiers(t *testing.T) {
 				{Cgroup: "/a"}, {Cgroup: "/b", CPUSetCPUs: "0", CPUIdle: new(false), CPUWeight: new(int64(1))},
 			}, reasons: 1,
 		},
-		"the node's size is not known": {
+		"the node's size is unknown": {
 			tiers: []tick.Tier{{Name: tick.TierPods, Cgroup: "/kubepods", CPUIdle: true}}, version: 2,
 			want: []tick.Cgroup{weight("/kubepods", 39)}, reasons: 1,
 		},
@@ -68,7 +68,7 @@ func TestAwakenTiers(t *testing.T) {
 				{KubernetesQOS: "Burstable"},
 			}}
 			a := &tick.Advice{Cgroups: c.advised}
-			AwakenTiers(s, a)
+			ClearIdleTiers(s, a)
 			if diff := cmp.Diff(c.want, a.Cgroups); diff != "" || len(a.Reasons) != c.reasons {
 				t.Errorf("%s\nreasons %q; want %d", diff, a.Reasons, c.reasons)
 			}

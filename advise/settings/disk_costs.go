@@ -10,9 +10,9 @@ import (
 
 // costKeys are the kernel's keys of io.cost.qos, with their bounds.
 var costKeys = []struct {
-	word        string
-	least, most float64
-	at          func(*tick.DiskCost) **float64
+	name     string
+	min, max float64
+	field    func(*tick.DiskCost) **float64
 }{
 	{"rpct", 0, 100, func(d *tick.DiskCost) **float64 { return &d.ReadPercentile }},
 	{"rlat", 1, 60e6, func(d *tick.DiskCost) **float64 { return &d.ReadLatencyMicroseconds }},
@@ -24,51 +24,51 @@ var costKeys = []struct {
 
 // diskCosts are disks that are shared by cost: "all", or "vda=rpct:95,rlat:5000;vdb".
 func diskCosts(name string, into *[]tick.DiskCost, usage string) Row {
-	const want = "DISK or DISK=rpct:PERCENT,rlat:MICROSECONDS,wpct:PERCENT,wlat:MICROSECONDS,min:PERCENT,max:PERCENT, and a semicolon between disks"
-	return row(name, into, want, func(text string) ([]tick.DiskCost, error) {
+	const format = "DISK or DISK=rpct:PERCENT,rlat:MICROSECONDS,wpct:PERCENT,wlat:MICROSECONDS,min:PERCENT,max:PERCENT, separated by semicolons"
+	return row(name, into, format, func(text string) ([]tick.DiskCost, error) {
 		var list []tick.DiskCost
 		seen := map[string]bool{}
 		for entry := range strings.SplitSeq(text, ";") {
-			disk, words := entry, ""
+			disk, parameters := entry, ""
 			if at := strings.LastIndexByte(entry, '='); at >= 0 { // a mount point may contain "="
-				disk, words = entry[:at], entry[at+1:]
+				disk, parameters = entry[:at], entry[at+1:]
 			}
-			one := tick.DiskCost{Disk: strings.TrimSpace(disk), Enabled: new(true)}
-			if seen[one.Disk] || one.Disk == "" {
-				return nil, fmt.Errorf("%q: want each disk once, by a name of /sys/block, a mount point, or %s", entry, tick.AllDisks)
+			cost := tick.DiskCost{Disk: strings.TrimSpace(disk), Enabled: new(true)}
+			if seen[cost.Disk] || cost.Disk == "" {
+				return nil, fmt.Errorf("%q: want each disk once: a name of /sys/block, a mount point, or %s", entry, tick.AllDisks)
 			}
-			seen[one.Disk] = true
-			if words == "" && disk != entry {
-				return nil, fmt.Errorf("%q: want %s", entry, want)
+			seen[cost.Disk] = true
+			if parameters == "" && disk != entry {
+				return nil, fmt.Errorf("%q: want %s", entry, format)
 			}
-			for word := range strings.FieldsFuncSeq(words, func(r rune) bool { return r == ',' }) {
-				if err := setCost(&one, strings.TrimSpace(word)); err != nil {
+			for parameter := range strings.FieldsFuncSeq(parameters, func(r rune) bool { return r == ',' }) {
+				if err := setCost(&cost, strings.TrimSpace(parameter)); err != nil {
 					return nil, err
 				}
 			}
-			list = append(list, one)
+			list = append(list, cost)
 		}
 		if len(list) > maxDiskNames {
-			return nil, fmt.Errorf("%d disks: want %d at most", len(list), maxDiskNames)
+			return nil, fmt.Errorf("%d disks: the maximum is %d", len(list), maxDiskNames)
 		}
 		return list, nil
 	}, showCosts, usage)
 }
 
 func setCost(d *tick.DiskCost, text string) error {
-	word, value, _ := strings.Cut(text, ":")
+	name, value, _ := strings.Cut(text, ":")
 	for _, key := range costKeys {
-		if key.word != word {
+		if key.name != name {
 			continue
 		}
 		n, err := strconv.ParseFloat(value, 64)
-		if err != nil || !(n >= key.least && n <= key.most) {
-			return fmt.Errorf("%q: want a number from %v to %v", text, key.least, key.most)
+		if err != nil || !(n >= key.min && n <= key.max) {
+			return fmt.Errorf("%q: want a number from %v to %v", text, key.min, key.max)
 		}
-		if *key.at(d) != nil {
-			return fmt.Errorf("%q: %s is there twice", text, word)
+		if *key.field(d) != nil {
+			return fmt.Errorf("%q: %s occurs twice", text, name)
 		}
-		*key.at(d) = &n
+		*key.field(d) = &n
 		return nil
 	}
 	return fmt.Errorf("%q: want rpct, rlat, wpct, wlat, min or max, a colon and a number", text)
@@ -77,15 +77,15 @@ func setCost(d *tick.DiskCost, text string) error {
 func showCosts(list []tick.DiskCost) string {
 	var entries []string
 	for i := range list {
-		var words []string
+		var parameters []string
 		for _, key := range costKeys {
-			if n := *key.at(&list[i]); n != nil {
-				words = append(words, key.word+":"+plain(*n))
+			if n := *key.field(&list[i]); n != nil {
+				parameters = append(parameters, key.name+":"+formatNumber(*n))
 			}
 		}
 		entry := list[i].Disk
-		if len(words) > 0 {
-			entry += "=" + strings.Join(words, ",")
+		if len(parameters) > 0 {
+			entry += "=" + strings.Join(parameters, ",")
 		}
 		entries = append(entries, entry)
 	}

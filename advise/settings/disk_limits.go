@@ -20,29 +20,29 @@ const (
 
 // diskLimits are limits by disk: "all=read:100Mi,write:50Mi;/var/lib=reads:200".
 func diskLimits(name string, into *[]tick.DiskLimit, usage string) Row {
-	const want = "DISK=read:BYTES,write:BYTES,reads:NUMBER,writes:NUMBER, and a semicolon between disks"
-	return row(name, into, want, func(text string) ([]tick.DiskLimit, error) {
+	const format = "DISK=read:BYTES,write:BYTES,reads:NUMBER,writes:NUMBER, separated by semicolons"
+	return row(name, into, format, func(text string) ([]tick.DiskLimit, error) {
 		var list []tick.DiskLimit
 		seen := map[string]bool{}
 		for entry := range strings.SplitSeq(text, ";") {
 			at := strings.LastIndexByte(entry, '=') // a mount point may contain "="
 			if at < 1 {
-				return nil, fmt.Errorf("%q: want %s", entry, want)
+				return nil, fmt.Errorf("%q: want %s", entry, format)
 			}
-			one := tick.DiskLimit{Disk: strings.TrimSpace(entry[:at])}
-			if seen[one.Disk] || one.Disk == "" {
-				return nil, fmt.Errorf("%q: want each disk once, by a name of /sys/block, a mount point, or %s", entry, tick.AllDisks)
+			disk := tick.DiskLimit{Disk: strings.TrimSpace(entry[:at])}
+			if seen[disk.Disk] || disk.Disk == "" {
+				return nil, fmt.Errorf("%q: want each disk once: a name of /sys/block, a mount point, or %s", entry, tick.AllDisks)
 			}
-			seen[one.Disk] = true
+			seen[disk.Disk] = true
 			for limit := range strings.SplitSeq(entry[at+1:], ",") {
-				if err := setLimit(&one, strings.TrimSpace(limit)); err != nil {
+				if err := setLimit(&disk, strings.TrimSpace(limit)); err != nil {
 					return nil, err
 				}
 			}
-			list = append(list, one)
+			list = append(list, disk)
 		}
 		if len(list) > maxDiskNames {
-			return nil, fmt.Errorf("%d disks: want %d at most", len(list), maxDiskNames)
+			return nil, fmt.Errorf("%d disks: the maximum is %d", len(list), maxDiskNames)
 		}
 		return list, nil
 	}, showLimits, usage)
@@ -50,9 +50,9 @@ func diskLimits(name string, into *[]tick.DiskLimit, usage string) Row {
 
 // diskLimitKeys are the keys of the limits.
 var diskLimitKeys = []struct {
-	word  string
-	bytes bool
-	at    func(*tick.DiskLimit) **int64
+	name    string
+	isBytes bool
+	field   func(*tick.DiskLimit) **int64
 }{
 	{"read", true, func(d *tick.DiskLimit) **int64 { return &d.ReadBytesPerSecond }},
 	{"write", true, func(d *tick.DiskLimit) **int64 { return &d.WriteBytesPerSecond }},
@@ -61,28 +61,28 @@ var diskLimitKeys = []struct {
 }
 
 func setLimit(d *tick.DiskLimit, text string) error {
-	word, value, _ := strings.Cut(text, ":")
+	name, value, _ := strings.Cut(text, ":")
 	for _, key := range diskLimitKeys {
-		if key.word != word {
+		if key.name != name {
 			continue
 		}
 		var n int64
-		if key.bytes {
+		if key.isBytes {
 			var bytes quantity.Bytes
 			if err := bytes.Set(value); err != nil || bytes < minDiskBytes || bytes > maxDiskBytes {
-				return fmt.Errorf("%q: want %d bytes a second or more, as in %s:50Mi", text, minDiskBytes, word)
+				return fmt.Errorf("%q: want at least %d bytes per second, such as %s:50Mi", text, minDiskBytes, name)
 			}
 			n = int64(bytes)
 		} else {
 			var err error
 			if n, err = strconv.ParseInt(value, 10, 64); err != nil || n < minDiskOperations || n > maxDiskOperations {
-				return fmt.Errorf("%q: want %d operations a second or more, as in %s:200", text, minDiskOperations, word)
+				return fmt.Errorf("%q: want at least %d operations per second, such as %s:200", text, minDiskOperations, name)
 			}
 		}
-		if *key.at(d) != nil {
-			return fmt.Errorf("%q: %s is there twice", text, word)
+		if *key.field(d) != nil {
+			return fmt.Errorf("%q: %s occurs twice", text, name)
 		}
-		*key.at(d) = &n
+		*key.field(d) = &n
 		return nil
 	}
 	return fmt.Errorf("%q: want read, write, reads or writes, a colon and a number", text)
@@ -91,18 +91,18 @@ func setLimit(d *tick.DiskLimit, text string) error {
 func showLimits(list []tick.DiskLimit) string {
 	var entries []string
 	for i := range list {
-		one := &list[i]
+		disk := &list[i]
 		var limits []string
 		for _, key := range diskLimitKeys {
-			switch n := *key.at(one); {
+			switch n := *key.field(disk); {
 			case n == nil:
-			case key.bytes:
-				limits = append(limits, key.word+":"+quantity.Bytes(*n).String())
+			case key.isBytes:
+				limits = append(limits, key.name+":"+quantity.Bytes(*n).String())
 			default:
-				limits = append(limits, key.word+":"+strconv.FormatInt(*n, 10))
+				limits = append(limits, key.name+":"+strconv.FormatInt(*n, 10))
 			}
 		}
-		entries = append(entries, one.Disk+"="+strings.Join(limits, ","))
+		entries = append(entries, disk.Disk+"="+strings.Join(limits, ","))
 	}
 	return strings.Join(entries, ";")
 }

@@ -13,20 +13,20 @@ import (
 func (s *Settings) networkRows() []Row {
 	n := &s.Network
 	rate := bandwidth("batch-network-rate", &n.Batch.Rate,
-		"batch's guaranteed rate on each uplink, as 10%\nA `RATE` is a part of the uplink's, or as 100Mbit. Batch may also use what services leave idle. isolate --only network applies it.")
+		"batch's guaranteed rate on each uplink, such as 10%\nA `RATE` is a part of the uplink's rate, or a rate such as 100Mbit. Batch may also use what services leave idle. isolate --only network applies it.")
 	rate.Koordinator = "`beClass.networkQOS.egressRequest`"
 	ceiling := bandwidth("batch-network-ceiling", &n.Batch.Ceiling, "batch's maximum rate on an idle uplink")
 	ceiling.Koordinator = "`beClass.networkQOS.egressLimit`"
 	linkRate := bitRate("network-rate", &n.LinkBitsPerSecond,
 		"`RATE` of each uplink (default 95% of what its driver reports)\n"+
 			"Most virtual links do not report it. It must not exceed the real rate of the link, or the provider's limit.").
-		shownAs("95% of what its driver reports")
+		withDefaultText("95% of what its driver reports")
 	linkRate.Koordinator = "`totalNetworkBandwidth` of `system-config`"
 	return []Row{
 		rate,
 		ceiling,
 		linkNames("network-links", &n.Links, "the uplinks' `NAMES` (default those with a default route)\nThey must be among the machine's own links.").
-			shownAs("those with a default route"),
+			withDefaultText("those with a default route"),
 		linkRate,
 	}
 }
@@ -36,26 +36,26 @@ const off = "off"
 
 // bandwidth is a part of a link's rate, or bits per second.
 func bandwidth(name string, into *network.Bandwidth, usage string) Row {
-	const want = "off, a part of the link's rate as 10%, or a rate as 100Mbit"
-	return row(name, into, want, func(text string) (network.Bandwidth, error) {
+	const format = "off, a part of the link's rate such as 10%, or a rate such as 100Mbit"
+	return row(name, into, format, func(text string) (network.Bandwidth, error) {
 		if text == off {
 			return network.Bandwidth{}, nil
 		}
-		if digits, percent := strings.CutSuffix(text, "%"); percent {
-			if f, err := within(digits, 100); err == nil && f > 0 {
+		if digits, isPercent := strings.CutSuffix(text, "%"); isPercent {
+			if f, err := numberWithin(digits, 100); err == nil && f > 0 {
 				return network.Bandwidth{Percent: f}, nil
 			}
-			return network.Bandwidth{}, fmt.Errorf("%q: want %s, over 0%% and up to 100%%", text, want)
+			return network.Bandwidth{}, fmt.Errorf("%q: want %s, above 0%% and up to 100%%", text, format)
 		}
 		n, err := bitsPerSecond(text)
 		if err != nil {
-			return network.Bandwidth{}, fmt.Errorf("%q: want %s", text, want)
+			return network.Bandwidth{}, fmt.Errorf("%q: want %s", text, format)
 		}
 		return network.Bandwidth{BitsPerSecond: n}, nil
 	}, func(b network.Bandwidth) string {
 		switch {
 		case b.Percent > 0:
-			return plain(b.Percent) + "%"
+			return formatNumber(b.Percent) + "%"
 		case b.BitsPerSecond > 0:
 			return bitsText(b.BitsPerSecond)
 		}
@@ -65,11 +65,11 @@ func bandwidth(name string, into *network.Bandwidth, usage string) Row {
 
 // bitRate is a link's rate.
 func bitRate(name string, into *int64, usage string) Row {
-	const want = "a rate as 100Mbit or 10Gbit"
-	return row(name, into, want, func(text string) (int64, error) {
+	const format = "a rate such as 100Mbit or 10Gbit"
+	return row(name, into, format, func(text string) (int64, error) {
 		n, err := bitsPerSecond(text)
 		if err != nil {
-			return 0, fmt.Errorf("%q: want %s", text, want)
+			return 0, fmt.Errorf("%q: want %s", text, format)
 		}
 		return n, nil
 	}, bitsText, usage)
@@ -83,14 +83,14 @@ var rateUnits = []struct {
 
 // bitsPerSecond reads a rate. It rejects a bare number, which might mean bits, bytes or Mbit.
 func bitsPerSecond(text string) (int64, error) {
-	const least, most = 64_000, 1e15
+	const minBits, maxBits = 64_000, 1e15
 	for _, u := range rateUnits {
 		digits, found := strings.CutSuffix(strings.ToLower(text), strings.ToLower(u.name))
 		if !found {
 			continue
 		}
-		f, err := within(digits, most/u.bits)
-		if err == nil && f*u.bits < least {
+		f, err := numberWithin(digits, maxBits/u.bits)
+		if err == nil && f*u.bits < minBits {
 			err = errBounds
 		}
 		return int64(f * u.bits), err
@@ -110,12 +110,12 @@ func bitsText(n int64) string {
 
 // linkNames are the names of links.
 func linkNames(name string, into *[]string, usage string) Row {
-	const want, longest = "names of links, as eth0,eth1", 15
-	return row(name, into, want, func(text string) ([]string, error) {
+	const format, maxLength = "names of links, such as eth0,eth1", 15
+	return row(name, into, format, func(text string) ([]string, error) {
 		names := strings.Split(text, ",")
 		for _, name := range names {
-			if name == "" || len(name) > longest || strings.ContainsAny(name, "/: \t\n") {
-				return nil, fmt.Errorf("%q: want %s", text, want)
+			if name == "" || len(name) > maxLength || strings.ContainsAny(name, "/: \t\n") {
+				return nil, fmt.Errorf("%q: want %s", text, format)
 			}
 		}
 		slices.Sort(names)

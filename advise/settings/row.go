@@ -20,9 +20,9 @@ type Row struct {
 	Name, Usage string
 	// Default is the text of --help: the value, unless the default depends on the machine or on the policy.
 	Default string
-	// Want describes the valid values, with their unit; Words lists them all if they can be listed.
-	Want  string
-	Words []string
+	// Format describes the valid values, with their unit; Words lists them all if they can be listed.
+	Format string
+	Words  []string
 	// Policy is the only policy that has it; empty if all have it.
 	Policy string
 	// Katalyst names the field of AdminQoSConfiguration that sets it if no flag and no file does; Koordinator names that project's equivalent.
@@ -43,8 +43,8 @@ type Value interface {
 // Copy copies the value of the same setting from other Settings.
 func (r Row) Copy(from Row) { r.copyFrom(from.Value) }
 
-// shownAs returns a row with another text for its default.
-func (r Row) shownAs(text string) Row {
+// withDefaultText returns a row with another text for its default.
+func (r Row) withDefaultText(text string) Row {
 	r.Default = text
 	return r
 }
@@ -76,18 +76,18 @@ func (t *typed[T]) UnmarshalYAML(n *config.Node) error { return config.SetScalar
 
 func (t *typed[T]) copyFrom(v Value) { *t.into = *v.(*typed[T]).into }
 
-func row[T any](name string, into *T, want string, read func(string) (T, error), show func(T) string, usage string) Row {
+func row[T any](name string, into *T, format string, read func(string) (T, error), show func(T) string, usage string) Row {
 	v := &typed[T]{into, read, show}
-	return Row{Name: name, Usage: usage, Default: v.String(), Want: want, Value: v}
+	return Row{Name: name, Usage: usage, Default: v.String(), Format: format, Value: v}
 }
 
-func asIs(text string) string { return text }
+func unchanged(text string) string { return text }
 
 // oneOf is a setting whose value is one of some words.
 func oneOf(name string, into *string, words []string, usage string) Row {
 	r := row(name, into, strings.Join(words, ", "), func(text string) (string, error) {
 		return text, choice.Check(text, words)
-	}, asIs, usage)
+	}, unchanged, usage)
 	r.Words = words
 	return r
 }
@@ -96,7 +96,7 @@ func cpuList(name string, into *string, usage string) Row {
 	return row(name, into, "a list of CPUs, such as 0-1,24", func(text string) (string, error) {
 		set, err := cpus.Parse(text)
 		return set.String(), err
-	}, asIs, usage)
+	}, unchanged, usage)
 }
 
 func milliCPU(name string, into *int64, usage string) Row {
@@ -115,7 +115,7 @@ func bytes(name string, into *int64, usage string) Row {
 	}, func(v int64) string { return quantity.Bytes(v).String() }, usage)
 }
 
-func span(name string, into *time.Duration, usage string) Row {
+func duration(name string, into *time.Duration, usage string) Row {
 	r := row(name, into, "a time span, such as 30s or 5m", func(text string) (time.Duration, error) {
 		var d config.Duration
 		err := d.Set(text)
@@ -131,57 +131,57 @@ func whole(name string, into *int, usage string) Row {
 	return row(name, into, "a whole number from 1", func(text string) (int, error) {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 {
-			return 0, fmt.Errorf("%q is no number from 1", text)
+			return 0, fmt.Errorf("%q is not a whole number from 1", text)
 		}
 		return n, nil
 	}, strconv.Itoa, usage)
 }
 
 func number(name string, into *float64, usage string) Row {
-	const most = 1e6
+	const maximum = 1e6
 	return row(name, into, "a number from 0 to 1000000", func(text string) (float64, error) {
-		f, err := within(text, most)
+		f, err := numberWithin(text, maximum)
 		if err != nil {
-			return 0, fmt.Errorf("%q is no number from 0", text)
+			return 0, fmt.Errorf("%q is not a number from 0 to 1000000", text)
 		}
 		return f, nil
-	}, plain, usage)
+	}, formatNumber, usage)
 }
 
 // part is a part of a whole, written as a percentage.
 func part(name string, into *float64, usage string) Row {
-	const want = "a percentage from 0% to 100%"
-	return row(name, into, want, func(text string) (float64, error) {
-		digits, percent := strings.CutSuffix(text, "%")
-		f, err := within(digits, 100)
-		if err != nil || !percent {
-			return 0, fmt.Errorf("%q is no part: want %s", text, want)
+	const format = "a percentage from 0% to 100%"
+	return row(name, into, format, func(text string) (float64, error) {
+		digits, isPercent := strings.CutSuffix(text, "%")
+		f, err := numberWithin(digits, 100)
+		if err != nil || !isPercent {
+			return 0, fmt.Errorf("%q: want %s", text, format)
 		}
 		return f / 100, nil
-	}, func(v float64) string { return plain(100*v) + "%" }, usage)
+	}, func(v float64) string { return formatNumber(100*v) + "%" }, usage)
 }
 
 // permille is a number of thousandths of the time.
 func permille(name string, into *float64, usage string) Row {
-	const most, want = 100_000, "thousandths of the time, over 0 and up to 100000"
-	return row(name, into, want, func(text string) (float64, error) {
-		f, err := within(text, most)
+	const maximum, format = 100_000, "thousandths of the time, above 0 and up to 100000"
+	return row(name, into, format, func(text string) (float64, error) {
+		f, err := numberWithin(text, maximum)
 		if err != nil || f == 0 {
-			return 0, fmt.Errorf("%q: want %s (a hundred threads that wait all the time)", text, want)
+			return 0, fmt.Errorf("%q: want %s (a hundred threads that wait all the time)", text, format)
 		}
 		return f, nil
-	}, plain, usage)
+	}, formatNumber, usage)
 }
 
 var errBounds = errors.New("out of bounds")
 
-// within reads a number from 0 to most. It rejects NaN, because each comparison with it is false.
-func within(text string, most float64) (float64, error) {
+// numberWithin reads a number from 0 to maximum. It rejects NaN, because each comparison with it is false.
+func numberWithin(text string, maximum float64) (float64, error) {
 	f, err := strconv.ParseFloat(text, 64)
-	if err == nil && !(f >= 0 && f <= most) {
+	if err == nil && !(f >= 0 && f <= maximum) {
 		err = errBounds
 	}
 	return math.Abs(f), err // a 0 may have a sign
 }
 
-func plain(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
+func formatNumber(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }

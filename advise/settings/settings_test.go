@@ -24,7 +24,7 @@ func TestRows(t *testing.T) {
 	into, names := map[any]bool{}, map[string]bool{}
 	for i, r := range rows {
 		at := reflect.ValueOf(r.Value).Elem().FieldByName("into").Pointer()
-		if r.Name == "" || r.Usage == "" || r.Want == "" || r.Default == "" || names[r.Name] || into[at] {
+		if r.Name == "" || r.Usage == "" || r.Format == "" || r.Default == "" || names[r.Name] || into[at] {
 			t.Errorf("setting %q: %+v; want a name, a usage, a default and a value that no other setting has", r.Name, r)
 		}
 		names[r.Name], into[at] = true, true
@@ -94,7 +94,7 @@ func TestBounds(t *testing.T) {
 		}
 		for _, text := range bad[r.Name] {
 			if err := r.Set(text); err == nil || r.String() != before {
-				t.Errorf("%s %q is taken, and is now %s", r.Name, text, r)
+				t.Errorf("%s %q is accepted, and is now %s", r.Name, text, r)
 			}
 		}
 	}
@@ -143,7 +143,7 @@ func table() string {
 		if r.Katalyst != "" {
 			same = "`" + r.Katalyst + "`"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", r.Name, owner, r.Default, r.Want, same)
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", r.Name, owner, r.Default, r.Format, same)
 	}
 	return b.String()
 }

@@ -92,8 +92,8 @@ func (s *Settings) Groups() []Group {
 	return []Group{
 		{"", s.commonRows()},
 		{"Network", s.networkRows()},
-		{"Policy katalyst", of(katalyst.Policy, s.katalystRows())},
-		{"Policy harvest", of(harvest.Policy, s.harvestRows())},
+		{"Policy katalyst", forPolicy(katalyst.Policy, s.katalystRows())},
+		{"Policy harvest", forPolicy(harvest.Policy, s.harvestRows())},
 	}
 }
 
@@ -106,8 +106,8 @@ func (s *Settings) Rows() []Row {
 	return rows
 }
 
-// of marks the rows of one policy.
-func of(p policy.Policy, rows []Row) []Row {
+// forPolicy marks the rows of one policy.
+func forPolicy(p policy.Policy, rows []Row) []Row {
 	for i := range rows {
 		rows[i].Policy = p.Name
 	}
@@ -131,16 +131,16 @@ func (s *Settings) AddFlags(f *stage.Flags) {
 
 // commonRows returns the settings of all policies.
 func (s *Settings) commonRows() []Row {
-	reserved := cpuList("reserved-cpus", &s.ReservedCPUs, "`CPUS` of no pool, for the system, as 0-1,24").shownAs("none")
+	reserved := cpuList("reserved-cpus", &s.ReservedCPUs, "`CPUS` that belong to no pool, such as 0-1,24").withDefaultText("none")
 	reserved.Koordinator = "`reservedCPUs` of the node's annotation `node.koordinator.sh/reservation` adds to it"
 	diskMax := diskLimits("batch-disk-max", &s.Disk.Limits,
 		"maximum of batch's reads and writes per second, by disk\n"+
 			"For example `all=read:100Mi,write:50Mi;/var/lib/db=reads:200,writes:100`: a disk is a name of /sys/block, a mount point, or all. "+
-			"read and write are bytes, reads and writes operations.").shownAs("none")
+			"read and write are bytes, reads and writes operations.").withDefaultText("none")
 	diskCost := diskCosts("disk-cost", &s.Disk.Costs,
 		"`DISKS` to be shared by the cost of reads and writes\n"+
 			"It is io.cost of cgroup version 2, with which weights work with any scheduler: all, or disks with semicolons between them, each alone or with "+
-			"targets with the names of io.cost.qos, as in `vda=rpct:95,rlat:5000;vdb`.").shownAs("none")
+			"targets with the names of io.cost.qos, as in `vda=rpct:95,rlat:5000;vdb`.").withDefaultText("none")
 	diskMax.Koordinator = "`blkioQOS` of `beClass` adds to it"
 	diskCost.Koordinator = "`blkioQOS` of `cgroupRoot`, for the disks that are not named here"
 	return []Row{
@@ -149,35 +149,35 @@ func (s *Settings) commonRows() []Row {
 		oneOf("batch-class", &s.BatchClass, class.Names,
 			"scheduling class of batch ("+strings.Join(class.Names, ", ")+"; default idle)\n"+
 				"Policy koordinator leaves pods of a cluster to schedIdle by default. Cgroups in idle run only while no sibling has a task to run.").
-			shownAs("idle; under policy koordinator on a plain host only"),
+			withDefaultText("idle; under policy koordinator on a plain host only"),
 		oneOf("guard", &s.Guard.Mode, guard.Modes,
 			"limit batch while services wait ("+strings.Join(guard.Modes, ", ")+"; default on for harvest)\n"+
 				"It takes CPUs, quota and memory from batch. It is off by default under the other policies.").
-			shownAs("on under policy harvest, off under the others"),
+			withDefaultText("on under policy harvest, off under the others"),
 		oneOf("guard-disk", &s.Guard.Disk, guard.Modes,
 			"with the guard, throttle batch's disks first ("+strings.Join(guard.Modes, ", ")+"; default off)\n"+
 				"It needs cgroup v2. On a file system that batch and services share, limits of batch can make services wait longer.").
-			shownAs("off"),
+			withDefaultText("off"),
 		permille("guard-target", &s.Guard.TargetPermille,
 			"how long a service may wait, in thousandths of the time (default learned)\n"+
-				"The default is each service's waiting while batch used little.").shownAs("each service's waiting while batch used little"),
+				"The default is each service's waiting while batch used little.").withDefaultText("each service's waiting while batch used little"),
 		permille("guard-margin", &s.Guard.MarginPermille,
 			"added to the learned target, in thousandths of the time\nThe learned target is each service's waiting while batch used little."),
 		oneOf("batch-memory", &s.Limits.Batch, limits.BatchModes,
 			"cap batch's memory at what is free ("+strings.Join(limits.BatchModes, ", ")+"; default cap for harvest)\n"+
 				"The cap is for all batch together: what is offered and free. It is none by default under the other policies.").
-			shownAs("cap under policy harvest, none under the others"),
+			withDefaultText("cap under policy harvest, none under the others"),
 		oneOf("service-memory", &s.Limits.Services, limits.ServiceModes,
 			"memory.low for services ("+strings.Join(limits.ServiceModes, ", ")+"; default protect for harvest)\n"+
 				"It covers their working set, on cgroup version 2. It is none by default under the other policies.").
-			shownAs("protect under policy harvest, none under the others"),
+			withDefaultText("protect under policy harvest, none under the others"),
 		oneOf("batch-reclaim", &s.Cold.Mode, cold.Modes,
 			"reclaim memory that batch does not use ("+strings.Join(cold.Modes, ", ")+")\n"+
 				"cold reclaims a part of each batch pod's memory every 6 s, as long as the pod does not wait for it. It needs cgroup version 2 and Linux 5.19."),
 		oneOf("batch-disk", &s.Disk.Share, disk.Shares,
 			"batch's share of the disks ("+strings.Join(disk.Shares, ", ")+"; default idle for harvest)\n"+
 				"idle is the smallest weight: batch gets what services leave idle. The kernel uses weights with the scheduler BFQ or with io.cost.").
-			shownAs("idle under policy harvest, none under the others"),
+			withDefaultText("idle under policy harvest, none under the others"),
 		diskMax,
 		diskCost,
 	}
@@ -192,7 +192,7 @@ func adminQoS(field, resource string) string {
 func (s *Settings) katalystRows() []Row {
 	k := &s.Katalyst
 	reserveCPU := milliCPU("reserve-cpu", &k.ReserveMilliCPU,
-		"`CPU` kept free for bursts of services, as 2 or 500m (default 4)\nOn a small machine the default is a tenth of it.")
+		"`CPU` kept free for bursts of services, such as 2 or 500m (default 4)\nOn a small machine the default is a tenth of it.")
 	reserveMemory := bytes("reserve-memory", &k.ReserveMemoryBytes,
 		"memory kept free for services (default 5Gi)\nOn a small machine the default is a tenth of it.")
 	floorCPU := milliCPU("floor-cpu", &k.FloorMilliCPU,
@@ -201,10 +201,10 @@ func (s *Settings) katalystRows() []Row {
 	reserveMemory.Katalyst = adminQoS(customconfig.FieldReserve, "memory")
 	floorCPU.Katalyst = adminQoS(customconfig.FieldFloor, "cpu")
 	return []Row{
-		reserveCPU.shownAs("4, a tenth of a small machine"),
-		reserveMemory.shownAs("5Gi, a tenth of a small machine"),
-		floorCPU.shownAs("4, a tenth of a small machine"),
-		span("hold", &k.Hold, "how long the shared pool is too large before it shrinks"),
+		reserveCPU.withDefaultText("4, a tenth of a small machine"),
+		reserveMemory.withDefaultText("5Gi, a tenth of a small machine"),
+		floorCPU.withDefaultText("4, a tenth of a small machine"),
+		duration("hold", &k.Hold, "how long the shared pool is too large before it shrinks"),
 		milliCPU("shrink-step", &k.ShrinkStepMilliCPU, "maximum of CPUs by which the shared pool shrinks in one step"),
 		milliCPU("unknown-cpu", &k.UnknownMilliCPU, "`CPU` of a service's container whose use is unknown"),
 		bytes("unknown-memory", &k.UnknownMemoryBytes, "memory of such a container"),
@@ -212,7 +212,7 @@ func (s *Settings) katalystRows() []Row {
 		oneOf("limit", &k.Limit, []string{katalyst.LimitClass, katalyst.LimitQuota},
 			"what limits batch without pools (class, quota; default class)\n"+
 				"The default is class if batch has one. Machines with few CPUs have no pools, see --pool-min-cpus.").
-			shownAs("class if batch has one"),
+			withDefaultText("class if batch has one"),
 	}
 }
 
@@ -225,9 +225,9 @@ func (s *Settings) harvestRows() []Row {
 		part("harvest-first-margin", &h.FirstMargin, "growth that is expected before the first observation"),
 		part("harvest-step", &h.Step,
 			"maximum of one rise of the offer\nIt is also the maximum by which it falls in a minute while the services have enough CPUs."),
-		span("harvest-hold", &h.Hold, "how long the offer must be too small before it rises"),
-		span("harvest-new-pod", &h.NewPod, "how long a new pod's requests count if it uses less"),
+		duration("harvest-hold", &h.Hold, "how long the offer must be too small before it rises"),
+		duration("harvest-new-pod", &h.NewPod, "how long a new pod's requests count if it uses less"),
 		part("harvest-burst", &h.Burst, "part of services' bursts that idle cores must cover"),
-		span("harvest-burst-hold", &h.BurstHold, "how long a core is not needed before batch gets it"),
+		duration("harvest-burst-hold", &h.BurstHold, "how long a core is not needed before batch gets it"),
 	}
 }

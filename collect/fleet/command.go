@@ -29,7 +29,7 @@ func Command() stage.Command {
 	o := new(options)
 	return stage.Command{
 		Name:     "collect fleet",
-		Synopsis: "a tick a node, from the cluster alone: its agent, and its reclaimed pods",
+		Synopsis: "one tick per node, from the cluster only: its agent, and its reclaimed pods",
 		Summary:  summary,
 		Tasks:    tasks,
 		Manual:   manual,
@@ -53,11 +53,11 @@ func (o *options) flags(f *stage.Flags) {
 	f.Bool(&o.inCluster, "in-cluster", "watch the cluster that it runs in\nIt takes the service account of its pod.")
 	f.String(&o.nodeSelector, "node-selector", "", "watch only nodes with these `LABELS`, as kubectl get -l")
 	f.String(&o.agentSelector, "agent-selector", "app.kubernetes.io/name=polder", "`LABELS` of the agent (default app.kubernetes.io/name=polder)")
-	f.String(&o.agentNamespace, "agent-namespace", "", "the agent's pods are in this `NAMESPACE`\nWithout it they may be in any, so that anybody who can create a pod anywhere can pass it off as an agent's.")
+	f.String(&o.agentNamespace, "agent-namespace", "", "the agent's pods are in this `NAMESPACE`\nWithout it pods of all namespaces count, so that anyone who may create a pod can imitate an agent.")
 	o.reading.Add(f)
 	f.Category("Lease")
 	f.String(&o.leaseName, "lease", "", "write ticks only while holding the Lease `NAMESPACE/NAME`\nOf several processes with the same lease one holds it.")
-	f.Duration(&o.leaseDuration, "lease-duration", 15*time.Second, "others take it so long after its last renewal")
-	f.Duration(&o.leaseRenew, "lease-renew-deadline", 10*time.Second, "end when it could not be renewed for so long")
-	f.Duration(&o.leaseRetry, "lease-retry-period", 2*time.Second, "time between two attempts to get or to renew it")
+	f.Duration(&o.leaseDuration, "lease-duration", 15*time.Second, "other instances take the lease this long after its last renewal")
+	f.Duration(&o.leaseRenew, "lease-renew-deadline", 10*time.Second, "end when the lease could not be renewed for this long")
+	f.Duration(&o.leaseRetry, "lease-retry-period", 2*time.Second, "time between two attempts to get or to renew the lease")
 }

@@ -25,7 +25,7 @@ type controller struct {
 	*options
 	session *stage.Session
 	live    *live.Fleet
-	looks   agents.Fleet
+	agents  agents.Fleet
 	out     *stage.Source
 	lease   *kube.Lease // nil without --lease
 
@@ -49,7 +49,7 @@ func (o *options) run(ctx context.Context, s *stage.Session) error {
 		c.live.Wait(waiting)
 		return errors.Join(c.put(), c.out.Close())
 	}
-	err = c.stand(ctx)
+	err = c.competeForLease(ctx)
 	if err == nil {
 		err = c.loop(ctx)
 	}
@@ -92,11 +92,11 @@ func (o *options) open(ctx context.Context, s *stage.Session) (*controller, erro
 	if err != nil {
 		return nil, err
 	}
-	return &controller{options: o, session: s, live: l, looks: agents.Fleet{Interval: o.interval}}, nil
+	return &controller{options: o, session: s, live: l, agents: agents.Fleet{Interval: o.interval}}, nil
 }
 
-// stand begins to compete for the lease.
-func (c *controller) stand(ctx context.Context) error {
+// competeForLease begins to compete for the lease.
+func (c *controller) competeForLease(ctx context.Context) error {
 	if c.leaseName == "" {
 		return nil
 	}
@@ -123,7 +123,7 @@ func (c *controller) stand(ctx context.Context) error {
 func identity() (string, error) {
 	host, err := os.Hostname()
 	if err != nil {
-		return "", fmt.Errorf("find this host's name: %w", err)
+		return "", fmt.Errorf("read the host name: %w", err)
 	}
 	var random [4]byte
 	_, _ = rand.Read(random[:]) // it never fails
@@ -148,9 +148,9 @@ func (c *controller) release() error {
 // loop makes a round an interval until ctx ends or the lease is lost. It also watches while another process leads, so that it
 // knows since when each agent has its state when it becomes the leader.
 func (c *controller) loop(ctx context.Context) error {
-	var led, lost <-chan struct{}
+	var isLeader, lost <-chan struct{}
 	if c.lease != nil {
-		led, lost = c.lease.Led(), c.lease.Lost()
+		isLeader, lost = c.lease.Led(), c.lease.Lost()
 	}
 	waiting, cancel := context.WithTimeout(ctx, live.WaitLoop)
 	c.live.Wait(waiting)
@@ -161,7 +161,7 @@ func (c *controller) loop(ctx context.Context) error {
 		if err := c.put(); err != nil {
 			return err
 		}
-		if led == nil {
+		if isLeader == nil {
 			n++
 		}
 		if n == c.count && n > 0 {
@@ -172,9 +172,9 @@ func (c *controller) loop(ctx context.Context) error {
 			return nil
 		case <-lost:
 			return fmt.Errorf("no longer leading: %w", c.lease.Err())
-		case <-led:
-			led = nil
-			c.session.Log.Info("leading from now on", "lease", c.leaseName)
+		case <-isLeader:
+			isLeader = nil
+			c.session.Log.Info("became leader", "lease", c.leaseName)
 		case <-rounds.C:
 		}
 	}
@@ -185,7 +185,7 @@ func (c *controller) put() error {
 	now := c.session.Now()
 	c.out.Begin()
 	seen := c.live.Seen()
-	ticks := c.looks.Look(now, seen)
+	ticks := c.agents.Observe(now, seen)
 	c.log(now, seen)
 	c.touch(now, seen)
 	if c.lease != nil && !c.lease.Held() {
@@ -217,8 +217,8 @@ func current(seen agents.Seen) bool {
 	return !slices.ContainsFunc(seen.Errors, func(e tick.SourceError) bool { return e.Source != live.ConfigSource })
 }
 
-// troubleEvery is how often errors that last are logged.
-const troubleEvery = time.Minute
+// errorLogInterval is how often errors that last are logged.
+const errorLogInterval = time.Minute
 
 // log reports what no tick can contain while none is written: that nothing was read yet, or that the lease cannot be acquired.
 func (c *controller) log(now time.Time, seen agents.Seen) {
@@ -231,14 +231,14 @@ func (c *controller) log(now time.Time, seen agents.Seen) {
 			sources, texts = append(sources, "lease"), append(texts, kube.Cause(err))
 		}
 	}
-	trouble := strings.Join(sources, ", ")
-	if trouble != c.errorSources || trouble != "" && now.Sub(c.errorsLoggedAt) >= troubleEvery {
-		if trouble == "" {
+	staleSources := strings.Join(sources, ", ")
+	if staleSources != c.errorSources || staleSources != "" && now.Sub(c.errorsLoggedAt) >= errorLogInterval {
+		if staleSources == "" {
 			c.session.Log.Info("all sources are current again")
 		} else {
-			c.session.Log.Warn("not all sources are current: nothing is concluded from these", "of", trouble, "error", strings.Join(texts, "; "))
+			c.session.Log.Warn("some sources are stale: no decision is made from them", "sources", staleSources, "error", strings.Join(texts, "; "))
 		}
-		c.errorSources, c.errorsLoggedAt = trouble, now
+		c.errorSources, c.errorsLoggedAt = staleSources, now
 	}
 	if total := c.out.Dropped(); total != c.dropped {
 		c.session.Log.Warn("the next stage is slow: dropped ticks for newer ones", "rounds", total-c.dropped, "total", total)

@@ -29,7 +29,7 @@ Section written: sample. Sections read: none. docs/fleet.md is about the fleet c
 it is installed.
 
 TICKS
-A round is a tick a node, every 10 s unless --interval sets another time, all of one time. sample.agent has the state of the node's agent
+A round is one tick per node, every 10 s or --interval, all of one time. sample.agent has the state of the node's agent
 (--agent-selector, --agent-namespace): ready, notReady or notFound, and since when; sample.fleet counts the nodes; sample.pods are the
 node's reclaimed pods, as the cluster has them; sample.config has the verdicts on the configuration objects. A node that shows no sign of
 an agent, now or before, is not counted.

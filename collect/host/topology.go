@@ -58,7 +58,7 @@ func (h *Host) Topology() (Topology, error) {
 	t := Topology{CPUs: online}
 	var errs [4]error
 	t.Cores, errs[0] = h.partition(online, "core", true, h.coreOf)
-	t.Cores = withSingles(online, t.Cores)
+	t.Cores = withSingleCPUs(online, t.Cores)
 	t.Sockets, errs[1] = h.sockets(online)
 	t.L3, errs[2] = h.partition(online, "L3 cache", false, h.l3Of)
 	t.NUMANodes, errs[3] = h.numaNodes(online)
@@ -194,8 +194,8 @@ func cause(err error) string {
 	return err.Error()
 }
 
-// withSingles adds a set of one for each CPU that is in no set, in order.
-func withSingles(online cpus.Set, sets []cpus.Set) []cpus.Set {
+// withSingleCPUs adds a set of one for each CPU that is in no set, in order.
+func withSingleCPUs(online cpus.Set, sets []cpus.Set) []cpus.Set {
 	for _, set := range sets {
 		online = online.Difference(set)
 	}
@@ -216,7 +216,7 @@ type names struct{ list, mask string }
 
 // first parses the first of some sets that can be read. Where none can, the error is of a file that exists, if any does.
 func (h *Host) first(dir string, sets ...names) (cpus.Set, error) {
-	wrong := fs.ErrNotExist
+	firstErr := fs.ErrNotExist
 	try := func(name string, parse func(string) (cpus.Set, error)) (cpus.Set, bool) {
 		text, err := h.list(dir + name)
 		if err == nil {
@@ -229,8 +229,8 @@ func (h *Host) first(dir string, sets ...names) (cpus.Set, error) {
 			}
 			err = fmt.Errorf("%s: %w", name, err)
 		}
-		if errors.Is(wrong, fs.ErrNotExist) {
-			wrong = err
+		if errors.Is(firstErr, fs.ErrNotExist) {
+			firstErr = err
 		}
 		return cpus.Set{}, false
 	}
@@ -242,7 +242,7 @@ func (h *Host) first(dir string, sets ...names) (cpus.Set, error) {
 			return set, nil
 		}
 	}
-	return cpus.Set{}, wrong
+	return cpus.Set{}, firstErr
 }
 
 // ParseMask parses a bit mask as the kernel writes it: hexadecimal words of 32 bits, the highest first

@@ -19,12 +19,12 @@ const (
 	maxValues = 16 << 10
 )
 
-// kept are the labels or annotations that are passed on: those for which want is true, as far as the bounds allow. Protecting
+// passedOn are the labels or annotations that are passed on: those for which want is true, as far as the bounds allow. Protecting
 // ones come first, and their keys stay where their values exceed the bounds, so that no other one can displace a protection.
-func kept(kind string, m map[string]string, want func(string) bool, protect []string, complain func(string)) map[string]string {
+func passedOn(kind string, m map[string]string, want func(string) bool, protect []string, complain func(string)) map[string]string {
 	var out map[string]string
 	total := 0
-	keep := func(key string, protects bool) {
+	add := func(key string, isProtecting bool) {
 		value, ok := m[key]
 		if _, done := out[key]; !ok || done || !want(key) {
 			return
@@ -32,11 +32,11 @@ func kept(kind string, m map[string]string, want func(string) bool, protect []st
 		size := encoded(key) + encoded(value)
 		if size > maxValue || total+size > maxValues {
 			what := "is left out"
-			if protects {
+			if isProtecting {
 				what, value = "is passed on as empty", ""
 			}
 			complain(fmt.Sprintf("%s %s of %d bytes %s: want %d at most, and %d in all", kind, fields.Clip(key), size, what, maxValue, maxValues))
-			if !protects {
+			if !isProtecting {
 				return
 			}
 			size = encoded(key)
@@ -48,10 +48,10 @@ func kept(kind string, m map[string]string, want func(string) bool, protect []st
 		out[key] = value
 	}
 	for _, key := range protect { // they are few, and the API server bounds keys
-		keep(key, true)
+		add(key, true)
 	}
 	for _, key := range slices.Sorted(maps.Keys(m)) {
-		keep(key, false)
+		add(key, false)
 	}
 	return out
 }
@@ -70,9 +70,9 @@ func encoded(text string) int {
 	return size
 }
 
-// marks selects the pod's labels and annotations that are passed on: the dialects', and the further keys.
-func marks(further []string) func(string) bool {
-	return func(key string) bool { return qos.Dialect(key) || slices.Contains(further, key) }
+// isPassedOn selects the pod's labels and annotations that are passed on: the dialects', and the further keys.
+func isPassedOn(extraKeys []string) func(string) bool {
+	return func(key string) bool { return qos.Dialect(key) || slices.Contains(extraKeys, key) }
 }
 
 // protecting are the annotations that protect a pod from eviction: evict's opt-outs, which are among the further keys, by their

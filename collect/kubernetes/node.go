@@ -27,8 +27,8 @@ func NodeOf(o object) *Node {
 			n.Problems = append(n.Problems, problem)
 		}
 	}
-	n.Labels = kept("label", n.AllLabels, nodeMark, nil, complain)
-	n.Annotations = kept("annotation", fields.TextMap(o, "metadata", "annotations"), nodeMark, nil, complain)
+	n.Labels = passedOn("label", n.AllLabels, nodeMark, nil, complain)
+	n.Annotations = passedOn("annotation", fields.TextMap(o, "metadata", "annotations"), nodeMark, nil, complain)
 	n.Capacity = nodeResources(o, "capacity", complain)
 	n.Allocatable = nodeResources(o, "allocatable", complain)
 	return n

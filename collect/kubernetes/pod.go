@@ -72,8 +72,8 @@ func (r *Reading) Pod(o object) *Pod {
 	t.UID = fields.Text(o, "metadata", "uid")
 	t.Namespace, t.Name = name(o, "namespace", complain), name(o, "name", complain)
 	labels, annotations := fields.TextMap(o, "metadata", "labels"), fields.TextMap(o, "metadata", "annotations")
-	t.Labels = kept("label", labels, marks(nil), nil, complain)
-	t.Annotations = kept("annotation", annotations, marks(r.Annotations), r.protecting(), complain)
+	t.Labels = passedOn("label", labels, isPassedOn(nil), nil, complain)
+	t.Annotations = passedOn("annotation", annotations, isPassedOn(r.Annotations), r.protecting(), complain)
 
 	t.OwnerKind = ownerKind(o)
 	t.Static = ownedByItsNode(o)

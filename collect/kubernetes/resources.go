@@ -44,9 +44,9 @@ const kinds = 6
 
 // list has the amounts of one list of resources, in the order of amounts. bad marks those that could not be read.
 type list struct {
-	value [kinds]float64
-	known [kinds]bool
-	bad   [kinds]bool
+	value   [kinds]float64
+	known   [kinds]bool
+	invalid [kinds]bool
 }
 
 // readList reads one list. Several names of an amount denote the same resource, so the greatest value counts.
@@ -60,7 +60,7 @@ func readList(o object, where string, complain func(string)) (l list) {
 			n, err := a.read(v)
 			if err != nil {
 				complain(fmt.Sprintf("%s.%s: %v", where, name, err))
-				l.bad[i] = true
+				l.invalid[i] = true
 				continue
 			}
 			l.value[i], l.known[i] = max(l.value[i], n), true
@@ -73,7 +73,7 @@ func (l *list) add(m *list) {
 	for i := range l.value {
 		l.value[i] += m.value[i]
 		l.known[i] = l.known[i] || m.known[i]
-		l.bad[i] = l.bad[i] || m.bad[i]
+		l.invalid[i] = l.invalid[i] || m.invalid[i]
 	}
 }
 
@@ -81,7 +81,7 @@ func (l *list) max(m *list) {
 	for i := range l.value {
 		l.value[i] = max(l.value[i], m.value[i])
 		l.known[i] = l.known[i] || m.known[i]
-		l.bad[i] = l.bad[i] || m.bad[i]
+		l.invalid[i] = l.invalid[i] || m.invalid[i]
 	}
 }
 
@@ -90,7 +90,7 @@ func (l *list) max(m *list) {
 func (l *list) resources() *tick.Resources {
 	var out tick.Resources
 	for i, a := range amounts {
-		if l.known[i] && !l.bad[i] {
+		if l.known[i] && !l.invalid[i] {
 			*a.of(&out) = new(l.value[i])
 		}
 	}
@@ -102,17 +102,17 @@ func (l *list) resources() *tick.Resources {
 
 // total sums containers up as the scheduler does: the containers that run at the same time, or, if it is more, the need of the init
 // containers before them, which run one after the other beside the sidecars.
-type total struct{ run, stay, init list }
+type total struct{ run, sidecars, init list }
 
-func (t *total) regular(l list) { t.run.add(&l) }
+func (t *total) addRegular(l list) { t.run.add(&l) }
 
-func (t *total) beginning(l list, stays bool) {
-	if stays {
+func (t *total) addInit(l list, isSidecar bool) {
+	if isSidecar {
 		t.run.add(&l)
-		t.stay.add(&l)
-		l = t.stay
+		t.sidecars.add(&l)
+		l = t.sidecars
 	} else {
-		l.add(&t.stay)
+		l.add(&t.sidecars)
 	}
 	t.init.max(&l)
 }
@@ -148,10 +148,10 @@ func (p *Pod) read(o object, complain func(string)) requested {
 	one := func(c object, statuses map[string]object, once, never bool) (list, list) {
 		out := container(c, statuses, once, never)
 		in := "container " + fields.Clip(out.Name) + ": "
-		asked, limit := fields.Child(c, "resources", "requests"), fields.Child(c, "resources", "limits")
-		r, l := readList(asked, in+"requests", complain), readList(limit, in+"limits", complain)
+		request, limit := fields.Child(c, "resources", "requests"), fields.Child(c, "resources", "limits")
+		r, l := readList(request, in+"requests", complain), readList(limit, in+"limits", complain)
 		out.Requests, out.Limits = r.resources(), l.resources()
-		names.note(asked)
+		names.note(request)
 		p.Containers = append(p.Containers, out)
 		for i, a := range amounts {
 			unlimited[i] = unlimited[i] || a.unlimited && !l.known[i]
@@ -160,16 +160,16 @@ func (p *Pod) read(o object, complain func(string)) requested {
 	}
 	inits := statuses(o, "initContainerStatuses")
 	for _, c := range fields.List(o, "spec", "initContainers") {
-		stays := fields.Text(c, "restartPolicy") == "Always"
-		r, l := one(c, inits, !stays, !stays && never)
-		requests.beginning(r, stays)
-		limits.beginning(l, stays)
+		isSidecar := fields.Text(c, "restartPolicy") == "Always"
+		r, l := one(c, inits, !isSidecar, !isSidecar && never)
+		requests.addInit(r, isSidecar)
+		limits.addInit(l, isSidecar)
 	}
 	containers := statuses(o, "containerStatuses")
 	for _, c := range fields.List(o, "spec", "containers") {
 		r, l := one(c, containers, !always, never)
-		requests.regular(r)
-		limits.regular(l)
+		requests.addRegular(r)
+		limits.addRegular(l)
 	}
 	ephemeral := statuses(o, "ephemeralContainerStatuses")
 	for _, c := range fields.List(o, "spec", "ephemeralContainers") { // they have no resources of their own
@@ -195,8 +195,8 @@ func (p *Pod) read(o object, complain func(string)) requested {
 
 func (l *list) replace(m list) {
 	for i := range l.value {
-		if m.known[i] || m.bad[i] {
-			l.value[i], l.known[i], l.bad[i] = m.value[i], m.known[i], m.bad[i]
+		if m.known[i] || m.invalid[i] {
+			l.value[i], l.known[i], l.invalid[i] = m.value[i], m.known[i], m.invalid[i]
 		}
 	}
 }

@@ -16,26 +16,26 @@ import (
 func (t *tree) findBatch() {
 	t.batch = t.batch[:0]
 	if root := t.nodes["/"]; root != nil {
-		t.holdsOnlyBatch(root, t.kubelets())
+		t.containsOnlyBatch(root, t.kubelets())
 	}
 	slices.Sort(t.batch) // a cgroup comes before what is below it
 }
 
-// holdsOnlyBatch reports whether a cgroup contains at least one reclaimed pod, and nothing else. It adds such cgroups to the list.
-func (t *tree) holdsOnlyBatch(n *node, kubelets []string) bool {
+// containsOnlyBatch reports whether a cgroup contains at least one reclaimed pod, and nothing else. It adds such cgroups to the list.
+func (t *tree) containsOnlyBatch(n *node, kubelets []string) bool {
 	if n.isPod() {
 		return n.rule.Class == tick.QoSReclaimed
 	}
 	only := len(n.children) > 0 && !n.hasOthers
 	for _, child := range n.children {
-		if !t.holdsOnlyBatch(child, kubelets) {
+		if !t.containsOnlyBatch(child, kubelets) {
 			only = false
 		}
 	}
-	if !only || n.parent == nil || isOrHolds(n.path, kubelets) {
+	if !only || n.parent == nil || isRelatedTo(n.path, kubelets) {
 		return false
 	}
-	other, err := t.holdsOther(n)
+	other, err := t.containsOther(n)
 	if err != nil && !cgroup.Gone(err) {
 		t.errs = append(t.errs, fmt.Errorf("check whether %s contains only reclaimed pods: %w", n.path, err))
 	}
@@ -46,8 +46,8 @@ func (t *tree) holdsOnlyBatch(n *node, kubelets []string) bool {
 	return true
 }
 
-// holdsOther reports whether a cgroup has processes of its own, or, in the hierarchy of the cpu controller, children that are not nodes.
-func (t *tree) holdsOther(n *node) (bool, error) {
+// containsOther reports whether a cgroup has processes of its own, or, in the hierarchy of the cpu controller, children that are not nodes.
+func (t *tree) containsOther(n *node) (bool, error) {
 	if t.h.Version("cpu") == 0 {
 		return true, nil // no scheduling class can be set either
 	}
@@ -74,8 +74,8 @@ func (t *tree) kubelets() (list []string) {
 	return list
 }
 
-// isOrHolds reports whether a cgroup is one of the others, above one of them, or below one.
-func isOrHolds(path string, others []string) bool {
+// isRelatedTo reports whether a cgroup is one of the others, above one of them, or below one.
+func isRelatedTo(path string, others []string) bool {
 	return slices.ContainsFunc(others, func(other string) bool {
 		return within(path, other) || within(other, path)
 	})

@@ -100,10 +100,10 @@ type tree struct {
 
 	nodes map[string]*node
 	// changed means that pods or containers were added or removed.
-	changed bool
-	errs    []error
-	gone    []*node
-	noWatch bool // it was logged that directories cannot be watched
+	changed          bool
+	errs             []error
+	removed          []*node
+	watchErrorLogged bool // it was logged that directories cannot be watched
 
 	// batch are the cgroups that contain reclaimed pods and nothing else, and batchChanged means that the list must be updated.
 	batch        []string
@@ -190,15 +190,15 @@ func (t *tree) list(n *node) {
 		t.errs = append(t.errs, fmt.Errorf("list cgroups below %s: %w", n.path, err))
 		return
 	}
-	there := make(map[string]bool, len(names))
+	exists := make(map[string]bool, len(names))
 	for _, name := range names {
-		there[name] = true
+		exists[name] = true
 		if n.children[name] == nil {
 			t.add(n, name)
 		}
 	}
 	for name, child := range n.children {
-		if !there[name] {
+		if !exists[name] {
 			t.remove(child)
 		}
 	}
@@ -261,8 +261,8 @@ func (t *tree) watch(n *node) {
 	if t.watcher == nil {
 		return
 	}
-	if err := t.watcher.Add(n.path); err != nil && !cgroup.Gone(err) && !t.noWatch {
-		t.noWatch = true
+	if err := t.watcher.Add(n.path); err != nil && !cgroup.Gone(err) && !t.watchErrorLogged {
+		t.watchErrorLogged = true
 		t.log.Warn("watch a cgroup with inotify: some new cgroups are found only by --rescan (fs.inotify.max_user_watches may be too low)", "error", err)
 	}
 }
@@ -303,7 +303,7 @@ func (t *tree) open(c *container) {
 		}
 		t.errs = append(t.errs, fmt.Errorf("open cgroup %s: %w", c.path, err))
 	}
-	c.born = t.clock.Seconds()
+	c.createdAt = t.clock.Seconds()
 	if t.inodes {
 		c.inode, _ = t.h.Inode(c.path)
 	}
@@ -317,13 +317,13 @@ func (t *tree) open(c *container) {
 
 // read reads all containers. A removed one is no error; where a new one has its name, the new one is read.
 func (t *tree) read(r *Round) {
-	t.gone = t.gone[:0]
+	t.removed = t.removed[:0]
 	allowed := t.env.threadTime()
 	t.reader.Allow(allowed.more)
 	uncounted := 0
 	for _, n := range t.nodes {
 		if n.container != nil && !t.readContainer(n.container, r) {
-			t.gone = append(t.gone, n)
+			t.removed = append(t.removed, n)
 		}
 		if c := n.container; c != nil && c.group != nil && c.group.Counting() {
 			uncounted++
@@ -344,10 +344,10 @@ func (t *tree) read(r *Round) {
 			"containers whose number is up to %s old, or absent: %d",
 			allowed.limit, loadMaxAge, uncounted))
 	}
-	for _, n := range t.gone {
+	for _, n := range t.removed {
 		t.remove(n)
 	}
-	for _, n := range t.gone {
+	for _, n := range t.removed {
 		if n.parent != nil && t.nodes[n.parent.path] == n.parent {
 			t.list(n.parent)
 		}
@@ -367,7 +367,7 @@ func (t *tree) readContainer(c *container, r *Round) bool {
 			return true
 		}
 	}
-	if !c.group.Complete() && (r.Rescan || r.Clock.Seconds()-c.born < settleSeconds) {
+	if !c.group.Complete() && (r.Rescan || r.Clock.Seconds()-c.createdAt < settleSeconds) {
 		if err := c.group.Reopen(); err != nil {
 			t.errs = append(t.errs, fmt.Errorf("open cgroup %s: %w", c.path, err))
 		}

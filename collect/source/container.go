@@ -10,10 +10,10 @@ import (
 
 // container is one container between rounds, and the memory that its part of a sample points into.
 type container struct {
-	path  string
-	group *cgroup.Group // nil where it could not be opened
-	inode uint64
-	born  float64
+	path      string
+	group     *cgroup.Group // nil where it could not be opened
+	inode     uint64
+	createdAt float64
 
 	before, now reading
 	throttling  counters // periods, and those of them in which the quota was used up
@@ -49,17 +49,17 @@ type count struct {
 	n, of   uint64
 }
 
-// take notes the newest reading; the same one again changes nothing.
-func (c *counters) take(now count) {
+// record notes the newest reading; the same one again changes nothing.
+func (c *counters) record(now count) {
 	if now.seconds > c.now.seconds { // a copy's clock may stand still: the older reading stays
 		c.before = c.now
 	}
 	c.now = now
 }
 
-// grown is the growth of the counters between the two readings, and the time between them. Counters that decreased belong to another
+// growth is the growth of the counters between the two readings, and the time between them. Counters that decreased belong to another
 // cgroup.
-func (c *counters) grown() (n, of uint64, seconds float64, ok bool) {
+func (c *counters) growth() (n, of uint64, seconds float64, ok bool) {
 	b, now := &c.before, &c.now
 	seconds = now.seconds - b.seconds
 	if !b.known || !now.known || seconds <= 0 || now.n < b.n || now.of < b.of {
@@ -83,10 +83,10 @@ func (c *container) update(seconds float64) {
 	}
 	throttled := count{n: v.ThrottledPeriods, of: v.Periods}
 	throttled.seconds, throttled.known = at(cgroup.HasThrottling)
-	c.throttling.take(throttled)
+	c.throttling.record(throttled)
 	refaults := count{n: v.RefaultPages}
 	refaults.seconds, refaults.known = at(cgroup.HasRefaults)
-	c.refaulting.take(refaults)
+	c.refaulting.record(refaults)
 	switch {
 	case v.Has&cgroup.HasThreads != 0:
 		c.counted, c.threads, c.threadsKnown = seconds, float64(v.Threads), true
@@ -140,7 +140,7 @@ func (c *container) rates() (usage, throttled *float64) {
 	if both&cgroup.HasUsage != 0 && n.usage >= b.usage {
 		usage = known(&c.usage, rounded(float64(n.usage-b.usage)/elapsed/1e6, 10), true)
 	}
-	if throttledPeriods, periods, _, ok := c.throttling.grown(); ok {
+	if throttledPeriods, periods, _, ok := c.throttling.growth(); ok {
 		percent := 0.0 // no quota, or nothing ran
 		if periods > 0 {
 			percent = min(100, float64(throttledPeriods)/float64(periods)*100)
@@ -152,7 +152,7 @@ func (c *container) rates() (usage, throttled *float64) {
 
 // refaultRate is how many bytes a second were refaulted after they had been reclaimed, nil where there is no previous reading.
 func (c *container) refaultRate() *float64 {
-	pages, _, seconds, ok := c.refaulting.grown()
+	pages, _, seconds, ok := c.refaulting.growth()
 	if !ok {
 		return nil
 	}
@@ -163,7 +163,7 @@ func (c *container) refaultRate() *float64 {
 var pageBytes = float64(os.Getpagesize())
 
 func (c *container) close() {
-	c.waits.forget()
+	c.waits.reset()
 	if c.group != nil {
 		c.group.Close()
 	}

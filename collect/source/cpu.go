@@ -98,8 +98,8 @@ func (c *cpuReader) Save(s *State) {
 }
 
 func (c *cpuReader) Load(s *State) {
-	sane := func(t host.CPUTime) bool { return t.ID >= 0 && t.ID <= cpus.MaxID && t.BusyTicks < 1<<60 }
-	if s.CPUTimes != nil && !slices.ContainsFunc(s.CPUTimes.CPUs, func(t host.CPUTime) bool { return !sane(t) }) {
+	isPlausible := func(t host.CPUTime) bool { return t.ID >= 0 && t.ID <= cpus.MaxID && t.BusyTicks < 1<<60 }
+	if s.CPUTimes != nil && !slices.ContainsFunc(s.CPUTimes.CPUs, func(t host.CPUTime) bool { return !isPlausible(t) }) {
 		c.times, c.at = s.CPUTimes.CPUs, s.CPUTimes.Seconds
 	}
 }

@@ -25,9 +25,9 @@ const (
 	waitShare = 400
 	// waitMaxAge is how old a container's waiting may be, in seconds: an older one is absent.
 	waitMaxAge = 30
-	// quietEvery is how often the threads of a container are read that hardly ran and hardly waited: no more than littleUse and
+	// quietInterval is how often the threads of a container are read that hardly ran and hardly waited: no more than maxIdleUse and
 	// quietPermille since the last pass.
-	quietEvery    = 4 - 0.5
+	quietInterval = 4 - 0.5
 	quietPermille = 5
 	// maxDelays bounds the threads that are remembered, of all services together. So many cannot be read within waitMaxAge.
 	maxDelays = 1 << 16
@@ -47,15 +47,15 @@ type waits struct {
 	before, now []threadDelay
 	reader      *cgroup.Reader // holds the threads' files open
 	walk        cgroup.Walk
-	grown       uint64 // by how much the current pass exceeds the last one, in nanoseconds
-	turn        float64
+	growth      uint64 // by how much the current pass exceeds the last one, in nanoseconds
+	lastTurn    float64
 
 	at           float64 // when the last pass ended, in the clock's seconds; 0 where there was none
 	usage        uint64  // the CPU time that the container had used before that pass; see hasUsage
 	usageAtBegin uint64
 	hasUsage     bool
 	permille     float64 // NaN where it is not known
-	quiet        bool    // the container hardly ran and hardly waited
+	isQuiet      bool    // the container hardly ran and hardly waited
 }
 
 type threadDelay struct {
@@ -83,7 +83,7 @@ func (w *waitReader) Read(r *Round) error {
 		}
 	}
 	slices.SortFunc(w.due, func(a, b *container) int {
-		return cmp.Or(cmp.Compare(a.waits.turn, b.waits.turn), strings.Compare(a.path, b.path))
+		return cmp.Or(cmp.Compare(a.waits.lastTurn, b.waits.lastTurn), strings.Compare(a.path, b.path))
 	})
 	allowed := w.env.allow(waitShare)
 	var errs []error
@@ -105,14 +105,14 @@ func (w *waitReader) Read(r *Round) error {
 func (c *container) waitDue(seconds float64) bool {
 	w, v := &c.waits, &c.group.Values
 	every := stallsEvery
-	if w.quiet {
-		every = quietEvery
+	if w.isQuiet {
+		every = quietInterval
 	}
 	if elapsed := seconds - w.at; w.at > 0 && elapsed >= 0 && elapsed < every {
 		return false
 	}
 	if w.at > 0 && w.walk == (cgroup.Walk{}) && w.hasUsage && v.Has&cgroup.HasUsage != 0 && v.UsageNanoseconds == w.usage {
-		w.at, w.turn, w.permille, w.quiet = seconds, seconds, 0, false
+		w.at, w.lastTurn, w.permille, w.isQuiet = seconds, seconds, 0, false
 		return false
 	}
 	return true
@@ -120,20 +120,20 @@ func (c *container) waitDue(seconds float64) bool {
 
 // sampleWait continues the pass over the container's threads. A thread counts from its first reading until it ends. It reports false
 // where there are more threads than may be remembered.
-func (c *container) sampleWait(reader *cgroup.Reader, seconds float64, more cgroup.More, room int) bool {
+func (c *container) sampleWait(reader *cgroup.Reader, seconds float64, more cgroup.More, maxThreads int) bool {
 	w, v := &c.waits, &c.group.Values
 	if w.walk == (cgroup.Walk{}) {
-		w.now, w.grown = w.now[:0], 0
+		w.now, w.growth = w.now[:0], 0
 		w.usageAtBegin, w.hasUsage = v.UsageNanoseconds, v.Has&cgroup.HasUsage != 0
 	}
-	w.turn, w.reader = seconds, reader
+	w.lastTurn, w.reader = seconds, reader
 	done, ok := reader.RunDelays(c.path, &w.walk, more, w)
 	switch {
 	case !ok: // the cgroup is removed, or is being removed
-		w.forget()
+		w.reset()
 		return true
-	case len(w.now) > max(room, 0):
-		w.forget()
+	case len(w.now) > max(maxThreads, 0):
+		w.reset()
 		return false
 	case !done:
 		return true
@@ -142,10 +142,10 @@ func (c *container) sampleWait(reader *cgroup.Reader, seconds float64, more cgro
 	elapsed := seconds - w.at
 	w.permille = math.NaN()
 	if w.at > 0 && elapsed > 0 && len(w.now) > 0 {
-		w.permille = float64(w.grown) / 1e9 / elapsed * 1000
+		w.permille = float64(w.growth) / 1e9 / elapsed * 1000
 	}
-	w.quiet = w.permille <= quietPermille && w.hasUsage && w.usageAtBegin >= w.usage &&
-		float64(w.usageAtBegin-w.usage)/1e9 <= littleUse*elapsed
+	w.isQuiet = w.permille <= quietPermille && w.hasUsage && w.usageAtBegin >= w.usage &&
+		float64(w.usageAtBegin-w.usage)/1e9 <= maxIdleUse*elapsed
 	w.release(w.before) // what is left are threads that have ended
 	w.before, w.now, w.walk = w.now, w.before, cgroup.Walk{}
 	w.at, w.usage = seconds, w.usageAtBegin
@@ -172,16 +172,16 @@ func (w *waits) Take(tid uint32) (f cgroup.ThreadFile) {
 // See notes a thread's delay. One that is smaller than before belongs to another thread with the same number.
 func (w *waits) See(tid uint32, f cgroup.ThreadFile, nanoseconds uint64) {
 	if d := w.find(tid); d != nil && nanoseconds > d.nanoseconds {
-		w.grown += nanoseconds - d.nanoseconds
+		w.growth += nanoseconds - d.nanoseconds
 	}
 	w.now = append(w.now, threadDelay{tid, f, nanoseconds})
 }
 
-// forget removes all readings: the next pass is the first.
-func (w *waits) forget() {
+// reset removes all readings: the next pass is the first.
+func (w *waits) reset() {
 	w.release(w.before)
 	w.release(w.now)
-	*w = waits{batch: w.batch, turn: w.turn, permille: math.NaN()}
+	*w = waits{batch: w.batch, lastTurn: w.lastTurn, permille: math.NaN()}
 }
 
 // release closes the threads' files.
@@ -197,7 +197,7 @@ func (w *waits) release(list []threadDelay) {
 // services sets whether the container belongs to a service.
 func (w *waits) services(is bool) {
 	if is == w.batch {
-		w.forget()
+		w.reset()
 		w.batch = !is
 	}
 }

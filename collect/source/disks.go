@@ -81,18 +81,18 @@ func (d *disksReader) count(r *Round) error {
 		d.values = make([][8]float64, maxDisks)
 	}
 	d.out = d.out[:0]
-	left := 0
+	omitted := 0
 	for i := range d.now {
 		c := &d.now[i]
-		place, whole := d.byName[c.Name]
+		index, whole := d.byName[c.Name]
 		switch {
 		case !whole || c.Reads == 0 && c.Writes == 0: // a partition, or a disk that was never used
 			continue
 		case len(d.out) == maxDisks:
-			left++
+			omitted++
 			continue
 		}
-		disk := tick.Disk{Name: c.Name, Device: d.listed[place].Device}
+		disk := tick.Disk{Name: c.Name, Device: d.listed[index].Device}
 		if before, ok := d.before[c.Name]; ok && rated {
 			fillDisk(&disk, &before, c, elapsed, &d.values[len(d.out)])
 		}
@@ -101,8 +101,8 @@ func (d *disksReader) count(r *Round) error {
 	if elapsed > 0 || d.seconds == 0 { // a copy's clock may stand still: then the older reading is the one to compare with
 		d.keep(at)
 	}
-	if r.Sample.Disks = d.out; left > 0 {
-		return fmt.Errorf("%d of %d disks are left out", left, maxDisks+left)
+	if r.Sample.Disks = d.out; omitted > 0 {
+		return fmt.Errorf("%d of %d disks are left out", omitted, maxDisks+omitted)
 	}
 	return nil
 }
@@ -130,12 +130,12 @@ func fillDisk(into *tick.Disk, before, now *host.DiskCount, seconds float64, val
 		next++
 		return known(&values[next-1], rounded(value, parts), true)
 	}
-	grown := func(was, is uint64) (float64, bool) { return float64(is - was), is >= was }
+	growth := func(was, is uint64) (float64, bool) { return float64(is - was), is >= was }
 	per := func(was, is uint64, scale, parts float64) *float64 {
-		n, ok := grown(was, is)
+		n, ok := growth(was, is)
 		return put(n*scale/seconds, ok, parts)
 	}
-	busy, ok := grown(before.BusyMilliseconds, now.BusyMilliseconds)
+	busy, ok := growth(before.BusyMilliseconds, now.BusyMilliseconds)
 	into.UsePercent = put(min(busy/10/seconds, 100), ok, 10)
 	into.Queue = per(before.QueueMilliseconds, now.QueueMilliseconds, 1e-3, 1000)
 	into.ReadBytesPerSecond = per(before.ReadSectors, now.ReadSectors, host.SectorBytes, 1)
@@ -143,9 +143,9 @@ func fillDisk(into *tick.Disk, before, now *host.DiskCount, seconds float64, val
 	into.ReadsPerSecond = per(before.Reads, now.Reads, 1, 10)
 	into.WritesPerSecond = per(before.Writes, now.Writes, 1, 10)
 	latency := func(opsBefore, ops, msBefore, ms uint64) *float64 {
-		n, okN := grown(opsBefore, ops)
-		took, okTook := grown(msBefore, ms)
-		return put(took*1000/n, okN && okTook && n > 0, 1)
+		n, okN := growth(opsBefore, ops)
+		duration, okDuration := growth(msBefore, ms)
+		return put(duration*1000/n, okN && okDuration && n > 0, 1)
 	}
 	into.ReadLatencyMicroseconds = latency(before.Reads, now.Reads, before.ReadMilliseconds, now.ReadMilliseconds)
 	into.WriteLatencyMicroseconds = latency(before.Writes, now.Writes, before.WriteMilliseconds, now.WriteMilliseconds)

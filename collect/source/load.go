@@ -31,11 +31,11 @@ type loadSample struct {
 	any              bool
 }
 
-// littleUse is the part of a CPU up to which a container's threads need not be read for each sample, and mostSkipped how many samples in a
+// maxIdleUse is the part of a CPU up to which a container's threads need not be read for each sample, and maxSkipped how many samples in a
 // row may leave them out.
 const (
-	littleUse   = 0.01
-	mostSkipped = 2
+	maxIdleUse = 0.01
+	maxSkipped = 2
 )
 
 // pass is one walk over all threads of a container, which may take several rounds.
@@ -67,13 +67,13 @@ func (l *loadReader) Read(r *Round) error {
 		return cmp.Or(cmp.Compare(a.lastTurn(), b.lastTurn()), strings.Compare(a.path, b.path))
 	})
 	allowed := l.env.threadTime()
-	var left overdue
+	var pending overdue
 	for i, c := range l.due {
 		if i > 0 && !allowed.more(0) || !c.sampleLoad(t.reader, seconds, allowed.more) {
-			left.add(c, asTime(seconds))
+			pending.add(c, asTime(seconds))
 		}
 	}
-	return left.err(allowed.limit)
+	return pending.err(allowed.limit)
 }
 
 // between takes samples between two rounds that are far apart.
@@ -147,17 +147,17 @@ func (c *container) loadKnown(at time.Time) bool {
 // idle reports whether the walk over the threads may be left out, and returns the use of CPU since the last sample, which is how many
 // threads ran on average. A walk costs some 6 us a thread, which was two fifths of collect's cost with 250 containers whose threads hardly
 // run. The use does not include threads that wait for a CPU all the time. Such starved threads must be counted, so no more than
-// [mostSkipped] samples in a row leave the walk out: they are found 10 s late at most, and from then on at each sample until they run. A
+// [maxSkipped] samples in a row leave the walk out: they are found 10 s late at most, and from then on at each sample until they run. A
 // container that was throttled since is not idle: its threads may have been runnable all the time.
 func (c *container) idle(at time.Time) (use float64, ok bool) {
 	v, s := &c.group.Values, &c.sampled
 	seconds := at.Sub(c.loads.At).Seconds()
-	if !s.any || s.skipped >= mostSkipped || s.runnable != 0 || v.Has&cgroup.HasUsage == 0 || v.ThrottledPeriods != s.throttled ||
+	if !s.any || s.skipped >= maxSkipped || s.runnable != 0 || v.Has&cgroup.HasUsage == 0 || v.ThrottledPeriods != s.throttled ||
 		v.UsageNanoseconds < s.usage || seconds <= 0 {
 		return 0, false
 	}
 	use = float64(v.UsageNanoseconds-s.usage) / 1e9 / seconds
-	return use, use <= littleUse
+	return use, use <= maxIdleUse
 }
 
 // overdue are the containers whose threads were not all read in a round.

@@ -27,10 +27,10 @@ func (p *pods) pair(nodes []*node) *pairing {
 	j.enabled = true
 	list := p.cluster.Pods()
 	j.present = make(map[string]*kubernetes.Pod, len(list))
-	there := make(map[string]bool, len(nodes))
+	hasCgroup := make(map[string]bool, len(nodes))
 	for _, n := range nodes {
 		if uid, ok := kubernetes.PodUID(path.Base(n.path)); ok {
-			there[uid] = true
+			hasCgroup[uid] = true
 		}
 	}
 	// The API server sets a pod's UID, so that it always identifies the pod's cgroup. A static pod's hash is an annotation, which
@@ -40,12 +40,12 @@ func (p *pods) pair(nodes []*node) *pairing {
 		if known.Tick.UID != "" {
 			j.present[known.Tick.UID] = known
 		}
-		if uid := known.CgroupUID; uid != "" && uid != known.Tick.UID && !there[known.Tick.UID] {
+		if uid := known.CgroupUID; uid != "" && uid != known.Tick.UID && !hasCgroup[known.Tick.UID] {
 			claims[uid]++
 		}
 	}
 	for _, known := range list {
-		if uid := known.CgroupUID; claims[uid] == 1 && uid != known.Tick.UID && !there[known.Tick.UID] && j.present[uid] == nil {
+		if uid := known.CgroupUID; claims[uid] == 1 && uid != known.Tick.UID && !hasCgroup[known.Tick.UID] && j.present[uid] == nil {
 			j.present[uid] = known
 		}
 	}
@@ -79,8 +79,8 @@ func (j *pairing) find(n *node) (known *kubernetes.Pod, missing string) {
 	return known, missing
 }
 
-// rest are the cluster's pods without a cgroup that have not ended, sorted by name.
-func (j *pairing) rest() []*kubernetes.Pod {
+// withoutCgroup are the cluster's pods without a cgroup that have not ended, sorted by name.
+func (j *pairing) withoutCgroup() []*kubernetes.Pod {
 	var list []*kubernetes.Pod
 	for uid, known := range j.present {
 		if j.joined[uid] == nil && !known.Tick.Ended() && !j.seen[known] {

@@ -99,7 +99,7 @@ func (p *pods) assemble() {
 		out.Cgroup, out.Missing = n.path, missing
 		p.at[i].containers, out.Containers = match(n, known)
 	}
-	for _, known := range j.rest() {
+	for _, known := range j.withoutCgroup() {
 		out := known.Tick
 		out.Missing = tick.MissingCgroup
 		p.at, p.out = append(p.at, pod{}), append(p.out, out)

@@ -21,13 +21,13 @@ type Source struct {
 }
 
 // Reader reads a source into the round's sample. Its error names the values that could not be read, which are absent; the
-// round continues. A Reader that is a Keeper or an io.Closer is used as such.
+// round continues. A Reader that is a StateKeeper or an io.Closer is used as such.
 type Reader interface {
 	Read(*Round) error
 }
 
-// Keeper is a Reader whose state is saved between two runs.
-type Keeper interface {
+// StateKeeper is a Reader whose state is saved between two runs.
+type StateKeeper interface {
 	Save(*State)
 	Load(*State)
 }

@@ -253,7 +253,7 @@ func TestStarvedThreadIsCounted(t *testing.T) {
 		}
 		return box.loads.Load1
 	}
-	for i := range mostSkipped {
+	for i := range maxSkipped {
 		if load := step(); load != 0 || box.sampled.skipped != i+1 {
 			t.Fatalf("load1 of a sleeper = %v, left out %d times; want 0, %d", load, box.sampled.skipped, i+1)
 		}

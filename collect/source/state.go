@@ -61,7 +61,7 @@ type CgroupState struct {
 func (c *Collector) Save() *State {
 	s := &State{BootID: c.env.Host.BootID(), Seconds: c.last}
 	for _, r := range c.readers {
-		if k, ok := r.(Keeper); ok {
+		if k, ok := r.(StateKeeper); ok {
 			k.Save(s)
 		}
 	}
@@ -91,7 +91,7 @@ func (c *Collector) Load(s *State, withinSeconds float64) bool {
 		c.last = s.Seconds
 	}
 	for _, r := range c.readers {
-		if k, ok := r.(Keeper); ok {
+		if k, ok := r.(StateKeeper); ok {
 			k.Load(s)
 		}
 	}

@@ -96,7 +96,7 @@ func (t *tiersReader) find(tree *tree) error {
 		if path == "" {
 			continue
 		}
-		if there, _ := tree.h.Exists("", path); !there { // a CPU list would be found even so: its parent's
+		if exists, _ := tree.h.Exists("", path); !exists { // a CPU list would be found even so: its parent's
 			continue
 		}
 		group, err := t.reader.Open(path)
@@ -124,16 +124,16 @@ func (t *tiersReader) exists(tree *tree, of *tier) bool {
 		inode, err := tree.h.Inode(of.path)
 		return err == nil && inode == of.inode
 	}
-	there, err := tree.h.Exists("", of.path)
-	return there && err == nil
+	exists, err := tree.h.Exists("", of.path)
+	return exists && err == nil
 }
 
 // driver is the one whose cgroups exist; of two the one with more pods.
 func (t *tiersReader) driver(tree *tree) map[string]string {
 	var best map[string]string
-	most := -1
+	mostPods := -1
 	for _, at := range t.drivers {
-		if there, _ := tree.h.Exists("", at[tick.TierPods]); !there {
+		if exists, _ := tree.h.Exists("", at[tick.TierPods]); !exists {
 			continue
 		}
 		pods := 0
@@ -142,8 +142,8 @@ func (t *tiersReader) driver(tree *tree) map[string]string {
 				pods++
 			}
 		}
-		if pods > most {
-			best, most = at, pods
+		if pods > mostPods {
+			best, mostPods = at, pods
 		}
 	}
 	return best

@@ -18,11 +18,11 @@ var Topology = Source{
 }
 
 type topologyReader struct {
-	host   *host.Host
-	online string
-	partly bool // a part of the last reading failed
-	shape  *host.Topology
-	tick   *tick.Topology
+	host      *host.Host
+	online    string
+	isPartial bool // a part of the last reading failed
+	shape     *host.Topology
+	tick      *tick.Topology
 }
 
 func (t *topologyReader) Read(r *Round) error {
@@ -30,12 +30,12 @@ func (t *topologyReader) Read(r *Round) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if t.shape == nil || t.partly || online != t.online || r.Rescan {
+	if t.shape == nil || t.isPartial || online != t.online || r.Rescan {
 		var shape host.Topology
 		if shape, err = t.host.Topology(); shape.CPUs.IsEmpty() {
 			return err
 		}
-		t.online, t.partly, t.shape, t.tick = online, err != nil, &shape, asTick(&shape)
+		t.online, t.isPartial, t.shape, t.tick = online, err != nil, &shape, asTick(&shape)
 	} else {
 		err = nil
 	}

@@ -22,8 +22,8 @@ import (
 	"polder/tests/need"
 )
 
-// tree creates a cgroup for the test in the primary and the freezer hierarchy, and removes it with all its processes.
-func tree(t *testing.T) (*cgroup.Hierarchy, string) {
+// createCgroup creates a cgroup for the test in the primary and the freezer hierarchy, and removes it with all its processes.
+func createCgroup(t *testing.T) (*cgroup.Hierarchy, string) {
 	t.Helper()
 	h := need.Cgroups(t, "", freezer)
 	path := "/polder-test-" + strconv.Itoa(os.Getpid()) + "-" + strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name()))
@@ -78,37 +78,37 @@ func start(t *testing.T, h *cgroup.Hierarchy, path, script string) *exec.Cmd {
 	return cmd
 }
 
-// stubborn ignores SIGTERM, and so do its children.
-const stubborn = `trap '' TERM; sleep 1000 & sleep 1000 & echo ready; while :; do sleep 0.05; done`
+// ignoreSIGTERM ignores SIGTERM, and so do its children.
+const ignoreSIGTERM = `trap '' TERM; sleep 1000 & sleep 1000 & echo ready; while :; do sleep 0.05; done`
 
 func TestKill(t *testing.T) {
 	for _, tt := range []struct {
 		name, script string
 		grace        time.Duration
-		atLeast      time.Duration
-		atMost       time.Duration
+		minTime      time.Duration
+		maxTime      time.Duration
 	}{
 		{"willing", `sleep 1000 & echo ready; wait`, 10 * time.Minute, 0, 5 * time.Minute},
-		{"stubborn", stubborn, 300 * time.Millisecond, 300 * time.Millisecond, time.Minute},
+		{"stubborn", ignoreSIGTERM, 300 * time.Millisecond, 300 * time.Millisecond, time.Minute},
 		{"forking", `trap '' TERM; echo ready; while :; do (sleep 0.01; sleep 1000) & sleep 0.01; done`, 100 * time.Millisecond, 100 * time.Millisecond, time.Minute},
-		{"without grace", stubborn, 0, 0, time.Minute},
+		{"without grace", ignoreSIGTERM, 0, 0, time.Minute},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			h, path := tree(t)
+			h, path := createCgroup(t)
 			start(t, h, path, tt.script)
-			begun := 0
+			sent := 0
 			before := time.Now()
-			if err := Kill(t.Context(), h, Target{Path: path}, tt.grace, NotAsked, func() { begun++ }); err != nil {
+			if err := Kill(t.Context(), h, Target{Path: path}, tt.grace, NotRequested, func() { sent++ }); err != nil {
 				t.Fatalf("Kill: %v", err)
 			}
-			if took := time.Since(before); took < tt.atLeast || took > tt.atMost {
-				t.Errorf("Kill took %s; want %s to %s", took, tt.atLeast, tt.atMost)
+			if took := time.Since(before); took < tt.minTime || took > tt.maxTime {
+				t.Errorf("Kill took %s; want %s to %s", took, tt.minTime, tt.maxTime)
 			}
-			if begun != 1 {
-				t.Errorf("begun was called %d times; want 1", begun)
+			if sent != 1 {
+				t.Errorf("reportSent was called %d times; want 1", sent)
 			}
-			if left, err := members(h, Target{Path: path}); err != nil || len(left) > 0 {
-				t.Errorf("left: %v, %v", left, err)
+			if left, err := listProcesses(h, Target{Path: path}); err != nil || len(left) > 0 {
+				t.Errorf("remaining: %v, %v", left, err)
 			}
 			if state, _ := h.ReadFile(freezer, path, "freezer.state"); h.Version(freezer) == 1 && state != "THAWED" {
 				t.Errorf("freezer.state is %s after the killing", state)
@@ -117,23 +117,23 @@ func TestKill(t *testing.T) {
 	}
 }
 
-func TestKillWhatIsNotThere(t *testing.T) {
-	h, path := tree(t)
+func TestKillMissingCgroup(t *testing.T) {
+	h, path := createCgroup(t)
 	for _, p := range []string{path, path + "/none"} {
-		if err := Kill(t.Context(), h, Target{Path: p}, time.Minute, NotAsked, func() {}); err != nil {
+		if err := Kill(t.Context(), h, Target{Path: p}, time.Minute, NotRequested, func() {}); err != nil {
 			t.Errorf("Kill(%s) = %v; want nil: it is empty", p, err)
 		}
 	}
 }
 
 // A process in a later cgroup of the same name is no target: it did not exist when the pod was chosen.
-func TestKillEndsNobodyInALaterCgroupOfThatName(t *testing.T) {
-	h, path := tree(t)
-	first := start(t, h, path, stubborn)
-	meant := Target{path, InodeOf(h, KillPods, path)}
+func TestKillSkipsReplacedCgroup(t *testing.T) {
+	h, path := createCgroup(t)
+	first := start(t, h, path, ignoreSIGTERM)
+	target := Target{path, InodeOf(h, KillPods, path)}
 	var later *exec.Cmd
-	err := Kill(t.Context(), h, meant, time.Millisecond, NotAsked, func() {
-		if err := killHard(t.Context(), h, meant); err != nil { // it ends by itself, and another cgroup is created
+	err := Kill(t.Context(), h, target, time.Millisecond, NotRequested, func() {
+		if err := killRemaining(t.Context(), h, target); err != nil { // it ends by itself, and another cgroup is created
 			t.Fatal(err)
 		}
 		_ = first.Wait()
@@ -142,82 +142,85 @@ func TestKillEndsNobodyInALaterCgroupOfThatName(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := os.Remove(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
-				t.Fatal(err)
-			}
+			await.Until(t, time.Minute, "remove "+dir, func() string { // the kernel counts ended processes for a moment
+				if err := os.Remove(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
+					return err.Error()
+				}
+				return ""
+			})
 		}
-		tree(t)
-		later = start(t, h, path, stubborn)
+		createCgroup(t)
+		later = start(t, h, path, ignoreSIGTERM)
 	})
 	if err != nil {
-		t.Errorf("Kill = %v; want nil: what was meant has gone", err)
+		t.Errorf("Kill = %v; want nil: the target no longer exists", err)
 	}
-	if left, err := members(h, Target{Path: path}); err != nil || len(left) == 0 {
-		t.Errorf("left: %v, %v; want process %d of the later cgroup", left, err, later.Process.Pid)
+	if left, err := listProcesses(h, Target{Path: path}); err != nil || len(left) == 0 {
+		t.Errorf("remaining: %v, %v; want process %d of the later cgroup", left, err, later.Process.Pid)
 	}
-	if err := FreezeWay(h)(t.Context(), Order{Cgroup: path, Inode: InodeOf(h, FreezePods, path) + 1}, nil); err == nil || !strings.Contains(err.Error(), "another cgroup of that name") {
+	if err := FreezeExecutor(h)(t.Context(), Order{Cgroup: path, Inode: InodeOf(h, FreezePods, path) + 1}, nil); err == nil || !strings.Contains(err.Error(), "another cgroup has that name") {
 		t.Errorf("freeze of another cgroup: %v; want it refused", err)
 	}
 }
 
-func TestKillStops(t *testing.T) {
-	h, path := tree(t)
-	start(t, h, path, stubborn)
+func TestKillStopsWithContext(t *testing.T) {
+	h, path := createCgroup(t)
+	start(t, h, path, ignoreSIGTERM)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	if err := Kill(ctx, h, Target{Path: path}, time.Hour, NotAsked, cancel); !errors.Is(err, context.Canceled) {
+	if err := Kill(ctx, h, Target{Path: path}, time.Hour, NotRequested, cancel); !errors.Is(err, context.Canceled) {
 		t.Errorf("Kill of a stopping tool = %v; want the context's end", err)
 	}
-	if left, err := members(h, Target{Path: path}); err != nil || len(left) == 0 {
-		t.Errorf("left: %v, %v; want all of them, the grace period is not over", left, err)
+	if left, err := listProcesses(h, Target{Path: path}); err != nil || len(left) == 0 {
+		t.Errorf("remaining: %v, %v; want all of them: the grace period is not over", left, err)
 	}
 }
 
 func TestFreezeAndThaw(t *testing.T) {
-	h, path := tree(t)
+	h, path := createCgroup(t)
 	// Two busy processes: one is frozen, and the other shows that it could have run meanwhile.
 	cmd := start(t, h, path, `echo ready; while :; do :; done`)
-	free := exec.Command("sh", "-c", "while :; do :; done")
-	if err := free.Start(); err != nil {
+	other := exec.Command("sh", "-c", "while :; do :; done")
+	if err := other.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = free.Process.Kill(); _ = free.Wait() }()
-	usedBy := func(cmd *exec.Cmd) string {
+	defer func() { _ = other.Process.Kill(); _ = other.Wait() }()
+	cpuTimeOf := func(cmd *exec.Cmd) string {
 		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", cmd.Process.Pid))
 		if err != nil {
 			t.Fatal(err)
 		}
 		return strings.Fields(string(data))[0] // nanoseconds of CPU time
 	}
-	used := func() string { return usedBy(cmd) }
+	cpuTime := func() string { return cpuTimeOf(cmd) }
 	for range 2 { // twice: freezing a frozen cgroup changes nothing
 		if err := Freeze(t.Context(), h, path); err != nil {
 			t.Fatalf("Freeze: %v", err)
 		}
 	}
-	before := used()
+	before := cpuTime()
 	for range 5 {
-		was := usedBy(free)
-		await.Until(t, time.Minute, "another process runs", await.Is(func() bool { return usedBy(free) != was }))
+		was := cpuTimeOf(other)
+		await.Until(t, time.Minute, "another process runs", await.Is(func() bool { return cpuTimeOf(other) != was }))
 	}
-	if after := used(); after != before {
-		t.Errorf("a frozen process went on: %s ns of CPU, then %s", before, after)
+	if after := cpuTime(); after != before {
+		t.Errorf("a frozen process used CPU time: %s ns of CPU, then %s", before, after)
 	}
 	for range 2 {
 		if err := Thaw(h, path); err != nil {
 			t.Fatalf("Thaw: %v", err)
 		}
 	}
-	await.Until(t, time.Minute, "a thawed process goes on", await.Is(func() bool { return used() != before }))
-	if err := Freeze(t.Context(), h, path+"/none"); err == nil || !strings.Contains(err.Error(), "no freezer cgroup of that name") {
-		t.Errorf("Freeze of nothing = %v", err)
+	await.Until(t, time.Minute, "a thawed process uses CPU time", await.Is(func() bool { return cpuTime() != before }))
+	if err := Freeze(t.Context(), h, path+"/none"); err == nil || !strings.Contains(err.Error(), "no cgroup of that name") {
+		t.Errorf("Freeze of a missing cgroup = %v", err)
 	}
 	if err := Thaw(h, path+"/none"); err != nil {
-		t.Errorf("Thaw of nothing = %v; want nil", err)
+		t.Errorf("Thaw of a missing cgroup = %v; want nil", err)
 	}
 }
 
-func TestGuard(t *testing.T) {
+func TestProtectedProcesses(t *testing.T) {
 	for _, tt := range []struct {
 		name, cgroup string
 		pids         []int
@@ -231,16 +234,16 @@ func TestGuard(t *testing.T) {
 		{"its group's leader", "/x", []int{unix.Getpgrp()}, true},
 		{"another namespace", "/x", []int{0}, true},
 	} {
-		if err := guard(tt.cgroup, tt.pids); errors.Is(err, ErrRefused) != tt.refused {
-			t.Errorf("%s: guard = %v; want refused %v", tt.name, err, tt.refused)
+		if err := checkProtectedProcesses(tt.cgroup, tt.pids); errors.Is(err, ErrRefused) != tt.refused {
+			t.Errorf("%s: checkProtectedProcesses = %v; want refused %v", tt.name, err, tt.refused)
 		}
 	}
 }
 
 func TestRefusesItself(t *testing.T) {
-	h, path := tree(t)
+	h, path := createCgroup(t)
 	for _, p := range []string{"/", "../x", "/a/../b"} {
-		if err := Kill(t.Context(), h, Target{Path: p}, 0, NotAsked, func() {}); err == nil {
+		if err := Kill(t.Context(), h, Target{Path: p}, 0, NotRequested, func() {}); err == nil {
 			t.Errorf("Kill(%q) was not refused", p)
 		}
 		if err := Freeze(t.Context(), h, p); err == nil {
@@ -252,7 +255,7 @@ func TestRefusesItself(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	home, _, err := h.Dir(freezer, ownCgroup(t, h))
+	originalCgroup, _, err := h.Dir(freezer, ownCgroup(t, h))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -261,7 +264,7 @@ func TestRefusesItself(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() {
-		if err := os.WriteFile(filepath.Join(home, "cgroup.procs"), self, 0); err != nil {
+		if err := os.WriteFile(filepath.Join(originalCgroup, "cgroup.procs"), self, 0); err != nil {
 			t.Error(err)
 		}
 	}()
@@ -269,7 +272,7 @@ func TestRefusesItself(t *testing.T) {
 		t.Errorf("Freeze of its own cgroup = %v; want it refused", err)
 	}
 	if _, err := killRound(t.Context(), h, Target{Path: path}); err != nil {
-		t.Errorf("killRound = %v: it freezes what holds this process?", err)
+		t.Errorf("killRound = %v: does it freeze this process's cgroup?", err)
 	}
 }
 
@@ -290,7 +293,7 @@ func ownCgroup(t *testing.T, h *cgroup.Hierarchy) string {
 	return ""
 }
 
-func TestSignalGoesToNobodyElse(t *testing.T) {
+func TestSignalOnlyToTheListedProcess(t *testing.T) {
 	cmd := exec.Command("sleep", "1000")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -302,30 +305,30 @@ func TestSignalGoesToNobodyElse(t *testing.T) {
 	}
 	// A signal reaches the process before one that is sent later: the process ends by the later one, and not by SIGKILL.
 	if err := cmd.Process.Signal(unix.SIGTERM); err != nil {
-		t.Errorf("the later bearer of the number was signalled: %v", err)
+		t.Errorf("the later process with the same PID was signalled: %v", err)
 	}
 	_ = cmd.Wait()
 	if ended := cmd.ProcessState.Sys().(syscall.WaitStatus); ended.Signal() != unix.SIGTERM {
-		t.Errorf("the later bearer of the number ended by %s; want SIGTERM, the test's own", ended.Signal())
+		t.Errorf("the later process with the same PID ended by %s; want SIGTERM, the test's own", ended.Signal())
 	}
 }
 
 func TestRunner(t *testing.T) {
-	h, path := tree(t)
-	start(t, h, path, stubborn)
-	r := &Runner{Action: KillPods, Do: KillWay(h), Log: slog.New(slog.DiscardHandler)}
+	h, path := createCgroup(t)
+	start(t, h, path, ignoreSIGTERM)
+	r := &Runner{Action: KillPods, Do: KillExecutor(h), Log: slog.New(slog.DiscardHandler)}
 	recorded := false
 	r.Start(t.Context(), Order{Node: "n", Eviction: tick.PodEviction{UID: "u"}, Cgroup: path, Grace: 100 * time.Millisecond, Record: func() error { recorded = true; return nil }})
 	r.Start(t.Context(), Order{Node: "n", Eviction: tick.PodEviction{UID: "v"}, Record: func() error { return nil }})
 	r.Wait()
 	got := map[string][]string{}
-	for _, x := range r.Take() {
+	for _, x := range r.TakeResults() {
 		got[x.UID] = append(got[x.UID], x.State)
 	}
 	if want := fmt.Sprint(map[string][]string{"u": {tick.StateCreated, tick.StateSucceeded}, "v": {tick.StateFailed}}); fmt.Sprint(got) != want || !recorded {
 		t.Errorf("results %v, recorded %v; want %s", got, recorded, want)
 	}
-	if len(r.Take()) != 0 {
-		t.Error("results were handed out twice")
+	if len(r.TakeResults()) != 0 {
+		t.Error("results were returned twice")
 	}
 }

@@ -18,27 +18,28 @@ type Cluster struct {
 }
 
 const (
-	// leastGrace is in seconds. With 0 the API server removes the object before kubelet has ended the pod: that would be a forced
+	// With less than minGraceSeconds, 0, the API server removes the object before kubelet has ended the pod: that would be a forced
 	// deletion, and the pod's successor would start beside it.
-	leastGrace = 1
-	// pollPod is how often the API server's list is checked for whether a pod has ended.
-	pollPod = 2 * time.Second
-	// budgetPause is Katalyst's wait before an eviction that a disruption budget refused is retried.
-	budgetPause = 5 * time.Second
-	// budgetTries bounds these retries, so that another pod can be tried while the need lasts; then the pod is spared for budgetRest.
-	budgetTries = 3
-	budgetRest  = 30 * time.Second
-	// forbiddenFor is how long "forbidden" is retried: an API server that has just started has not loaded its roles yet.
-	forbiddenFor = 5 * time.Second
-	// askWithin is how long an API server that does not respond is retried: after that the need is measured again.
-	askWithin = 30 * time.Second
-	// longestGrace bounds a pod's own grace period, which its owner chooses.
-	longestGrace = 24 * time.Hour
+	minGraceSeconds = 1
+	// podPollInterval is how often evict asks the API server whether a pod has ended.
+	podPollInterval = 2 * time.Second
+	// budgetRetryInterval is Katalyst's wait before an eviction that a disruption budget refused is retried.
+	budgetRetryInterval = 5 * time.Second
+	// maxBudgetAttempts bounds these retries, so that another pod can be tried while the need lasts; then the pod is no candidate for
+	// failureBackoff.
+	maxBudgetAttempts = 3
+	failureBackoff    = 30 * time.Second
+	// forbiddenTimeout is how long "forbidden" is retried: an API server that has just started has not loaded its roles yet.
+	forbiddenTimeout = 5 * time.Second
+	// noAnswerTimeout is how long an API server that does not respond is retried: after that the need is measured again.
+	noAnswerTimeout = 30 * time.Second
+	// maxGrace bounds a pod's own grace period, which its owner chooses.
+	maxGrace = 24 * time.Hour
 )
 
 // Evict requests the pod's eviction, which disruption budgets may refuse, and waits until the pod has ended.
 func (c *Cluster) Evict(ctx context.Context, o Order, report func(string, error)) error {
-	return c.end(ctx, o, report, func(ctx context.Context) error {
+	return c.endPod(ctx, o, report, func(ctx context.Context) error {
 		_, err := c.Client.Create(ctx, kube.Pods, o.Eviction.Namespace, evictionOf(&o.Eviction), "eviction")
 		return err
 	})
@@ -46,10 +47,10 @@ func (c *Cluster) Evict(ctx context.Context, o Order, report func(string, error)
 
 // Delete deletes the pod, which bypasses disruption budgets, and waits until it has ended.
 func (c *Cluster) Delete(ctx context.Context, o Order, report func(string, error)) error {
-	return c.end(ctx, o, report, func(ctx context.Context) error {
+	return c.endPod(ctx, o, report, func(ctx context.Context) error {
 		grace := int64(-1)
 		if g := o.Eviction.GracePeriodSeconds; g != nil && *g >= 0 {
-			grace = max(*g, leastGrace)
+			grace = max(*g, minGraceSeconds)
 		}
 		return c.Client.Delete(ctx, kube.Pods, o.Eviction.Namespace, o.Eviction.Name, o.Eviction.UID, grace)
 	})
@@ -59,7 +60,7 @@ func (c *Cluster) Delete(ctx context.Context, o Order, report func(string, error
 func evictionOf(e *tick.PodEviction) kube.Object {
 	options := kube.Object{"preconditions": kube.Object{"uid": e.UID}}
 	if g := e.GracePeriodSeconds; g != nil && *g >= 0 {
-		options["gracePeriodSeconds"] = max(*g, leastGrace)
+		options["gracePeriodSeconds"] = max(*g, minGraceSeconds)
 	}
 	return kube.Object{
 		"apiVersion":    "policy/v1",
@@ -69,128 +70,128 @@ func evictionOf(e *tick.PodEviction) kube.Object {
 	}
 }
 
-func (c *Cluster) end(ctx context.Context, o Order, report func(string, error), ask func(context.Context) error) error {
+func (c *Cluster) endPod(ctx context.Context, o Order, report func(string, error), request func(context.Context) error) error {
 	if o.Eviction.Name == "" || o.Eviction.Namespace == "" {
-		return errors.New("the sample does not have the pod's namespace and name: is collect running with --kubeconfig?")
+		return errors.New("the sample has no namespace and name of the pod (does collect run with --kubeconfig?)")
 	}
-	if o.Asked == NotAsked {
-		gone, err := c.ask(ctx, o, report, ask)
+	if o.Requested == NotRequested {
+		ended, err := c.request(ctx, o, report, request)
 		switch {
-		case gone:
+		case ended:
 			return nil
 		case errors.Is(err, context.Canceled):
 			return err
 		case err != nil:
-			c.recordEvent(o, failed, err)
+			c.recordEvent(o, stepFailed, err)
 			return err
 		}
-		c.recordEvent(o, created, nil)
+		c.recordEvent(o, stepCreated, nil)
 		report(tick.StateCreated, nil)
 	}
 	return c.await(ctx, o)
 }
 
-func (c *Cluster) recordEvent(o Order, what happening, err error) {
-	words := katalyst
+func (c *Cluster) recordEvent(o Order, step evictionStep, err error) {
+	newEvent := katalystEvent
 	if o.Koordinator {
-		words = koordinator
+		newEvent = koordinatorEvent
 	}
-	if x := words(&o.Eviction, what, err); x != nil {
+	if x := newEvent(&o.Eviction, step, err); x != nil {
 		c.Events.Record(&o.Eviction, *x)
 	}
 }
 
-// ask retries until the API server has accepted. It returns true if the pod has ended meanwhile.
-func (c *Cluster) ask(ctx context.Context, o Order, report func(string, error), ask func(context.Context) error) (bool, error) {
-	began := time.Now()
-	refused := 0
-	pause := 500 * time.Millisecond
-	var forbidden time.Time // start of an unbroken series: a restarted API server has not loaded its roles yet
+// request retries until the API server has accepted. It returns true if the pod has ended meanwhile.
+func (c *Cluster) request(ctx context.Context, o Order, report func(string, error), request func(context.Context) error) (bool, error) {
+	start := time.Now()
+	refusals := 0
+	backoff := 500 * time.Millisecond
+	var forbiddenSince time.Time // start of an unbroken series: a restarted API server has not loaded its roles yet
 	for {
-		err := ask(ctx)
+		err := request(ctx)
 		if !kube.IsForbidden(err) {
-			forbidden = time.Time{}
-		} else if forbidden.IsZero() {
-			forbidden = time.Now()
+			forbiddenSince = time.Time{}
+		} else if forbiddenSince.IsZero() {
+			forbiddenSince = time.Now()
 		}
 		switch {
 		case err == nil:
 			return false, nil
 		case kube.IsNotFound(err), kube.IsConflict(err):
 			// No pod has that name, or its UID differs. A conflict may also be temporary.
-			gone, _, err := c.gone(ctx, &o.Eviction)
-			if gone || err != nil && !kube.IsUnreachable(err) {
-				return gone, err
+			ended, _, err := c.ended(ctx, &o.Eviction)
+			if ended || err != nil && !kube.IsUnreachable(err) {
+				return ended, err
 			}
 		case kube.IsDisruptionBudget(err):
-			if refused++; refused == budgetTries {
-				return false, &laterError{fmt.Errorf("refused %d times: %w", refused, err), budgetRest}
+			if refusals++; refusals == maxBudgetAttempts {
+				return false, &retryError{fmt.Errorf("eviction refused %d times: %w", refusals, err), failureBackoff}
 			}
 			report(tick.StateRequested, err)
-			if err := sleep(ctx, max(budgetPause, kube.RetryAfter(err))); err != nil {
+			if err := sleep(ctx, max(budgetRetryInterval, kube.RetryAfter(err))); err != nil {
 				return false, err
 			}
 			continue
-		case kube.IsForbidden(err) && time.Since(forbidden) < forbiddenFor:
+		case kube.IsForbidden(err) && time.Since(forbiddenSince) < forbiddenTimeout:
 		case kube.IsServerError(err): // the server failed, not the pod: the order of victims must not change because of it
-		case !kube.IsUnreachable(err) && !kube.IsTooManyRequests(err): // too many requests: an overloaded server, which is asked again
+		case !kube.IsUnreachable(err) && !kube.IsTooManyRequests(err): // too many requests: an overloaded server: the request is repeated
 			return false, err
 		}
-		if time.Since(began) > askWithin {
-			return false, &laterError{fmt.Errorf("no answer of the API server for %s: %w", askWithin, err), budgetRest}
+		if time.Since(start) > noAnswerTimeout {
+			return false, &retryError{fmt.Errorf("no answer from the API server for %s: %w", noAnswerTimeout, err), failureBackoff}
 		}
 		report(tick.StateRequested, err)
-		if err := sleep(ctx, pause/2+rand.N(pause)); err != nil {
+		if err := sleep(ctx, backoff/2+rand.N(backoff)); err != nil {
 			return false, err
 		}
-		pause = min(2*pause, budgetPause)
+		backoff = min(2*backoff, budgetRetryInterval)
 	}
 }
 
 // await waits until the pod has ended, for 1.5 times its grace period. If the order does not contain the pod's own grace
 // period, the pod does once the API server has accepted.
 func (c *Cluster) await(ctx context.Context, o Order) error {
-	began, patience := time.Now(), o.Patience
-	var known time.Duration
-	var forbidden time.Time // start of an unbroken series
+	start, timeout := time.Now(), o.Timeout
+	var knownGrace time.Duration
+	var forbiddenSince time.Time // start of an unbroken series
 	for {
-		gone, grace, err := c.gone(ctx, &o.Eviction)
-		if grace > known {
-			known = grace
-			patience = max(patience, grace*3/2)
-			if o.graceIs != nil {
-				o.graceIs(grace)
+		ended, grace, err := c.ended(ctx, &o.Eviction)
+		if grace > knownGrace {
+			knownGrace = grace
+			timeout = max(timeout, grace*3/2)
+			if o.reportGrace != nil {
+				o.reportGrace(grace)
 			}
 		}
 		switch {
-		case gone:
-			c.recordEvent(o, succeeded, nil)
+		case ended:
+			c.recordEvent(o, stepSucceeded, nil)
 			return nil
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case kube.IsForbidden(err) && !forbidden.IsZero() && time.Since(forbidden) > forbiddenFor:
+		case kube.IsForbidden(err) && !forbiddenSince.IsZero() && time.Since(forbiddenSince) > forbiddenTimeout:
 			return fmt.Errorf("check whether the pod has ended: %w", err)
-		case time.Since(began) > patience:
-			c.recordEvent(o, exceeded, nil)
+		case time.Since(start) > timeout:
+			c.recordEvent(o, stepTimedOut, nil)
 			if err != nil {
-				return fmt.Errorf("not known to have ended after %s: %w", patience, err)
+				return fmt.Errorf("it is unknown whether the pod has ended after %s: %w", timeout, err)
 			}
-			return fmt.Errorf("still there after %s", patience)
+			return fmt.Errorf("the pod still exists after %s", timeout)
 		}
 		if !kube.IsForbidden(err) {
-			forbidden = time.Time{}
-		} else if forbidden.IsZero() {
-			forbidden = time.Now()
+			forbiddenSince = time.Time{}
+		} else if forbiddenSince.IsZero() {
+			forbiddenSince = time.Now()
 		}
-		if err := sleep(ctx, pollPod); err != nil {
+		if err := sleep(ctx, podPollInterval); err != nil {
 			return err
 		}
 	}
 }
 
-// gone reports whether the pod no longer exists; another pod of its name does not count. While the pod terminates, grace is its
+// ended reports whether the pod no longer exists; another pod of its name does not count. While the pod terminates, grace is its
 // grace period.
-func (c *Cluster) gone(ctx context.Context, e *tick.PodEviction) (gone bool, grace time.Duration, err error) {
+func (c *Cluster) ended(ctx context.Context, e *tick.PodEviction) (ended bool, grace time.Duration, err error) {
 	pod, err := c.Client.Get(ctx, kube.Pods, e.Namespace, e.Name)
 	switch {
 	case kube.IsNotFound(err):
@@ -214,5 +215,5 @@ func graceOf(metadata kube.Object) time.Duration {
 	if !(seconds > 0) {
 		return 0
 	}
-	return time.Duration(min(seconds, longestGrace.Seconds())) * time.Second
+	return time.Duration(min(seconds, maxGrace.Seconds())) * time.Second
 }

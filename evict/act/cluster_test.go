@@ -16,11 +16,11 @@ import (
 // refusal.
 func TestForbiddenAfterAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		back := time.Now().Add(forbiddenFor + 100*time.Millisecond)
+		isBack := time.Now().Add(forbiddenTimeout + 100*time.Millisecond)
 		refused := false
-		gone, err := new(Cluster).ask(t.Context(), Order{}, func(string, error) {}, func(context.Context) error {
+		ended, err := new(Cluster).request(t.Context(), Order{}, func(string, error) {}, func(context.Context) error {
 			switch {
-			case time.Now().Before(back):
+			case time.Now().Before(isBack):
 				return &url.Error{Op: "Post", Err: errors.New("connection refused")}
 			case !refused:
 				refused = true
@@ -28,8 +28,8 @@ func TestForbiddenAfterAnOutage(t *testing.T) {
 			}
 			return nil
 		})
-		if gone || err != nil || !refused {
-			t.Errorf("ask = %t, %v, refused %t; want the pod to have been asked", gone, err, refused)
+		if ended || err != nil || !refused {
+			t.Errorf("request = %t, %v, refused %t; want the request to be accepted", ended, err, refused)
 		}
 	})
 }

@@ -22,40 +22,40 @@ const (
 
 type event struct{ kind, reason, note string }
 
-// happening is the step of an eviction that an event reports.
-type happening int
+// evictionStep is the step of an eviction that an event reports.
+type evictionStep int
 
 const (
-	created   happening = iota // the pod's end was requested
-	failed                     // the request failed
-	succeeded                  // the pod has ended
-	exceeded                   // it has not ended in time
+	stepCreated   evictionStep = iota // the pod's end was requested
+	stepFailed                        // the request failed
+	stepSucceeded                     // the pod has ended
+	stepTimedOut                      // it has not ended in time
 )
 
-// katalyst uses Katalyst's own wording.
-func katalyst(e *tick.PodEviction, what happening, err error) *event {
-	switch what {
-	case created:
+// katalystEvent uses Katalyst's own wording.
+func katalystEvent(e *tick.PodEviction, step evictionStep, err error) *event {
+	switch step {
+	case stepCreated:
 		return &event{eventNormal, "EvictCreated", "Successfully create eviction; reason: " + e.Reason}
-	case failed:
+	case stepFailed:
 		return &event{eventWarning, "EvictFailed", "Evict failed: " + err.Error()}
-	case succeeded:
+	case stepSucceeded:
 		return &event{eventNormal, "EvictSucceeded", "Evicted pod has been deleted physically; reason: " + e.Reason}
 	}
 	return &event{eventWarning, "EvictExceededGracePeriod", "Container runtime did not kill the pod within specified grace period"}
 }
 
-// koordinator uses Koordinator's wording, which reports only the request: as a warning even if it is granted.
-func koordinator(e *tick.PodEviction, what happening, err error) *event {
+// koordinatorEvent uses Koordinator's wording, which reports only the request: as a warning even if it is granted.
+func koordinatorEvent(e *tick.PodEviction, step evictionStep, err error) *event {
 	name := e.Name
 	if e.Reason == reasonEvicted {
 		name = e.Namespace + "/" + e.Name
 	}
 	note := fmt.Sprintf("evict Pod:%s, reason: %s, message: %s", name, e.Reason, e.Message)
-	switch what {
-	case created:
+	switch step {
+	case stepCreated:
 		return &event{eventWarning, "evictPodSuccess", note}
-	case failed:
+	case stepFailed:
 		return &event{eventWarning, "evictPodFail", note + ": " + err.Error()}
 	}
 	return nil
@@ -74,8 +74,8 @@ type Events struct {
 	queue    chan queuedEvent
 	finished chan struct{}
 
-	closing sync.Once
-	series  map[seriesKey]*series
+	closeOnce sync.Once
+	series    map[seriesKey]*series
 }
 
 // Controller is the events' reportingController, and the name in the API server's audit log.
@@ -84,15 +84,15 @@ const Controller = "polder-evict"
 const (
 	// seriesGap is the same as in Kubernetes' own recorder: an event that comes later starts a new object.
 	seriesGap = 6 * time.Minute
-	// mostSeries bounds the series that are remembered.
-	mostSeries = 512
-	mostQueued = 128
-	// writeWithin bounds the write of one event; closeWithin bounds all pending writes when the tool ends.
-	writeWithin = 5 * time.Second
-	closeWithin = 3 * time.Second
-	// mostNote and mostName are the API's limits in bytes.
-	mostNote = 1024
-	mostName = 253
+	// maxSeries bounds the series that are remembered.
+	maxSeries = 512
+	maxQueued = 128
+	// writeTimeout bounds the write of one event; closeTimeout bounds all pending writes when the tool ends.
+	writeTimeout = 5 * time.Second
+	closeTimeout = 3 * time.Second
+	// maxNoteBytes and maxNameBytes are the API's limits in bytes.
+	maxNoteBytes = 1024
+	maxNameBytes = 253
 )
 
 type queuedEvent struct {
@@ -116,36 +116,36 @@ type series struct {
 func NewEvents(client *kube.Client, node string, log *slog.Logger, now func() time.Time) *Events {
 	e := &Events{
 		client: client, node: node, log: log, now: now,
-		queue: make(chan queuedEvent, mostQueued), finished: make(chan struct{}), series: map[seriesKey]*series{},
+		queue: make(chan queuedEvent, maxQueued), finished: make(chan struct{}), series: map[seriesKey]*series{},
 	}
 	go e.run()
 	return e
 }
 
 // Record queues an event about a pod to be written.
-func (e *Events) Record(about *tick.PodEviction, x event) {
-	x.note = clip.Bytes(x.note, mostNote)
+func (e *Events) Record(regarding *tick.PodEviction, x event) {
+	x.note = clip.Bytes(x.note, maxNoteBytes)
 	select {
-	case e.queue <- queuedEvent{*about, x, e.now()}:
+	case e.queue <- queuedEvent{*regarding, x, e.now()}:
 	default:
-		e.log.Warn("event not written: too many wait", "pod", about.Namespace+"/"+about.Name, "event", x.reason)
+		e.log.Warn("event not written: the queue is full", "pod", regarding.Namespace+"/"+regarding.Name, "event", x.reason)
 	}
 }
 
-// Close writes pending events, for at most closeWithin. No event may be recorded afterwards.
+// Close writes pending events, for at most closeTimeout. No event may be recorded afterwards.
 func (e *Events) Close() {
-	e.closing.Do(func() { close(e.queue) })
+	e.closeOnce.Do(func() { close(e.queue) })
 	select {
 	case <-e.finished:
-	case <-time.After(closeWithin):
-		e.log.Warn("events are left unwritten", "waiting", len(e.queue))
+	case <-time.After(closeTimeout):
+		e.log.Warn("events not written: the time limit at the end has passed", "queued", len(e.queue))
 	}
 }
 
 func (e *Events) run() {
 	defer close(e.finished)
 	for s := range e.queue {
-		ctx, cancel := context.WithTimeout(context.Background(), writeWithin)
+		ctx, cancel := context.WithTimeout(context.Background(), writeTimeout)
 		if err := e.write(ctx, s); err != nil {
 			e.log.Warn("event not written", "pod", s.regarding.Namespace+"/"+s.regarding.Name, "event", s.event.reason, "error", err)
 		}
@@ -155,19 +155,19 @@ func (e *Events) run() {
 
 func (e *Events) write(ctx context.Context, s queuedEvent) error {
 	key := seriesKey{s.regarding.UID, s.event}
-	if known := e.series[key]; known != nil && s.at.Sub(known.last) < seriesGap {
-		known.count++
-		known.last = s.at
-		patch, err := json.Marshal(kube.Object{"series": kube.Object{"count": known.count, "lastObservedTime": micro(s.at)}})
+	if existing := e.series[key]; existing != nil && s.at.Sub(existing.last) < seriesGap {
+		existing.count++
+		existing.last = s.at
+		patch, err := json.Marshal(kube.Object{"series": kube.Object{"count": existing.count, "lastObservedTime": microTime(s.at)}})
 		if err != nil {
 			return err
 		}
-		_, err = e.client.Patch(ctx, kube.Events, s.regarding.Namespace, known.name, kube.MergePatch, patch, Controller)
+		_, err = e.client.Patch(ctx, kube.Events, s.regarding.Namespace, existing.name, kube.MergePatch, patch, Controller)
 		if !kube.IsNotFound(err) {
 			return err
 		} // else it has expired: start over
 	}
-	e.forget(s.at)
+	e.dropEndedSeries(s.at)
 	name := eventName(s.regarding.Name, s.at)
 	_, err := e.client.Create(ctx, kube.Events, s.regarding.Namespace, e.object(s, name))
 	if err == nil {
@@ -176,14 +176,14 @@ func (e *Events) write(ctx context.Context, s queuedEvent) error {
 	return err
 }
 
-// forget drops series that have ended, and all if there are too many: then some events start new objects.
-func (e *Events) forget(now time.Time) {
+// dropEndedSeries drops series that have ended, and all if there are too many: then some events start new objects.
+func (e *Events) dropEndedSeries(now time.Time) {
 	for k, s := range e.series {
 		if now.Sub(s.last) >= seriesGap {
 			delete(e.series, k)
 		}
 	}
-	if len(e.series) >= mostSeries {
+	if len(e.series) >= maxSeries {
 		clear(e.series)
 	}
 }
@@ -193,7 +193,7 @@ func (e *Events) object(s queuedEvent, name string) kube.Object {
 		"apiVersion":          "events.k8s.io/v1",
 		"kind":                "Event",
 		"metadata":            kube.Object{"name": name, "namespace": s.regarding.Namespace},
-		"eventTime":           micro(s.at),
+		"eventTime":           microTime(s.at),
 		"reportingController": Controller,
 		"reportingInstance":   clip.Bytes(e.node, 128),
 		"action":              eventAction,
@@ -210,8 +210,8 @@ func (e *Events) object(s queuedEvent, name string) kube.Object {
 // eventName is unique by its time, as in Kubernetes' recorder.
 func eventName(pod string, at time.Time) string {
 	suffix := fmt.Sprintf(".%x", at.UnixNano())
-	return clip.Bytes(pod, mostName-len(suffix)) + suffix
+	return clip.Bytes(pod, maxNameBytes-len(suffix)) + suffix
 }
 
-// micro formats a time as the API's MicroTime.
-func micro(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.000000Z07:00") }
+// microTime formats a time as the API's MicroTime.
+func microTime(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.000000Z07:00") }

@@ -11,59 +11,59 @@ import (
 )
 
 const (
-	freezer      = "freezer"
-	freezeWithin = 5 * time.Second
-	pollEvery    = 20 * time.Millisecond
+	freezer            = "freezer"
+	freezeTimeout      = 5 * time.Second
+	cgroupPollInterval = 20 * time.Millisecond
 )
 
 // Freeze stops every process of a cgroup until [Thaw]. A cgroup that does not freeze in time is thawed again,
 // because a partly frozen pod is of no use.
 func Freeze(ctx context.Context, h *cgroup.Hierarchy, path string) error {
-	if err := freezable(h, path); err != nil {
+	if err := checkFreezable(h, path); err != nil {
 		return err
 	}
-	return freeze(ctx, h, path, freezeWithin)
+	return freeze(ctx, h, path, freezeTimeout)
 }
 
 // refreeze completes a freeze that an earlier run may have begun long ago. It does not begin one, because the need of that
 // time may no longer exist.
 func refreeze(ctx context.Context, h *cgroup.Hierarchy, path string) error {
-	switch begun, err := Frozen(h, path); {
+	switch frozen, err := Frozen(h, path); {
 	case err != nil:
-		return fmt.Errorf("freeze %s: look whether an earlier run has done it: %w", path, err)
-	case !begun:
-		return fmt.Errorf("freeze %s: the earlier run that was to do it has not, and its reason is stale", path)
+		return fmt.Errorf("freeze %s: check whether an earlier run froze it: %w", path, err)
+	case !frozen:
+		return fmt.Errorf("freeze %s: an earlier run requested it but did not do it, and its reason is stale", path)
 	}
 	return Freeze(ctx, h, path)
 }
 
-func freezable(h *cgroup.Hierarchy, path string) error {
+func checkFreezable(h *cgroup.Hierarchy, path string) error {
 	pids, err := h.PIDs(freezer, path)
 	switch {
 	case errors.Is(err, cgroup.ErrNoController):
-		return fmt.Errorf("freeze %s: no freezer is mounted (mount -t cgroup -o freezer, or use cgroup v2)", path)
+		return fmt.Errorf("freeze %s: no freezer controller is mounted (mount -t cgroup -o freezer, or use cgroup v2)", path)
 	case cgroup.Gone(err):
-		return fmt.Errorf("freeze %s: there is no freezer cgroup of that name (make it, and put the pod's processes in)", path)
+		return fmt.Errorf("freeze %s: the freezer hierarchy has no cgroup of that name (create it and move the pod's processes into it)", path)
 	case err != nil:
 		return fmt.Errorf("freeze %s: %w", path, err)
 	}
-	if err := guard(path, pids); err != nil {
+	if err := checkProtectedProcesses(path, pids); err != nil {
 		return err
 	}
 	if len(pids) > 0 {
 		return nil
 	}
-	elsewhere, err := h.PIDs("", path)
-	if err == nil && len(elsewhere) > 0 {
-		return fmt.Errorf("freeze %s: its %d processes are not in the freezer cgroup of that name (write them to its cgroup.procs)", path, len(elsewhere))
+	otherPIDs, err := h.PIDs("", path)
+	if err == nil && len(otherPIDs) > 0 {
+		return fmt.Errorf("freeze %s: its %d processes are not in the freezer cgroup of that name (write their PIDs to its cgroup.procs)", path, len(otherPIDs))
 	}
 	return nil
 }
 
-func freeze(ctx context.Context, h *cgroup.Hierarchy, path string, within time.Duration) error {
-	deadline := time.Now().Add(within)
+func freeze(ctx context.Context, h *cgroup.Hierarchy, path string, timeout time.Duration) error {
+	deadline := time.Now().Add(timeout)
 	for {
-		// Version 1 must be asked again: if a process forks while it freezes, the state stays at FREEZING forever.
+		// Version 1 needs the request again: if a process forks while it freezes, the state stays at FREEZING forever.
 		if err := setFrozen(h, path, true); err != nil {
 			return fmt.Errorf("freeze: %w", err)
 		}
@@ -72,10 +72,10 @@ func freeze(ctx context.Context, h *cgroup.Hierarchy, path string, within time.D
 			return nil
 		}
 		if err == nil && time.Now().After(deadline) {
-			err = fmt.Errorf("freeze %s: not frozen after %s (a process in an uninterruptible wait?), thawed again", path, within)
+			err = fmt.Errorf("freeze %s: not frozen after %s (is a process in uninterruptible sleep?), thawed again", path, timeout)
 		}
 		if err == nil {
-			err = sleep(ctx, pollEvery)
+			err = sleep(ctx, cgroupPollInterval)
 		}
 		if err != nil {
 			return errors.Join(err, Thaw(h, path))

@@ -36,19 +36,19 @@ func InodeOf(h *cgroup.Hierarchy, action, path string) uint64 {
 	return inode
 }
 
-// replaced reports whether another cgroup has that name now.
-func (c Target) replaced(h *cgroup.Hierarchy, controller string) bool {
+// isReplaced reports whether another cgroup has that name now.
+func (c Target) isReplaced(h *cgroup.Hierarchy, controller string) bool {
 	if c.Inode == 0 {
 		return false
 	}
-	now, err := h.InodeIn(controller, c.Path)
-	return err == nil && now != c.Inode
+	inode, err := h.InodeIn(controller, c.Path)
+	return err == nil && inode != c.Inode
 }
 
-// members returns the living processes of a cgroup and its descendants; none if the cgroup was removed or replaced. A PID counts if
+// listProcesses returns the living processes of a cgroup and its descendants; none if the cgroup was removed or replaced. A PID counts if
 // it is in the cgroup both before and after its start time was read, so that the start time belongs to the cgroup's process and not
 // to a later process with the same PID.
-func members(h *cgroup.Hierarchy, c Target) ([]process, error) {
+func listProcesses(h *cgroup.Hierarchy, c Target) ([]process, error) {
 	path := c.Path
 	before, err := h.PIDs("", path)
 	if cgroup.Gone(err) {
@@ -57,7 +57,7 @@ func members(h *cgroup.Hierarchy, c Target) ([]process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list the processes of %s: %w", path, err)
 	}
-	if err := guard(path, before); err != nil {
+	if err := checkProtectedProcesses(path, before); err != nil {
 		return nil, err
 	}
 	var found []process
@@ -75,7 +75,7 @@ func members(h *cgroup.Hierarchy, c Target) ([]process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list the processes of %s: %w", path, err)
 	}
-	if c.replaced(h, "") { // checked last: the kernel never reuses an inode, so the lists belong to the target
+	if c.isReplaced(h, "") { // checked last: the kernel never reuses an inode, so the lists belong to the target
 		return nil, nil
 	}
 	return slices.DeleteFunc(found, func(p process) bool { return !slices.Contains(after, p.pid) }), nil
@@ -91,26 +91,26 @@ func (p process) signal(sig unix.Signal) error {
 		// A thread: threaded cgroups list those. Its process is in an ancestor cgroup of the same pod, and gets the signal there.
 		return nil
 	case errors.Is(err, unix.ENOSYS): // Linux before 5.3
-		if !p.same() {
+		if !p.stillExists() {
 			return nil
 		}
-		return p.sent(sig, unix.Kill(p.pid, sig))
+		return p.wrapError(sig, unix.Kill(p.pid, sig))
 	case err != nil:
-		return p.sent(sig, err)
+		return p.wrapError(sig, err)
 	}
 	defer unix.Close(fd)
-	if !p.same() { // checked while the pidfd is open: only the listed process can get the signal
+	if !p.stillExists() { // checked while the pidfd is open: only the listed process can get the signal
 		return nil
 	}
-	return p.sent(sig, unix.PidfdSendSignal(fd, sig, nil, 0))
+	return p.wrapError(sig, unix.PidfdSendSignal(fd, sig, nil, 0))
 }
 
-func (p process) same() bool {
+func (p process) stillExists() bool {
 	stat, err := system.Stat(p.pid)
 	return err == nil && stat.StartTime == p.start
 }
 
-func (p process) sent(sig unix.Signal, err error) error {
+func (p process) wrapError(sig unix.Signal, err error) error {
 	if err == nil || errors.Is(err, unix.ESRCH) {
 		return nil
 	}

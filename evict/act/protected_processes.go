@@ -11,16 +11,16 @@ import (
 	"polder/lib/kernfile"
 )
 
-// guard refuses cgroups that contain processes that evict must never touch: PID 1, evict itself, evict's ancestors,
+// checkProtectedProcesses refuses cgroups that contain processes that evict must never touch: PID 1, evict itself, evict's ancestors,
 // and the leader of its process group, which is the pipe's first stage or the script that runs the pipe.
-func guard(cgroup string, pids []int) error {
+func checkProtectedProcesses(cgroup string, pids []int) error {
 	if cgroup == "/" {
 		return fmt.Errorf("%w: / is the whole machine", ErrRefused)
 	}
-	mine := map[int]string{1: "the system's first process", os.Getpid(): "evict itself", unix.Getpgrp(): "the leader of evict's process group"}
+	protected := map[int]string{1: "the init process", os.Getpid(): "evict itself", unix.Getpgrp(): "the leader of evict's process group"}
 	for pid := os.Getppid(); pid > 1; {
-		if mine[pid] == "" {
-			mine[pid] = "a process that evict runs under"
+		if protected[pid] == "" {
+			protected[pid] = "an ancestor of evict"
 		}
 		parent, err := parentOf(pid)
 		if err != nil {
@@ -30,10 +30,10 @@ func guard(cgroup string, pids []int) error {
 	}
 	for _, pid := range pids {
 		if pid <= 0 {
-			return fmt.Errorf("%w: %s holds processes of another PID namespace, which cannot be named from here (run evict with the host's PID namespace)", ErrRefused, cgroup)
+			return fmt.Errorf("%w: %s contains processes of another PID namespace, which get no signals from here (run evict in the host's PID namespace)", ErrRefused, cgroup)
 		}
-		if what := mine[pid]; what != "" {
-			return fmt.Errorf("%w: %s holds process %d, %s", ErrRefused, cgroup, pid, what)
+		if description := protected[pid]; description != "" {
+			return fmt.Errorf("%w: %s contains process %d, %s", ErrRefused, cgroup, pid, description)
 		}
 	}
 	return nil
@@ -47,7 +47,7 @@ func parentOf(pid int) (int, error) {
 	}
 	fields := strings.Fields(string(data[strings.LastIndexByte(string(data), ')')+1:]))
 	if len(fields) < 2 {
-		return 0, fmt.Errorf("/proc/%d/stat: %q", pid, data)
+		return 0, fmt.Errorf("parse /proc/%d/stat: too few fields in %q", pid, data)
 	}
 	return strconv.Atoi(fields[1])
 }

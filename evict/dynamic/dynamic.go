@@ -16,8 +16,8 @@ import (
 
 // Object is what one configuration object contains for evict.
 type Object struct {
-	// Kind is its key in sample.config, with a mark if it comes from a file.
-	Kind   string
+	// Key is its key in sample.config, with filePrefix if it comes from a file.
+	Key    string
 	Chosen *customconfig.Chosen
 	Values []customconfig.Value
 	// Unused are fields that are set but correspond to no setting of evict.
@@ -28,42 +28,42 @@ type Object struct {
 
 // From names the object as a setting's source.
 func (o *Object) From() string {
-	name := "katalyst " + strings.TrimPrefix(o.Kind, ofFile) + " " + fields.Clip(o.Chosen.Namespace+"/"+o.Chosen.Name)
+	name := "katalyst " + strings.TrimPrefix(o.Key, filePrefix) + " " + fields.Clip(o.Chosen.Namespace+"/"+o.Chosen.Name)
 	if o.Chosen.At != "" {
 		name += " (" + o.Chosen.At + ")"
 	}
 	return name
 }
 
-const ofFile = "file "
+const filePrefix = "file "
 
-// order is that of rising priority: the present kind takes precedence over the one in Katalyst's guide.
-var order = []customconfig.Kind{customconfig.Eviction, customconfig.AdminQoS}
+// kindsByPriority has the kinds in the order of rising priority: the present kind takes precedence over the one in Katalyst's guide.
+var kindsByPriority = []customconfig.Kind{customconfig.Eviction, customconfig.AdminQoS}
 
 // Objects returns those in force in the order of rising priority: the tick's, then the file's. A kind in the file replaces
 // that of the tick. It returns an error if the tick's objects are not in collect's format.
 func Objects(raw tick.Raw, file map[string]*customconfig.Chosen) (list []Object, err error) {
-	inTick, err := customconfig.Read(raw)
-	for _, c := range inTick {
+	fromTick, err := customconfig.Read(raw)
+	for _, c := range fromTick {
 		c.At = "" // a tick's object has none
 	}
 	for _, source := range []struct {
-		mark   string
+		prefix string
 		chosen map[string]*customconfig.Chosen
-	}{{"", inTick}, {ofFile, file}} {
-		for _, kind := range order {
+	}{{"", fromTick}, {filePrefix, file}} {
+		for _, kind := range kindsByPriority {
 			c := source.chosen[kind.Key]
-			if c == nil || source.mark == "" && file[kind.Key] != nil {
+			if c == nil || source.prefix == "" && file[kind.Key] != nil {
 				continue
 			}
-			list = append(list, objectOf(source.mark+kind.Key, kind, c))
+			list = append(list, newObject(source.prefix+kind.Key, kind, c))
 		}
 	}
 	return list, err
 }
 
-func objectOf(key string, kind customconfig.Kind, c *customconfig.Chosen) Object {
-	o := Object{Kind: key, Chosen: c}
+func newObject(key string, kind customconfig.Kind, c *customconfig.Chosen) Object {
+	o := Object{Key: key, Chosen: c}
 	config, err := c.Object()
 	if err != nil {
 		o.Err = err
@@ -79,25 +79,25 @@ func objectOf(key string, kind customconfig.Kind, c *customconfig.Chosen) Object
 	return o
 }
 
-// Memory is the state of one node: the last valid object of each kind.
-type Memory map[string]*customconfig.Chosen
+// LastValid is the state of one node: the last valid object of each kind.
+type LastValid map[string]*customconfig.Chosen
 
 // Raw returns the ticks' last valid objects, as a tick contains them; nil if there are none.
-func (m Memory) Raw() tick.Raw {
+func (m LastValid) Raw() tick.Raw {
 	chosen := map[string]*customconfig.Chosen{}
 	for kind, c := range m {
-		if c != nil && !strings.HasPrefix(kind, ofFile) {
+		if c != nil && !strings.HasPrefix(kind, filePrefix) {
 			chosen[kind] = c
 		}
 	}
 	return customconfig.Over(nil, chosen)
 }
 
-// Settle returns the objects in force: each valid one, and instead of an invalid one the last valid one of its kind. check
+// Resolve returns the objects in force: each valid one, and instead of an invalid one the last valid one of its kind. check
 // reports whether objects can be used together, in that order. Rejected objects are named.
-func (m Memory) Settle(objects []Object, check func([]Object) error) (inForce []Object, refused []string) {
+func (m LastValid) Resolve(objects []Object, check func([]Object) error) (inForce []Object, refused []string) {
 	for kind := range m {
-		if !slices.ContainsFunc(objects, func(o Object) bool { return o.Kind == kind }) {
+		if !slices.ContainsFunc(objects, func(o Object) bool { return o.Key == kind }) {
 			delete(m, kind) // the object was deleted: the last valid one is removed, too
 		}
 	}
@@ -108,25 +108,25 @@ func (m Memory) Settle(objects []Object, check func([]Object) error) (inForce []
 			err = check(with(o))
 		}
 		if err == nil {
-			m[o.Kind] = o.Chosen
+			m[o.Key] = o.Chosen
 			inForce = with(o)
 			continue
 		}
-		stays := "nothing of it is in force"
-		if last := m[o.Kind]; last != nil {
-			if before := objectOf(o.Kind, kindOf(o.Kind), last); before.Err == nil && check(with(before)) == nil {
-				inForce = with(before)
-				stays = "what was in force before stays"
+		consequence := "none of its values is in force"
+		if last := m[o.Key]; last != nil {
+			if previous := newObject(o.Key, kindOf(o.Key), last); previous.Err == nil && check(with(previous)) == nil {
+				inForce = with(previous)
+				consequence = "the last valid one stays in force"
 			}
 		}
-		refused = append(refused, fmt.Sprintf("%s is refused: %s: %s", o.From(), strings.ReplaceAll(err.Error(), "\n", "; "), stays))
+		refused = append(refused, fmt.Sprintf("%s is refused: %s: %s", o.From(), strings.ReplaceAll(err.Error(), "\n", "; "), consequence))
 	}
 	return inForce, refused
 }
 
 func kindOf(key string) customconfig.Kind {
-	key = strings.TrimPrefix(key, ofFile)
-	return order[max(0, slices.IndexFunc(order, func(k customconfig.Kind) bool { return k.Key == key }))]
+	key = strings.TrimPrefix(key, filePrefix)
+	return kindsByPriority[max(0, slices.IndexFunc(kindsByPriority, func(k customconfig.Kind) bool { return k.Key == key }))]
 }
 
 // Setting is a value in force.
@@ -136,21 +136,21 @@ type Setting struct {
 	From string
 }
 
-// insteadOf maps a setting to another one with the same meaning: otherwise the one of lower priority would apply beside the other, or
+// aliasOf maps a setting to another one with the same meaning: otherwise the one of lower priority would apply beside the other, or
 // override it.
-var insteadOf = func() map[string]string {
-	instead := map[string]string{}
+var aliasOf = func() map[string]string {
+	aliases := map[string]string{}
 	for _, row := range new(evictconfig.Settings).Rows() {
 		if row.Instead != "" {
-			instead[row.Name] = row.Instead
+			aliases[row.Name] = row.Instead
 		}
 	}
-	return instead
+	return aliases
 }()
 
 // Settings returns the values of objects in the order of rising priority, without those for which given returns true:
 // flags and files of flags take precedence over objects.
-func Settings(objects []Object, given func(setting string) bool) []Setting {
+func Settings(objects []Object, isGiven func(setting string) bool) []Setting {
 	type ranked struct {
 		Setting
 		rank int
@@ -159,7 +159,7 @@ func Settings(objects []Object, given func(setting string) bool) []Setting {
 	rank := map[string]int{} // the highest of each setting, from 1 on
 	for i, o := range objects {
 		for _, v := range o.Values {
-			if given(v.Setting) || insteadOf[v.Setting] != "" && given(insteadOf[v.Setting]) {
+			if isGiven(v.Setting) || aliasOf[v.Setting] != "" && isGiven(aliasOf[v.Setting]) {
 				continue
 			}
 			list = append(list, ranked{Setting{v, o.From()}, i + 1})
@@ -168,7 +168,7 @@ func Settings(objects []Object, given func(setting string) bool) []Setting {
 	}
 	var out []Setting
 	for _, s := range list {
-		if rank[s.Setting.Setting] > s.rank || rank[insteadOf[s.Setting.Setting]] > s.rank {
+		if rank[s.Setting.Setting] > s.rank || rank[aliasOf[s.Setting.Setting]] > s.rank {
 			continue
 		}
 		out = append(out, s.Setting)

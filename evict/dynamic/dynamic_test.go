@@ -56,33 +56,33 @@ func TestPrecedence(t *testing.T) {
 	kswapd := func(times int) string {
 		return fmt.Sprintf(`{"evictionPluginsConfig":{"memoryEvictionPluginConfig":{"systemKswapdRateExceedTimesThreshold":%d}}}`, times)
 	}
-	const lasting = `{"evictionConfig":{"memoryPressureEvictionConfig":{"systemKswapdRateExceedDurationThreshold":120}}}`
+	const duration = `{"evictionConfig":{"memoryPressureEvictionConfig":{"systemKswapdRateExceedDurationThreshold":120}}}`
 	for name, c := range map[string]struct {
 		raw   tick.Raw
 		file  map[string]*customconfig.Chosen
 		given []string
 		want  map[string]string
 	}{
-		"nothing":                          {nil, nil, nil, map[string]string{}},
-		"null":                             {tick.Raw("null"), nil, nil, map[string]string{}},
-		"verdicts alone":                   {tick.Raw(`{"katalyst":{"customConfigs":[{"name":"x"}]}}`), nil, nil, map[string]string{}},
-		"the guide's":                      {configured(ec(10), ""), nil, nil, map[string]string{cpu: "10 " + fromEviction}},
-		"today's":                          {configured("", aqc(8)), nil, nil, map[string]string{cpu: "8 " + fromAdmin}},
-		"both":                             {configured(ec(10), aqc(8)), nil, nil, map[string]string{cpu: "8 " + fromAdmin}},
-		"both, another field":              {configured(ec(10), lasting), nil, nil, map[string]string{cpu: "10 " + fromEviction, "memory-kswapd-duration": "2m0s " + fromAdmin}},
-		"given":                            {configured(ec(10), aqc(8)), nil, []string{cpu}, map[string]string{}},
-		"given for both resources":         {configured(ec(10), aqc(8)), nil, []string{"reclaimed-threshold"}, map[string]string{}},
-		"given elsewhere":                  {configured(ec(10), ""), nil, []string{"burst"}, map[string]string{cpu: "10 " + fromEviction}},
-		"a file before the tick":           {configured(ec(10), aqc(8)), map[string]*customconfig.Chosen{"evictionConfiguration": chosen(ec(3))}, nil, map[string]string{cpu: "3 katalyst evictionConfiguration default/f (x.yaml:3)"}},
-		"a file in place of the tick":      {configured(ec(10), ""), map[string]*customconfig.Chosen{"evictionConfiguration": chosen("{}")}, nil, map[string]string{}},
-		"a file beside the tick":           {configured(ec(10), aqc(8)), map[string]*customconfig.Chosen{"adminQoSConfiguration": chosen("{}")}, nil, map[string]string{cpu: "10 " + fromEviction}},
-		"given before the file":            {nil, map[string]*customconfig.Chosen{"evictionConfiguration": chosen(ec(3))}, []string{cpu}, map[string]string{}},
-		"kswapd for so long":               {configured(kswapd(1), lasting), nil, nil, map[string]string{"memory-kswapd-times": "1 " + fromEviction, "memory-kswapd-duration": "2m0s " + fromAdmin}},
-		"kswapd so often, given":           {configured("", lasting), nil, []string{"memory-kswapd-times"}, map[string]string{}},
-		"kswapd so often, in the file":     {configured("", lasting), map[string]*customconfig.Chosen{"evictionConfiguration": chosen(kswapd(2))}, nil, map[string]string{"memory-kswapd-times": "2 katalyst evictionConfiguration default/f (x.yaml:3)"}},
-		"an object without a section":      {configured(`{}`, `{"reclaimedResourceConfig":{"enableReclaim":true}}`), nil, nil, map[string]string{}},
-		"an object without config":         {tick.Raw(`{"katalyst":{"evictionConfiguration":{"namespace":"a","name":"b"}}}`), nil, nil, map[string]string{}},
-		"a place that the tick lays claim": {tick.Raw(`{"katalyst":{"evictionConfiguration":{"namespace":"default","name":"x","at":"/etc/passwd:1","config":` + ec(4) + `}}}`), nil, nil, map[string]string{cpu: "4 " + fromEviction}},
+		"nothing":                      {nil, nil, nil, map[string]string{}},
+		"null":                         {tick.Raw("null"), nil, nil, map[string]string{}},
+		"only verdicts":                {tick.Raw(`{"katalyst":{"customConfigs":[{"name":"x"}]}}`), nil, nil, map[string]string{}},
+		"the guide's":                  {configured(ec(10), ""), nil, nil, map[string]string{cpu: "10 " + fromEviction}},
+		"today's":                      {configured("", aqc(8)), nil, nil, map[string]string{cpu: "8 " + fromAdmin}},
+		"both":                         {configured(ec(10), aqc(8)), nil, nil, map[string]string{cpu: "8 " + fromAdmin}},
+		"both, another field":          {configured(ec(10), duration), nil, nil, map[string]string{cpu: "10 " + fromEviction, "memory-kswapd-duration": "2m0s " + fromAdmin}},
+		"given":                        {configured(ec(10), aqc(8)), nil, []string{cpu}, map[string]string{}},
+		"given for both resources":     {configured(ec(10), aqc(8)), nil, []string{"reclaimed-threshold"}, map[string]string{}},
+		"another setting is given":     {configured(ec(10), ""), nil, []string{"burst"}, map[string]string{cpu: "10 " + fromEviction}},
+		"a file before the tick":       {configured(ec(10), aqc(8)), map[string]*customconfig.Chosen{"evictionConfiguration": chosen(ec(3))}, nil, map[string]string{cpu: "3 katalyst evictionConfiguration default/f (x.yaml:3)"}},
+		"a file in place of the tick":  {configured(ec(10), ""), map[string]*customconfig.Chosen{"evictionConfiguration": chosen("{}")}, nil, map[string]string{}},
+		"a file beside the tick":       {configured(ec(10), aqc(8)), map[string]*customconfig.Chosen{"adminQoSConfiguration": chosen("{}")}, nil, map[string]string{cpu: "10 " + fromEviction}},
+		"given before the file":        {nil, map[string]*customconfig.Chosen{"evictionConfiguration": chosen(ec(3))}, []string{cpu}, map[string]string{}},
+		"kswapd duration":              {configured(kswapd(1), duration), nil, nil, map[string]string{"memory-kswapd-times": "1 " + fromEviction, "memory-kswapd-duration": "2m0s " + fromAdmin}},
+		"kswapd times, given":          {configured("", duration), nil, []string{"memory-kswapd-times"}, map[string]string{}},
+		"kswapd times, in the file":    {configured("", duration), map[string]*customconfig.Chosen{"evictionConfiguration": chosen(kswapd(2))}, nil, map[string]string{"memory-kswapd-times": "2 katalyst evictionConfiguration default/f (x.yaml:3)"}},
+		"an object without a section":  {configured(`{}`, `{"reclaimedResourceConfig":{"enableReclaim":true}}`), nil, nil, map[string]string{}},
+		"an object without config":     {tick.Raw(`{"katalyst":{"evictionConfiguration":{"namespace":"a","name":"b"}}}`), nil, nil, map[string]string{}},
+		"a place that the tick claims": {tick.Raw(`{"katalyst":{"evictionConfiguration":{"namespace":"default","name":"x","at":"/etc/passwd:1","config":` + ec(4) + `}}}`), nil, nil, map[string]string{cpu: "4 " + fromEviction}},
 	} {
 		objects, err := Objects(c.raw, c.file)
 		if err != nil {
@@ -95,7 +95,7 @@ func TestPrecedence(t *testing.T) {
 }
 
 // Whatever sample.config contains, an invalid object is named and not used.
-func TestNotCollects(t *testing.T) {
+func TestInvalidTickObjects(t *testing.T) {
 	for _, text := range []string{`5`, `"x"`, `[]`, `{"katalyst":[]}`, `{"katalyst":{"evictionConfiguration":5}}`, `{"katalyst":{"adminQoSConfiguration":{"name":5}}}`} {
 		objects, err := Objects(tick.Raw(text), nil)
 		if err == nil || len(in(objects)) > 0 {
@@ -109,14 +109,14 @@ func TestNotCollects(t *testing.T) {
 }
 
 // An invalid object leaves the last valid one of its kind in force, until it is valid again or deleted.
-func TestSettle(t *testing.T) {
-	m := Memory{}
-	tooMuch := errors.New("more than 100")
+func TestResolve(t *testing.T) {
+	m := LastValid{}
+	errTooLarge := errors.New("more than 100")
 	check := func(objects []Object) error {
 		for _, o := range objects {
 			for _, v := range o.Values {
 				if f, ok := v.V.(float64); ok && f > 100 {
-					return tooMuch
+					return errTooLarge
 				}
 			}
 		}
@@ -127,18 +127,18 @@ func TestSettle(t *testing.T) {
 		want    string // of CPU
 		refused []string
 	}{
-		{"-1", "", "", []string{fromEviction + " is refused: evictionPluginsConfig.reclaimedResourcesEvictionPluginConfig.evictionThreshold.katalyst.kubewharf.io/reclaimed_millicpu: -1: want a number over 0 and at most 1000000: nothing of it is in force"}},
+		{"-1", "", "", []string{fromEviction + " is refused: evictionPluginsConfig.reclaimedResourcesEvictionPluginConfig.evictionThreshold.katalyst.kubewharf.io/reclaimed_millicpu: -1: want a number over 0 and at most 1000000: none of its values is in force"}},
 		{"10", "", "10 " + fromEviction, nil},
-		{"-1", "", "10 " + fromEviction, []string{"what was in force before stays"}},
-		{"-1", "", "10 " + fromEviction, []string{"what was in force before stays"}},
-		{"200", "", "10 " + fromEviction, []string{"more than 100: what was in force before stays"}},
+		{"-1", "", "10 " + fromEviction, []string{"the last valid one stays in force"}},
+		{"-1", "", "10 " + fromEviction, []string{"the last valid one stays in force"}},
+		{"200", "", "10 " + fromEviction, []string{"more than 100: the last valid one stays in force"}},
 		{"20", "", "20 " + fromEviction, nil},
-		{"200", "7", "7 " + fromAdmin, []string{fromEviction + " is refused: more than 100: what was in force before stays"}},
-		{"30", "500", "7 " + fromAdmin, []string{fromAdmin + " is refused: more than 100: what was in force before stays"}},
+		{"200", "7", "7 " + fromAdmin, []string{fromEviction + " is refused: more than 100: the last valid one stays in force"}},
+		{"30", "500", "7 " + fromAdmin, []string{fromAdmin + " is refused: more than 100: the last valid one stays in force"}},
 		{"30", "", "30 " + fromEviction, nil},
-		{"40", "500", "40 " + fromEviction, []string{"nothing of it is in force"}}, // the last valid one was deleted with the object
+		{"40", "500", "40 " + fromEviction, []string{"none of its values is in force"}}, // the last valid one was deleted with the object
 		{"", "", "", nil},
-		{"-1", "", "", []string{"nothing of it is in force"}},
+		{"-1", "", "", []string{"none of its values is in force"}},
 	} {
 		ec, aqc := "", ""
 		if c.ec != "" {
@@ -151,7 +151,7 @@ func TestSettle(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		inForce, refused := m.Settle(objects, check)
+		inForce, refused := m.Resolve(objects, check)
 		if got := in(inForce)["reclaimed-cpu-threshold"]; got != c.want {
 			t.Errorf("%d: %q; want %q", i, got, c.want)
 		}
@@ -173,7 +173,7 @@ func TestSettle(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m = Memory{}
+		m = LastValid{}
 		if err := tick.Unmarshal(data, &m); err != nil {
 			t.Fatal(err)
 		}
@@ -181,13 +181,13 @@ func TestSettle(t *testing.T) {
 }
 
 // Only the valid parts of an old state file are used.
-func TestSettleOldMemory(t *testing.T) {
+func TestResolveOldState(t *testing.T) {
 	objects, err := Objects(configured(fmt.Sprintf(threshold, -1), fmt.Sprintf(newer, -1)), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := Memory{"evictionConfiguration": nil, "adminQoSConfiguration": {Config: []byte(`{"evictionConfig":5}`)}, "nonsense": {}}
-	inForce, refused := m.Settle(objects, func([]Object) error { return nil })
+	m := LastValid{"evictionConfiguration": nil, "adminQoSConfiguration": {Config: []byte(`{"evictionConfig":5}`)}, "nonsense": {}}
+	inForce, refused := m.Resolve(objects, func([]Object) error { return nil })
 	if len(inForce) != 0 || len(refused) != 2 {
 		t.Errorf("in force %+v, refused %q; want nothing, and both", inForce, refused)
 	}

@@ -18,13 +18,13 @@ import (
 	"polder/lib/tick"
 )
 
-// remake removes the cgroup with its processes, and creates another one of the same name.
-func remake(t *testing.T, h *cgroup.Hierarchy, path string) {
+// recreate removes the cgroup with its processes, and creates another one of the same name.
+func recreate(t *testing.T, h *cgroup.Hierarchy, path string) {
 	t.Helper()
 	if err := act.Thaw(h, path); err != nil {
 		t.Fatal(err)
 	}
-	if err := act.Kill(t.Context(), h, act.Target{Path: path}, 0, act.AlreadyAsked, func() {}); err != nil {
+	if err := act.Kill(t.Context(), h, act.Target{Path: path}, 0, act.AlreadyRequested, func() {}); err != nil {
 		t.Fatal(err)
 	}
 	for _, controller := range []string{"", "freezer"} {
@@ -48,7 +48,7 @@ func otherBoot(t *testing.T, state, boot string) {
 	}
 	changed := regexp.MustCompile(`"boot":"[^"]+",`).ReplaceAll(data, []byte(boot))
 	if bytes.Equal(changed, data) {
-		t.Fatalf("the state names no boot: %s", data)
+		t.Fatalf("the state has no boot ID: %s", data)
 	}
 	if err := os.WriteFile(state, changed, 0o600); err != nil {
 		t.Fatal(err)
@@ -68,7 +68,7 @@ const anotherBoot = `"boot":"11111111-2222-3333-4444-555555555555",`
 
 // A kill in progress is resumed in the same cgroup in the same boot, and nowhere else: a new process in a cgroup of the same
 // name was never asked to end.
-func TestAKillIsResumedOnlyInTheCgroupThatWasMeant(t *testing.T) {
+func TestKillResumesOnlyInTheSameCgroup(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		change func(t *testing.T, h *cgroup.Hierarchy, path, state string)
@@ -77,13 +77,14 @@ func TestAKillIsResumedOnlyInTheCgroupThatWasMeant(t *testing.T) {
 		{"the same", func(*testing.T, *cgroup.Hierarchy, string, string) {}, true},
 		{"another boot", func(t *testing.T, _ *cgroup.Hierarchy, _, state string) { otherBoot(t, state, anotherBoot) }, false},
 		{"no boot", func(t *testing.T, _ *cgroup.Hierarchy, _, state string) { otherBoot(t, state, "") }, false},
-		{"replaced", func(t *testing.T, h *cgroup.Hierarchy, path, _ string) { remake(t, h, path) }, false},
+		{"replaced", func(t *testing.T, h *cgroup.Hierarchy, path, _ string) { recreate(t, h, path) }, false},
 	} {
 		t.Run(strings.ReplaceAll(tt.name, " ", "-"), func(t *testing.T) {
 			h, path := group(t)
 			state := filepath.Join(t.TempDir(), "state.json")
 			ticks := overcommit(path, "/none")
-			args := []string{"--action", "kill", "--reclaimed-grace-period", "1s", "--state", state}
+			// The first run must not end the process itself, however long it takes to stop: the period is over by the ticks' clock alone.
+			args := []string{"--action", "kill", "--reclaimed-grace-period", "1h", "--state", state}
 			p := startEvict(t, args...)
 			at := 0
 			p.put(ticks(at))
@@ -91,6 +92,7 @@ func TestAKillIsResumedOnlyInTheCgroupThatWasMeant(t *testing.T) {
 			p.stop()
 			<-p.end
 			tt.change(t, h, path, state)
+			at += int(time.Hour / tickEvery)
 			p = startEvict(t, args...)
 			e := p.put(enough(ticks)(at + 1))
 			if reported := len(e.Evictions) > 0; reported != tt.killed {
@@ -106,32 +108,32 @@ func TestAKillIsResumedOnlyInTheCgroupThatWasMeant(t *testing.T) {
 
 // A pod counts as released by freezing while it is frozen: not after a reboot, in a cgroup that was replaced, or when
 // another program has thawed it, whether that happened between two runs or during one.
-func TestAFreezingCountsOnlyWhileItHolds(t *testing.T) {
+func TestFrozenPodCountsOnlyWhileFrozen(t *testing.T) {
 	thawed := func(t *testing.T, h *cgroup.Hierarchy, path, _ string) {
 		if err := act.Thaw(h, path); err != nil {
 			t.Fatal(err)
 		}
 	}
-	remade := func(t *testing.T, h *cgroup.Hierarchy, path, _ string) { remake(t, h, path) }
+	recreated := func(t *testing.T, h *cgroup.Hierarchy, path, _ string) { recreate(t, h, path) }
 	for _, tt := range []struct {
 		name    string
 		change  func(t *testing.T, h *cgroup.Hierarchy, path, state string)
 		restart bool
 		again   bool
 	}{
-		{"nothing happens", func(*testing.T, *cgroup.Hierarchy, string, string) {}, true, false},
+		{"unchanged", func(*testing.T, *cgroup.Hierarchy, string, string) {}, true, false},
 		{"another boot", func(t *testing.T, h *cgroup.Hierarchy, path, state string) {
 			otherBoot(t, state, anotherBoot)
-			remake(t, h, path)
+			recreate(t, h, path)
 		}, true, true},
 		{"no boot and thawed", func(t *testing.T, h *cgroup.Hierarchy, path, state string) {
 			otherBoot(t, state, "")
 			thawed(t, h, path, state)
 		}, true, true},
-		{"replaced between runs", remade, true, true},
+		{"replaced between runs", recreated, true, true},
 		{"thawed between runs", thawed, true, true},
-		{"replaced in a run", remade, false, true},
-		{"thawed in a run", thawed, false, true},
+		{"replaced during a run", recreated, false, true},
+		{"thawed during a run", thawed, false, true},
 	} {
 		t.Run(strings.ReplaceAll(tt.name, " ", "-"), func(t *testing.T) {
 			h, path := group(t)
@@ -167,7 +169,7 @@ func TestAFreezingCountsOnlyWhileItHolds(t *testing.T) {
 }
 
 // evict --thaw thaws nothing that another program has frozen since: in another boot, or in another cgroup of that name.
-func TestThawKnowsWhatWasFrozen(t *testing.T) {
+func TestThawOnlyFrozenCgroups(t *testing.T) {
 	for name, boot := range map[string]string{"another boot": anotherBoot, "replaced": ""} {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
 			h, path := group(t)
@@ -180,7 +182,7 @@ func TestThawKnowsWhatWasFrozen(t *testing.T) {
 			if boot != "" {
 				otherBoot(t, state, boot)
 			} else {
-				remake(t, h, path)
+				recreate(t, h, path)
 				if err := act.Freeze(t.Context(), h, path); err != nil {
 					t.Fatal(err)
 				}
@@ -198,43 +200,43 @@ func TestThawKnowsWhatWasFrozen(t *testing.T) {
 }
 
 // Measurements do not survive a reboot; what delays and counts evictions, and requests to the API server, does.
-func TestRebootForgetsWhatWasMeasured(t *testing.T) {
+func TestRebootDropsMeasurements(t *testing.T) {
 	full := func() *node {
-		n := &node{Rules: map[string]tick.Raw{"r": tick.Raw("{}")}, Taints: map[string]time.Time{"k:NoSchedule": noon}}
+		n := &node{EncodedWindows: map[string]tick.Raw{"r": tick.Raw("{}")}, TaintRequired: map[string]time.Time{"k:NoSchedule": noon}}
 		n.Queue = pick.Queue{"soft": noon}
-		n.Steady = pick.Steady{Start: noon, Last: noon}
-		n.Hour = pick.Hour{{At: noon, UID: "a"}}
+		n.Continuity = pick.Continuity{Start: noon, Last: noon}
+		n.LastHour = pick.LastHour{{At: noon, UID: "a"}}
 		n.Cooldowns = map[string]*pick.Cooldown{rule.All[0].Name: {}}
 		n.InProgress = pick.InProgress{
-			"asked": {Cgroup: "/a"}, "killed": {Cgroup: "/b", Inode: 7}, "frozen": {Held: true}, "ended": {Ended: noon}, "null": nil,
+			"asked": {Cgroup: "/a"}, "killed": {Cgroup: "/b", Inode: 7}, "frozen": {Frozen: true}, "ended": {EndedAt: noon}, "null": nil,
 		}
 		return n
 	}
 	for _, tt := range []struct {
-		name     string
-		boot     stage.Boot
-		action   string
-		measured bool
-		going    int
+		name       string
+		boot       stage.Boot
+		action     string
+		measured   bool
+		inProgress int
 	}{
 		{"the same", stage.SameBoot, act.KillPods, true, 5},
 		{"another, evict", stage.OtherBoot, act.EvictPods, false, 1},
 		{"another, kill", stage.OtherBoot, act.KillPods, false, 0},
 		{"another, freeze", stage.OtherBoot, act.FreezePods, false, 0},
-		{"not known, freeze", stage.UnknownBoot, act.FreezePods, false, 4},
-		{"not known, evict", stage.UnknownBoot, act.EvictPods, false, 1},
+		{"unknown, freeze", stage.UnknownBoot, act.FreezePods, false, 4},
+		{"unknown, evict", stage.UnknownBoot, act.EvictPods, false, 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			n := full()
-			n.ofBoot(tt.boot, tt.action)
-			if measured := n.Rules != nil && n.Queue != nil && n.Steady != (pick.Steady{}); measured != tt.measured {
+			n.dropEndedByReboot(tt.boot, tt.action)
+			if measured := n.EncodedWindows != nil && n.Queue != nil && n.Continuity != (pick.Continuity{}); measured != tt.measured {
 				t.Errorf("measured is kept: %t; want %t", measured, tt.measured)
 			}
-			if len(n.InProgress) != tt.going {
-				t.Errorf("%d pods on their way out; want %d", len(n.InProgress), tt.going)
+			if len(n.InProgress) != tt.inProgress {
+				t.Errorf("%d evictions in progress; want %d", len(n.InProgress), tt.inProgress)
 			}
-			if len(n.Hour) != 1 || len(n.Cooldowns) != 1 || len(n.Taints) != 1 {
-				t.Errorf("hour %v, cooldowns %v, taints %v; want one each", n.Hour, n.Cooldowns, n.Taints)
+			if len(n.LastHour) != 1 || len(n.Cooldowns) != 1 || len(n.TaintRequired) != 1 {
+				t.Errorf("hour %v, cooldowns %v, taints %v; want one each", n.LastHour, n.Cooldowns, n.TaintRequired)
 			}
 		})
 	}

@@ -10,14 +10,14 @@ import (
 	"polder/lib/tick"
 )
 
-// ofBoot drops what a reboot has ended: processes that were frozen or killed, and measurements since then. What counts and delays
-// evictions (the hourly limit, the cooldowns, the taints, requests to the API server) stays. If the state does not contain its boot
-// ID, both are dropped.
-func (n *node) ofBoot(boot stage.Boot, action string) {
+// dropEndedByReboot drops what a reboot has ended: processes that were frozen or killed, and measurements since then. What counts and
+// delays evictions (the hourly limit, the cooldowns, the taints, requests to the API server) stays. If the state does not contain its
+// boot ID, both are dropped.
+func (n *node) dropEndedByReboot(boot stage.Boot, action string) {
 	if boot == stage.SameBoot {
 		return
 	}
-	n.Rules, n.Queue, n.Steady = nil, nil, pick.Steady{}
+	n.EncodedWindows, n.Queue, n.Continuity = nil, nil, pick.Continuity{}
 	maps.DeleteFunc(n.InProgress, func(_ string, l *pick.Ongoing) bool {
 		switch {
 		case l == nil:
@@ -25,7 +25,7 @@ func (n *node) ofBoot(boot stage.Boot, action string) {
 		case boot == stage.UnknownBoot && action == act.FreezePods:
 			return false // check each one: a pod that is frozen and forgotten stays frozen forever
 		}
-		return l.Inode != 0 || l.Held || !l.Ended.IsZero() || action == act.FreezePods || action == act.KillPods
+		return l.Inode != 0 || l.Frozen || !l.EndedAt.IsZero() || action == act.FreezePods || action == act.KillPods
 	})
 }
 
@@ -42,28 +42,28 @@ func (c *cgroups) inode(path string) uint64 {
 	return act.InodeOf(c.Hierarchy, c.action, path)
 }
 
-// forgetReplaced drops the evictions in progress of pods whose cgroup was replaced, or should be frozen and is not: they would count as
+// dropReplaced drops the evictions in progress of pods whose cgroup was replaced, or should be frozen and is not: they would count as
 // released although their processes run.
-func (e *engine) forgetReplaced(n *node) {
+func (e *engine) dropReplaced(n *node) {
 	if e.cgroups == nil {
 		return
 	}
 	for uid, l := range n.InProgress {
-		now := e.cgroups.inode(l.Cgroup)
+		inode := e.cgroups.inode(l.Cgroup)
 		why := ""
 		switch {
-		case now == 0: // removed: the sample shows that, too
-		case l.Inode != 0 && now != l.Inode:
-			why = "there is another cgroup of that name now"
-		case l.Held:
+		case inode == 0: // removed: the sample shows that, too
+		case l.Inode != 0 && inode != l.Inode:
+			why = "another cgroup has that name now"
+		case l.Frozen:
 			if frozen, err := act.Frozen(e.cgroups.Hierarchy, l.Cgroup); err == nil && !frozen {
-				why = "it is not frozen any more"
+				why = "it is no longer frozen"
 			}
 		case l.Inode == 0 && e.cgroups.action == act.KillPods && l.Eviction.State != tick.StateFailed:
-			why = "it is not known which cgroup of that name was meant"
+			why = "its inode is not in the state file, so the cgroup may be a later one"
 		}
-		if underWay := l.Awaited && !l.Held && l.Ended.IsZero(); why != "" && !underWay { // the one in progress reports its own outcome
-			e.session.Log.Info("an earlier eviction is forgotten", "pod", l.Eviction.Name, "uid", uid, "cgroup", l.Cgroup, "why", why)
+		if isAwaited := l.Awaited && !l.Frozen && l.EndedAt.IsZero(); why != "" && !isAwaited { // the one in progress reports its own outcome
+			e.session.Log.Info("an eviction of an earlier run is no longer tracked", "pod", l.Eviction.Name, "uid", uid, "cgroup", l.Cgroup, "reason", why)
 			delete(n.InProgress, uid)
 		}
 	}

@@ -23,8 +23,8 @@ import (
 
 const reclaimedRule = "reclaimed-resource-pressure-eviction-plugin"
 
-// crowd is a tick with ten reclaimed pods, p0 to p9, eight of which must be evicted. Their cgroups are empty.
-func crowd(at time.Duration, change ...func(*tick.Tick)) *tick.Tick {
+// manyPods is a tick with ten reclaimed pods, p0 to p9, eight of which must be evicted. Their cgroups are empty.
+func manyPods(at time.Duration, change ...func(*tick.Tick)) *tick.Tick {
 	x := &tick.Tick{
 		V: 1, Node: "n", Time: noon.Add(at), Sample: &tick.Sample{},
 		Advice: &tick.Advice{Policy: "katalyst", Reclaimed: &tick.Reclaimed{MilliCPU: new(int64(4000)), MemoryBytes: new(int64(1))}},
@@ -42,8 +42,8 @@ func crowd(at time.Duration, change ...func(*tick.Tick)) *tick.Tick {
 	return x
 }
 
-// asked returns the pods whose end was requested at a tick.
-func asked(e *tick.Eviction) []string {
+// requested returns the pods whose end was requested at a tick.
+func requested(e *tick.Eviction) []string {
 	var out []string
 	for uid, state := range states(e) {
 		if state == tick.StateRequested {
@@ -55,22 +55,22 @@ func asked(e *tick.Eviction) []string {
 }
 
 // A rate that was measured before a pod's end requires no second victim.
-func TestKswapdOneAPeriod(t *testing.T) {
+func TestKswapdEvictsOnePodPerPeriod(t *testing.T) {
 	p := startEvict(t, "--action", "kill", "--rules", "memory-pressure-eviction-plugin", "--memory-kswapd-times", "1", "--memory-psi-enabled=false", "--memory-numa-enabled=false")
-	went := map[int][]string{}
-	gone := map[string]bool{}
+	evicted := map[int][]string{}
+	removed := map[string]bool{}
 	for i := range 17 {
-		x := crowd(time.Duration(i) * time.Second)
+		x := manyPods(time.Duration(i) * time.Second)
 		x.Sample.Memory = &tick.NodeMemory{TotalBytes: new(1e11), FreeBytes: new(5e10), WatermarkScaleFactor: new(10.0), KswapdStealPages: new(float64(i) * 9000)}
-		x.Sample.Pods = slices.DeleteFunc(x.Sample.Pods, func(p tick.Pod) bool { return gone[p.UID] })
+		x.Sample.Pods = slices.DeleteFunc(x.Sample.Pods, func(p tick.Pod) bool { return removed[p.UID] })
 		e := p.put(x)
-		for _, uid := range asked(e) {
-			went[i] = append(went[i], uid)
-			gone[uid] = true // the very next sample does not contain it any more
+		for _, uid := range requested(e) {
+			evicted[i] = append(evicted[i], uid)
+			removed[uid] = true // the very next sample does not contain it any more
 		}
 	}
-	if d := cmp.Diff(map[int][]string{5: {"p0"}, 10: {"p1"}, 15: {"p2"}}, went); d != "" {
-		t.Errorf("who went, by the second (-want +got):\n%s", d)
+	if d := cmp.Diff(map[int][]string{5: {"p0"}, 10: {"p1"}, 15: {"p2"}}, evicted); d != "" {
+		t.Errorf("evicted pods, by the second (-want +got):\n%s", d)
 	}
 	p.close()
 }
@@ -94,8 +94,8 @@ func TestLimits(t *testing.T) {
 			p := startEvict(t, append([]string{"--action", "kill", "--rules", reclaimedRule}, tt.args...)...)
 			all := map[string]bool{}
 			for i := range 40 {
-				e := p.put(crowd(time.Duration(i) * time.Second))
-				got := asked(e)
+				e := p.put(manyPods(time.Duration(i) * time.Second))
+				got := requested(e)
 				if i == 0 && !slices.Equal(got, tt.want) {
 					t.Errorf("at the first tick %v; want %v", got, tt.want)
 				}
@@ -104,20 +104,20 @@ func TestLimits(t *testing.T) {
 				}
 			}
 			if len(all) != tt.all {
-				t.Errorf("%v went; want %d pods", slices.Sorted(maps.Keys(all)), tt.all)
+				t.Errorf("%v were evicted; want %d pods", slices.Sorted(maps.Keys(all)), tt.all)
 			}
 			p.close()
-			if held := strings.Count(p.log.String(), "more pods would be evicted than"); (held > 0) != (tt.log != "") || !strings.Contains(p.log.String(), tt.log) {
-				t.Errorf("log of a limit: %d times; want %q:\n%s", held, tt.log, p.log)
+			if logged := strings.Count(p.log.String(), "more pods would be evicted than"); (logged > 0) != (tt.log != "") || !strings.Contains(p.log.String(), tt.log) {
+				t.Errorf("log of a limit: %d times; want %q:\n%s", logged, tt.log, p.log)
 			}
 		})
 	}
 }
 
 // The hourly count uses the ticks' time, survives a restart, and setting the clock back reduces nothing.
-func TestHourSurvives(t *testing.T) {
+func TestHourlyLimitSurvivesRestart(t *testing.T) {
 	args := []string{"--action", "kill", "--rules", reclaimedRule, "--per-hour", "2", "--state", filepath.Join(t.TempDir(), "state.json")}
-	var went []string
+	var evicted []string
 	for _, run := range []struct {
 		at   []time.Duration
 		want []string
@@ -129,15 +129,15 @@ func TestHourSurvives(t *testing.T) {
 	} {
 		p := startEvict(t, args...)
 		for _, at := range run.at {
-			went = append(went, asked(p.put(crowd(at)))...)
+			evicted = append(evicted, requested(p.put(manyPods(at)))...)
 		}
 		if status := p.close(); status != 0 {
 			t.Fatalf("exit status %d:\n%s", status, p.log)
 		}
-		slices.Sort(went)
-		went = slices.Compact(went)
-		if d := cmp.Diff(run.want, went); d != "" {
-			t.Fatalf("after the run of %v went (-want +got):\n%s", run.at, d)
+		slices.Sort(evicted)
+		evicted = slices.Compact(evicted)
+		if d := cmp.Diff(run.want, evicted); d != "" {
+			t.Fatalf("evicted after the run of %v (-want +got):\n%s", run.at, d)
 		}
 	}
 }
@@ -150,7 +150,7 @@ func TestDryRunRules(t *testing.T) {
 	}{{reclaimedRule, true}, {"*", true}, {"cpu-pressure-eviction-plugin", false}} {
 		p := startEvict(t, "--action", "kill", "--dry-run-rules", tt.rules)
 		for i := range 3 {
-			e := p.put(crowd(time.Duration(i) * time.Second))
+			e := p.put(manyPods(time.Duration(i) * time.Second))
 			for _, f := range e.Pressures {
 				if f.Rule == reclaimedRule && f.DryRun != tt.dry {
 					t.Errorf("%s: finding %+v", tt.rules, f)
@@ -160,7 +160,7 @@ func TestDryRunRules(t *testing.T) {
 				t.Errorf("%s: tick %d: p0 is %q, dry run of all %t", tt.rules, i, got, e.DryRun)
 			}
 			if tt.dry && len(e.Evictions) != 1 {
-				t.Errorf("%s: tick %d: evictions %v; want p0 alone, each time", tt.rules, i, states(e))
+				t.Errorf("%s: tick %d: evictions %v; want only p0, each time", tt.rules, i, states(e))
 			}
 		}
 		p.close()
@@ -168,13 +168,13 @@ func TestDryRunRules(t *testing.T) {
 			t.Errorf("%s: logged %d times", tt.rules, got)
 		}
 	}
-	if status, _, log := runEvict(t, "", "--dry-run-rules", "nonsense"); status != 2 || !strings.Contains(log, `--dry-run-rules: no rule "nonsense": want some of `+reclaimedRule) || !strings.Contains(log, `("*" is all)`) {
+	if status, _, log := runEvict(t, "", "--dry-run-rules", "nonsense"); status != 2 || !strings.Contains(log, `--dry-run-rules: no rule "nonsense": want some of `+reclaimedRule) || !strings.Contains(log, `("*" means all)`) {
 		t.Errorf("status %d: %s", status, log)
 	}
 }
 
 // No content of a state file stops evict.
-func TestStateOfAnything(t *testing.T) {
+func TestInvalidStateFiles(t *testing.T) {
 	for _, state := range []string{
 		`{"nodes":{"n":{"going":{"p0":null},"cooldowns":{"` + reclaimedRule + `":null},"hour":[{}],"queue":null,"steady":{}}}}`,
 		`{"nodes":{"n":{"hour":[{"at":"9999-12-31T23:59:59Z","uid":"x"}],"queue":{"p0":"9999-01-01T00:00:00Z"},"steady":{"start":"9999-01-01T00:00:00Z","last":"9999-01-01T00:00:00Z"}}}}`,
@@ -185,7 +185,7 @@ func TestStateOfAnything(t *testing.T) {
 			t.Fatal(err)
 		}
 		p := startEvict(t, "--action", "kill", "--rules", reclaimedRule, "--state", path)
-		if got := asked(p.put(crowd(0))); !slices.Equal(got, []string{"p0"}) {
+		if got := requested(p.put(manyPods(0))); !slices.Equal(got, []string{"p0"}) {
 			t.Errorf("state %s: %v; want p0", state, got)
 		}
 		p.close()
@@ -205,7 +205,7 @@ func TestCounts(t *testing.T) {
 	tickAt := func(i int, change ...func(*tick.Tick)) {
 		given := given
 		e.settings.Store(&given)
-		if _, err := e.handle(t.Context(), stage.Incoming{Tick: crowd(time.Duration(i)*time.Second, change...)}); err != nil {
+		if _, err := e.handle(t.Context(), stage.Incoming{Tick: manyPods(time.Duration(i)*time.Second, change...)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -217,17 +217,17 @@ func TestCounts(t *testing.T) {
 		}
 	}
 	counted := func(what string, n int64) []progress.Count {
-		return []progress.Count{{Tally: progress.Tally{Rule: reclaimedRule, What: what}, N: n}}
+		return []progress.Count{{Tally: progress.Tally{Rule: reclaimedRule, Outcome: what}, N: n}}
 	}
-	would := func(n int64) []progress.Count { return counted(tick.StateWouldEvict, n) }
+	wouldEvict := func(n int64) []progress.Count { return counted(tick.StateWouldEvict, n) }
 	tickAt(0)
 	tickAt(1)
-	check("a trial of two ticks", would(1), nil)
+	check("a dry run of two ticks", wouldEvict(1), nil)
 	tickAt(2, func(x *tick.Tick) { x.Sample.Pods = nil })
 	tickAt(3)
-	check("once more", would(2), nil)
+	check("once more", wouldEvict(2), nil)
 	given.DryRunRules = nil
 	tickAt(4)
 	tickAt(5)
-	check("no trial, and a burst of 0", would(2), counted(pick.LimitBurst, 2))
+	check("no dry run, and a burst of 0", wouldEvict(2), counted(pick.LimitBurst, 2))
 }

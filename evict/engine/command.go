@@ -12,8 +12,8 @@ import (
 type options struct {
 	settings.Options
 	action string
-	// checked is the configuration file that is only checked.
-	checked string
+	// checkConfig is the configuration file that is only checked.
+	checkConfig string
 	// kubeconfig is empty for the cluster of the pod in which evict runs.
 	kubeconfig          string
 	list, thaw, explain bool
@@ -37,8 +37,8 @@ func Command() stage.Command {
 			switch {
 			case o.list:
 				return o.List(s)
-			case o.checked != "":
-				return o.Check(s, o.checked)
+			case o.checkConfig != "":
+				return o.Check(s, o.checkConfig)
 			case o.thaw:
 				return thaw(s)
 			}
@@ -54,7 +54,7 @@ func (o *options) flags(f *stage.Flags) {
 	f.Path(&o.Config, "config", "", "read settings from the YAML `FILE`, again on every change\nIts keys are the names of the flags; or it has Katalyst's configuration objects or "+
 		"Koordinator's ConfigMap, in kubectl's form. Flags on the command line override it.")
 	f.Bool(&o.list, "list", "print every rule, its settings and their sources, and end")
-	f.Path(&o.checked, "check-config", "", "validate --config `FILE`, print the resulting settings, and end\nOr print its error. The status is 0 or 2.")
+	f.Path(&o.checkConfig, "check-config", "", "validate --config `FILE`, print the resulting settings, and end\nOr print its error. The status is 0 or 2.")
 	f.Bool(&o.explain, "explain", "do nothing; print why pods would be evicted or not\nAt the end of the input it prints for each node's last tick every rule's value "+
 		"against its threshold, and every candidate with its rank and why it is a victim or not.")
 	f.Bool(&o.thaw, "thaw", "thaw all pods that --action freeze has frozen, and end\nIt reads their list in --state.")

@@ -115,7 +115,7 @@ func TestReloadObjects(t *testing.T) {
 	threshold := func() float64 { at++; return p.put(ticks(at)).Pressures[0].Threshold }
 	wait := func(what string, done func() bool) {
 		t.Helper()
-		await.Until(t, patient, what, await.Is(done))
+		await.Until(t, waitTimeout, what, await.Is(done))
 	}
 	if got := threshold(); got != 40000 {
 		t.Fatalf("threshold %v; want 40000", got)
@@ -135,7 +135,7 @@ func TestReloadObjects(t *testing.T) {
 }
 
 // The last valid object survives a restart of evict.
-func TestConfigIsKept(t *testing.T) {
+func TestLastValidConfigIsKept(t *testing.T) {
 	state := filepath.Join(t.TempDir(), "state")
 	if status, _, log := runEvict(t, configTick(0, ec("10"), ""), "--state", state, "--max-age", "1000000h", "--node", "n"); status != 0 {
 		t.Fatal(log)
@@ -146,10 +146,10 @@ func TestConfigIsKept(t *testing.T) {
 	}
 	for what, in := range map[string]string{
 		"a bad one":                        configTick(1, ec("-4"), ""),
-		"one that is not collect's":        configTick(1, `{"katalyst":{"evictionConfiguration":5}}`, ""),
+		"not in collect's format":          configTick(1, `{"katalyst":{"evictionConfiguration":5}}`, ""),
 		"no sample, and then nothing read": `{"v":1,"node":"n","time":"2026-01-01T12:00:01Z"}` + "\n" + configTick(2, "", `,"errors":[{"source":"config","error":"x"}]`),
 		"nothing read":                     configTick(1, "", `,"errors":[{"source":"config","error":"x"}]`),
-		"Koordinator's alone":              configTick(1, `{"koordinator":{}}`, `,"errors":[{"source":"config","error":"x"}]`),
+		"only Koordinator's":               configTick(1, `{"koordinator":{}}`, `,"errors":[{"source":"config","error":"x"}]`),
 	} {
 		_, out, log := runEvict(t, in, "--state", state, "--max-age", "1000000h", "--node", "n")
 		if got := thresholds(t, out); len(got) == 0 || !strings.HasPrefix(got[len(got)-1], "10 ") {
@@ -159,7 +159,7 @@ func TestConfigIsKept(t *testing.T) {
 	// A deleted object is no longer in force, whatever is wrong with the other dialect's.
 	_, out, log := runEvict(t, configTick(1, `{"katalyst":{},"koordinator":{}}`, `,"errors":[{"source":"config","error":"x"}]`), "--state", state, "--max-age", "1000000h", "--node", "n")
 	if got := thresholds(t, out); len(got) != 1 || strings.HasPrefix(got[0], "10 ") {
-		t.Errorf("known to be none: %q; want the default: %s", got, log)
+		t.Errorf("known to be absent: %q; want the default: %s", got, log)
 	}
 }
 
@@ -172,10 +172,10 @@ func TestConfigNotReadYet(t *testing.T) {
 	}
 	known := ec("5")
 	for _, tt := range []struct {
-		name   string
-		before string // an earlier run's tick, with the same state
-		ticks  []string
-		tried  []bool
+		name     string
+		before   string // an earlier run's tick, with the same state
+		ticks    []string
+		inDryRun []bool
 	}{
 		{"no cluster", "", []string{at(0, "", "")}, []bool{false}},
 		{"read at once", "", []string{at(0, known, ""), at(1, "", reading)}, []bool{false, false}},
@@ -183,7 +183,7 @@ func TestConfigNotReadYet(t *testing.T) {
 		{"read after some seconds", "", []string{at(0, "", reading), at(9, "", reading), at(10, known, ""), at(11, "", reading)}, []bool{true, true, false, false}},
 		{"read in part", "", []string{at(0, "", reading), at(1, known, reading)}, []bool{true, false}},
 		{"never read", "", []string{at(0, "", reading), at(59, "", reading), at(60, "", reading), at(61, "", reading)}, []bool{true, true, false, false}},
-		{"Koordinator's alone", "", []string{at(0, `{"koordinator":{}}`, reading), at(1, `{"katalyst":{},"koordinator":{}}`, reading)}, []bool{true, false}},
+		{"only Koordinator's", "", []string{at(0, `{"koordinator":{}}`, reading), at(1, `{"katalyst":{},"koordinator":{}}`, reading)}, []bool{true, false}},
 		{"another source", "", []string{at(0, "", strings.Replace(reading, `"config"`, `"pods"`, 1))}, []bool{false}},
 		{"never read by an earlier run either", at(0, "", reading), []string{at(59, "", reading), at(60, "", reading)}, []bool{true, false}},
 		{"read by an earlier run", at(0, known, ""), []string{at(60, "", reading)}, []bool{false}},
@@ -197,17 +197,17 @@ func TestConfigNotReadYet(t *testing.T) {
 				}
 			}
 			status, out, log := runEvict(t, strings.Join(tt.ticks, ""), args...)
-			if status != 0 || strings.Count(out, "\n") != len(tt.tried) {
+			if status != 0 || strings.Count(out, "\n") != len(tt.inDryRun) {
 				t.Fatalf("status %d, %s, %s", status, out, log)
 			}
 			i := 0
 			for line := range strings.Lines(out) {
-				if dry := strings.Contains(line, `"dryRun":true`); dry != tt.tried[i] || dry != strings.Contains(line, "it is not known yet what configures this node") {
-					t.Errorf("tick %d: tried %t; want %t, and the reason: %s", i, dry, tt.tried[i], line)
+				if dry := strings.Contains(line, `"dryRun":true`); dry != tt.inDryRun[i] || dry != strings.Contains(line, "configuration of this node is not read yet") {
+					t.Errorf("tick %d: dry run %t; want %t, and the reason: %s", i, dry, tt.inDryRun[i], line)
 				}
 				i++
 			}
-			want := map[string]bool{"it is not known yet": tt.tried[0], "the rules act from now on": tt.tried[0] && !tt.tried[len(tt.tried)-1]}
+			want := map[string]bool{"is not read yet": tt.inDryRun[0], "the dry run of the start has ended": tt.inDryRun[0] && !tt.inDryRun[len(tt.inDryRun)-1]}
 			for text, logged := range want {
 				if got := strings.Count(log, text); got > 1 || logged != (got == 1) {
 					t.Errorf("%q is in the log %d times; want it once: %t: %s", text, got, logged, log)

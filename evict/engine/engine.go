@@ -10,12 +10,12 @@ import (
 
 // engine takes each tick through the rules, the choice and the action.
 type engine struct {
-	*progress.Work
-	session  *stage.Session
-	settings *settings.Live
-	nodes    map[string]*node
-	cgroups  *cgroups // nil where none is frozen or killed
-	explains bool
-	input    input
-	reported config.Reported
+	*progress.Tracker
+	session    *stage.Session
+	settings   *settings.Live
+	nodes      map[string]*node
+	cgroups    *cgroups // nil where none is frozen or killed
+	explaining bool
+	input      input
+	reported   config.Reported
 }

@@ -113,10 +113,10 @@ func TestKillBesideTheStream(t *testing.T) {
 	}
 	e = p.until(&at, ticks, "large", tick.StateSucceeded)
 	if !empty(t, h, path) {
-		t.Error("succeeded, and there are processes")
+		t.Error("succeeded, and there are still processes")
 	}
 	if len(e.Evictions) != 1 || e.Evictions[0].Error != "" {
-		t.Errorf("evictions %+v; want the success alone", e.Evictions)
+		t.Errorf("evictions %+v; want only the success", e.Evictions)
 	}
 	// The empty cgroup is still listed: its pod counts as released.
 	for range 3 {
@@ -156,12 +156,12 @@ func TestEndOfInputWaits(t *testing.T) {
 	p := startEvict(t, "--action", "kill", "--reclaimed-grace-period", "1s")
 	p.put(overcommit(path, "/none")(0))
 	if status := p.close(); status != 0 || !empty(t, h, path) {
-		t.Errorf("exit status %d, empty %v: evict ended before it had finished", status, empty(t, h, path))
+		t.Errorf("exit status %d, empty %v: evict ended before the kill was finished", status, empty(t, h, path))
 	}
 }
 
 // A signal does not wait; the next run with the same state continues.
-func TestNextRunGoesOn(t *testing.T) {
+func TestNextRunResumes(t *testing.T) {
 	h, path := group(t)
 	state := filepath.Join(t.TempDir(), "state.json")
 	ticks := overcommit(path, "/none")
@@ -177,11 +177,11 @@ func TestNextRunGoesOn(t *testing.T) {
 		if status != 0 {
 			t.Errorf("exit status %d", status)
 		}
-	case <-time.After(patient):
-		t.Fatalf("evict has not ended %s after the signal", patient)
+	case <-time.After(waitTimeout):
+		t.Fatalf("evict has not ended %s after the signal", waitTimeout)
 	}
 	if empty(t, h, path) {
-		t.Fatal("the process is gone: nothing to go on with")
+		t.Fatal("the process has ended: there is nothing to resume")
 	}
 	at += int(time.Hour / tickEvery) // the grace period is over
 	p = startEvict(t, append(args, "--reclaimed-grace-period", "1h")...)
@@ -194,7 +194,7 @@ func TestNextRunGoesOn(t *testing.T) {
 	}
 }
 
-func TestDryRunTouchesNothing(t *testing.T) {
+func TestDryRunChangesNothing(t *testing.T) {
 	h, path := group(t)
 	state := filepath.Join(t.TempDir(), "state.json")
 	p := startEvict(t, "--action", "kill", "--dry-run", "--reclaimed-grace-period", "0s", "--state", state)
@@ -206,7 +206,7 @@ func TestDryRunTouchesNothing(t *testing.T) {
 	}
 	p.close()
 	if empty(t, h, path) {
-		t.Error("the dry run killed")
+		t.Error("the dry run killed a process")
 	}
 	if _, err := os.Stat(state); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the dry run wrote a state: %v", err)
@@ -229,11 +229,11 @@ func TestWithoutCgroup(t *testing.T) {
 // A pod that is missing from a sample has ended only if the sample is complete.
 func TestSampleIncomplete(t *testing.T) {
 	_, path := group(t)
-	p := startEvict(t, "--action", "kill")
+	p := startEvict(t, "--action", "kill", "--reclaimed-grace-period", "1h")
 	at := 0
 	p.put(overcommit(path, "/none")(at))
 	p.until(&at, overcommit(path, "/none"), "large", tick.StateCreated)
-	for _, cut := range []func(*tick.Tick){
+	for _, incomplete := range []func(*tick.Tick){
 		func(x *tick.Tick) { x.Sample = nil },
 		func(x *tick.Tick) {
 			x.Sample.Pods, x.Sample.Errors = nil, []tick.SourceError{{Source: "pods", Error: "x"}}
@@ -241,7 +241,7 @@ func TestSampleIncomplete(t *testing.T) {
 	} {
 		at++
 		x := overcommit(path, "/none")(at)
-		cut(x)
+		incomplete(x)
 		if e := p.put(x); states(e)["large"] != tick.StateCreated {
 			t.Errorf("an incomplete sample: %+v", e)
 		}
@@ -258,8 +258,8 @@ func TestSampleIncomplete(t *testing.T) {
 
 func TestReload(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "evict.yaml")
-	write := func(text string) {
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+	write := func(text string) { // at once: an empty file is a configuration, too
+		if err := stage.WriteFile(file, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -273,7 +273,7 @@ func TestReload(t *testing.T) {
 	}
 	wait := func(what string, done func() bool) {
 		t.Helper()
-		await.Until(t, patient, what, await.Is(done))
+		await.Until(t, waitTimeout, what, await.Is(done))
 	}
 	write("burst: 1\nreclaimed-threshold: -1\n")
 	wait("refused with its line", func() bool {

@@ -23,7 +23,7 @@ import (
 func (e *engine) explain() error {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(e.nodes)) {
-		if text := e.nodes[name].explained; text != "" { // else only the state file contains the node
+		if text := e.nodes[name].explanation; text != "" { // else only the state file contains the node
 			all = append(all, text)
 		}
 	}
@@ -57,9 +57,9 @@ func explain(n *node, t *tick.Tick, s *settings.Settings, section *tick.Eviction
 
 // writePressures writes one line per finding. Koordinator's rules have no line if no strategy is configured for them.
 func writePressures(b *strings.Builder, now time.Time, s *settings.Settings, koordinator *sloconfig.Strategies, round pick.Round) {
-	w := columns(b)
-	row(w, "RULE", "SCOPE", "KIND", "VALUE", "", "THRESHOLD", "MET", "SINCE", "TOLERANCE LEFT", "COOLDOWN LEFT", "OUTCOME")
-	on, _ := s.Selected() // checked when the settings were read
+	w := newTable(b)
+	writeRow(w, "RULE", "SCOPE", "KIND", "VALUE", "", "THRESHOLD", "MET", "SINCE", "TOLERANCE LEFT", "COOLDOWN LEFT", "OUTCOME")
+	selected, _ := s.Selected() // checked when the settings were read
 	for _, r := range rule.All {
 		measured := false
 		for _, v := range round.Verdicts {
@@ -70,16 +70,16 @@ func writePressures(b *strings.Builder, now time.Time, s *settings.Settings, koo
 		}
 		why := ""
 		if r.Strategy != nil {
-			why, _ = r.Off(koordinator)
+			why, _ = r.WhyOff(koordinator)
 		}
 		switch {
 		case measured, r.Strategy != nil && koordinator == nil && !slices.Contains(s.Rules, r.Name):
-		case slices.Contains(on, r) && why != "":
-			row(w, r.Name, none, none, none, "", none, none, none, none, none, "off ("+why+")")
-		case slices.Contains(on, r):
-			row(w, r.Name, none, none, none, "", none, none, none, none, none, "not measured")
+		case slices.Contains(selected, r) && why != "":
+			writeRow(w, r.Name, noValue, noValue, noValue, "", noValue, noValue, noValue, noValue, noValue, "off ("+why+")")
+		case slices.Contains(selected, r):
+			writeRow(w, r.Name, noValue, noValue, noValue, "", noValue, noValue, noValue, noValue, noValue, "not measured")
 		default:
-			row(w, r.Name, none, none, none, "", none, none, none, none, none, "off (--rules)")
+			writeRow(w, r.Name, noValue, noValue, noValue, "", noValue, noValue, noValue, noValue, noValue, "off (--rules)")
 		}
 	}
 	w.Flush()
@@ -87,12 +87,12 @@ func writePressures(b *strings.Builder, now time.Time, s *settings.Settings, koo
 
 func writePressure(w *tabwriter.Writer, now time.Time, v pick.Verdict) {
 	f := v.Finding
-	kind, past, met, since := "hard", ">", "no", none
+	kind, comparison, met, since := "hard", ">", "no", noValue
 	if !f.Hard {
 		kind = "soft"
 	}
 	if f.Below {
-		past = "<"
+		comparison = "<"
 	}
 	if f.Met {
 		met = "yes"
@@ -100,8 +100,8 @@ func writePressure(w *tabwriter.Writer, now time.Time, v pick.Verdict) {
 	if at, err := time.Parse(time.RFC3339Nano, f.Since); err == nil {
 		since = now.Sub(at).String()
 	}
-	row(w, f.Rule, f.About(), kind, amount(f.PressureFinding, f.Value), past, amount(f.PressureFinding, f.Threshold), met, since,
-		left(v.ToleranceLeft), left(v.CooldownLeft), outcome(v))
+	writeRow(w, f.Rule, f.About(), kind, formatAmount(f.PressureFinding, f.Value), comparison, formatAmount(f.PressureFinding, f.Threshold),
+		met, since, remaining(v.ToleranceLeft), remaining(v.CooldownLeft), outcome(v))
 }
 
 // outcome returns the result of a finding in a few words.
@@ -132,28 +132,28 @@ func outcome(v pick.Verdict) string {
 func writeCandidates(b *strings.Builder, now time.Time, v pick.Verdict, queue pick.Queue) {
 	f := v.Finding
 	fmt.Fprintf(b, "%s, %s: %s\n", settings.Clean(f.Rule), settings.Clean(f.About()), settings.Clean(cmp.Or(f.Message, "met")))
-	w := columns(b)
-	row(w, " ", "POD", "CLASS", "PRIORITY", "RANK", "RELEASES", "WAITS", "VERDICT")
+	w := newTable(b)
+	writeRow(w, " ", "POD", "CLASS", "PRIORITY", "RANK", "RELEASES", "WAITS", "VERDICT")
 	for i, x := range v.Candidates {
 		rank := make([]string, len(x.Rank))
 		for j, r := range x.Rank {
-			rank[j] = none // no pod has an amount as large: it stands for an unknown priority
+			rank[j] = noValue // no pod has an amount as large: it stands for an unknown priority
 			if math.Abs(r) < math.MaxInt64 {
-				rank[j] = number(r)
+				rank[j] = formatNumber(r)
 			}
 		}
-		priority, waits, why := none, none, x.Why
+		priority, waiting, why := noValue, noValue, x.Why
 		if p := x.Pod.Priority; p != nil {
 			priority = strconv.FormatInt(*p, 10)
 		}
 		if since, ok := queue[x.Pod.UID]; ok && !f.Hard && !f.DryRun {
-			waits = now.Sub(since).String()
+			waiting = now.Sub(since).String()
 		}
 		if why == "" {
 			why = v.Why
 		}
-		row(w, strconv.Itoa(i+1), progress.PodName(x.Pod.Namespace, x.Pod.Name), x.Pod.QoS, priority, strings.Join(rank, " "),
-			number(x.Releases), waits, why)
+		writeRow(w, strconv.Itoa(i+1), progress.PodName(x.Pod.Namespace, x.Pod.Name), x.Pod.QoS, priority, strings.Join(rank, " "),
+			formatNumber(x.Releases), waiting, why)
 	}
 	w.Flush()
 }
@@ -163,52 +163,53 @@ func writeInProgress(b *strings.Builder, now time.Time, inProgress pick.InProgre
 		return
 	}
 	b.WriteString("\nevictions already requested\n")
-	w := columns(b)
-	row(w, "POD", "RULE", "STATE", "FOR", "ERROR")
+	w := newTable(b)
+	writeRow(w, "POD", "RULE", "STATE", "FOR", "ERROR")
 	for _, uid := range slices.Sorted(maps.Keys(inProgress)) {
 		x := inProgress[uid].Eviction
-		row(w, progress.PodName(x.Namespace, x.Name), x.Rule, x.State, now.Sub(inProgress[uid].Requested).String(), cmp.Or(x.Error, none))
+		since := now.Sub(inProgress[uid].RequestedAt).String()
+		writeRow(w, progress.PodName(x.Namespace, x.Name), x.Rule, x.State, since, cmp.Or(x.Error, noValue))
 	}
 	w.Flush()
 }
 
-// none stands for a missing value.
-const none = "-"
+// noValue stands for a missing value.
+const noValue = "-"
 
-func columns(b *strings.Builder) *tabwriter.Writer { return tabwriter.NewWriter(b, 0, 0, 2, ' ', 0) }
+func newTable(b *strings.Builder) *tabwriter.Writer { return tabwriter.NewWriter(b, 0, 0, 2, ' ', 0) }
 
-func row(w *tabwriter.Writer, cells ...string) {
+func writeRow(w *tabwriter.Writer, cells ...string) {
 	for i, c := range cells {
 		cells[i] = settings.Clean(c)
 	}
 	fmt.Fprintln(w, strings.TrimRight(strings.Join(cells, "\t"), "\t"))
 }
 
-// left formats a remaining time.
-func left(d time.Duration) string {
+// remaining formats a remaining time.
+func remaining(d time.Duration) string {
 	if d <= 0 {
-		return none
+		return noValue
 	}
 	return d.String()
 }
 
-// amount formats a finding's value or threshold as the messages do.
-func amount(f tick.PressureFinding, v float64) string {
+// formatAmount formats a finding's value or threshold as the messages do.
+func formatAmount(f tick.PressureFinding, v float64) string {
 	switch f.Unit() {
 	case tick.UnitMilliCPU:
-		return number(v) + "m"
+		return formatNumber(v) + "m"
 	case tick.UnitBytes:
-		return number(v/(1<<20)) + "Mi"
+		return formatNumber(v/(1<<20)) + "Mi"
 	case tick.UnitPercent:
-		return number(v) + "%"
+		return formatNumber(v) + "%"
 	case tick.UnitPages:
-		return number(v) + "/s"
+		return formatNumber(v) + "/s"
 	}
-	return number(v)
+	return formatNumber(v)
 }
 
-// number formats a number with three decimals, and a very large one with an exponent.
-func number(v float64) string {
+// formatNumber formats a number with three decimals, and a very large one with an exponent.
+func formatNumber(v float64) string {
 	if math.Abs(v) >= 1e15 || math.IsNaN(v) {
 		return strconv.FormatFloat(v, 'g', 6, 64)
 	}

@@ -13,7 +13,7 @@ import (
 	"polder/lib/tick"
 )
 
-func TestFreezeHoldsUntilThaw(t *testing.T) {
+func TestFrozenUntilThaw(t *testing.T) {
 	h, path := group(t)
 	state := filepath.Join(t.TempDir(), "state.json")
 	ticks := overcommit(path, "/none")
@@ -57,7 +57,7 @@ func TestFreezeHoldsUntilThaw(t *testing.T) {
 
 // A run that was killed during a freeze leaves a pod of which it is unknown whether it is frozen. However long ago that is, the
 // next run checks it, and so does evict --thaw.
-func TestFreezeIsFoundAgain(t *testing.T) {
+func TestThawFindsTheFreezeOfAKilledRun(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		state  string // before
@@ -66,7 +66,7 @@ func TestFreezeIsFoundAgain(t *testing.T) {
 		want   string
 	}{
 		{"frozen", tick.StateRequested, true, true, tick.StateSucceeded},
-		{"not begun", tick.StateRequested, false, true, tick.StateFailed},
+		{"not started", tick.StateRequested, false, true, tick.StateFailed},
 		{"no run before thaw", tick.StateRequested, true, false, ""},
 		{"failed", tick.StateFailed, true, false, ""},
 	} {

@@ -116,7 +116,7 @@ func FuzzTick(f *testing.F) {
 			}
 			for _, p := range x.Eviction.Evictions {
 				if p.State == tick.StateWouldEvict && !strings.Contains(sample, p.UID) && !strings.Contains(sample, `\`) {
-					t.Errorf("%+v would be evicted, and is not in the sample", p)
+					t.Errorf("%+v would be evicted but is not in the sample", p)
 				}
 			}
 		}

@@ -66,7 +66,7 @@ func TestKoordinatorWithoutCluster(t *testing.T) {
 				t.Errorf("evict --thaw = %d, %q", status, out.String())
 			}
 			if pids, err := h.PIDs("", path); err != nil || len(pids) == 0 {
-				t.Errorf("processes %v, %v; want them to go on", pids, err)
+				t.Errorf("processes %v, %v; want them to run", pids, err)
 			}
 		})
 		t.Run("kill-"+tt.rule, func(t *testing.T) {

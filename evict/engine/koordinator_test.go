@@ -44,21 +44,21 @@ func TestStrategiesInForce(t *testing.T) {
 		{
 			{"none", ``, nil, "-", ""},
 			{"null", `null`, nil, "-", ""},
-			{"Katalyst's alone", `{"katalyst":{}}`, nil, "-", ""},
-			{"ours is null", `{"koordinator":null}`, nil, "-", ""},
-			{"not known yet", ``, unread, "-", ""},
+			{"only Katalyst's", `{"katalyst":{}}`, nil, "-", ""},
+			{"Koordinator's is null", `{"koordinator":null}`, nil, "-", ""},
+			{"unknown at first", ``, unread, "-", ""},
 			{"read", of(60), nil, "60", ""},
 			{"the same", of(60), nil, "60", ""},
-			{"not known now", ``, unread, "60", ""},
-			{"Katalyst's alone, and ours not known", `{"katalyst":{}}`, unread, "60", ""},
+			{"unknown now", ``, unread, "60", ""},
+			{"only Katalyst's, and Koordinator's is unknown", `{"katalyst":{}}`, unread, "60", ""},
 			{"changed", of(50), unread, "50", ""},
 			{"no strategies", `{"koordinator":[]}`, nil, "50", "sample.config.koordinator: want strategies as collect writes them"},
 			{"no JSON", `{"koordinator":`, nil, "50", "sample.config: "},
 			{"known again", of(40), nil, "40", ""},
-			{"taken away", ``, nil, "-", ""},
-			{"and not known", ``, unread, "-", ""},
+			{"removed", ``, nil, "-", ""},
+			{"and unknown", ``, unread, "-", ""},
 		},
-		{{"read", of(60), nil, "60", ""}, {"not known", ``, unread, "60", ""}, {"none, and that is known", ``, nil, "-", ""}},
+		{{"read", of(60), nil, "60", ""}, {"unknown", ``, unread, "60", ""}, {"known to be absent", ``, nil, "-", ""}},
 		{{"a default", `{"koordinator":{}}`, nil, "70", ""}},
 		{{"no strategies at first", `{"koordinator":7}`, nil, "-", "sample.config.koordinator: want strategies as collect writes them"}},
 	} {
@@ -123,25 +123,25 @@ func TestStrategiesOfFile(t *testing.T) {
 
 // machine is a node whose use and pods change at random.
 type machine struct {
-	pods []tick.Pod
-	made int
-	at   time.Time
+	pods    []tick.Pod
+	created int
+	at      time.Time
 	// forward is the sum of the clock's forward steps: setting it back subtracts nothing.
 	forward time.Duration
 }
 
-func (m *machine) grow(t *rapid.T) {
+func (m *machine) addPods(t *rapid.T) {
 	pick := func(what string, values ...string) string { return rapid.SampledFrom(values).Draw(t, what) }
-	maybe := func(what string, most int) *float64 {
+	optional := func(what string, maxValue int) *float64 {
 		if rapid.IntRange(0, 4).Draw(t, "has "+what) == 0 {
 			return nil
 		}
-		return new(float64(rapid.IntRange(0, most).Draw(t, what)))
+		return new(float64(rapid.IntRange(0, maxValue).Draw(t, what)))
 	}
 	for range rapid.IntRange(0, 4).Draw(t, "new pods") {
-		m.made++
+		m.created++
 		p := tick.Pod{
-			UID: fmt.Sprintf("u%d", m.made), Namespace: "default", Name: fmt.Sprintf("p%d", m.made), QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromKoordinator,
+			UID: fmt.Sprintf("u%d", m.created), Namespace: "default", Name: fmt.Sprintf("p%d", m.created), QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromKoordinator,
 			Labels: map[string]string{}, Annotations: map[string]string{}, KubernetesQOS: qos.BestEffort, Requests: &tick.Resources{}, Memory: &tick.Memory{},
 		}
 		if class := pick("class", qos.BE, qos.BE, qos.LS, qos.System, ""); class != "" {
@@ -151,7 +151,7 @@ func (m *machine) grow(t *rapid.T) {
 			}
 		}
 		if rapid.Bool().Draw(t, "enabled") {
-			p.Labels[qos.EvictionEnabled] = pick("enabled as", "true", "true", "false", "1")
+			p.Labels[qos.EvictionEnabled] = pick("enabled label", "true", "true", "false", "1")
 		}
 		if rapid.IntRange(0, 3).Draw(t, "has a policy") == 0 {
 			p.Annotations[qos.EvictionPolicy] = pick("policy", `[]`, `["BEMemoryEvict"]`, `["CPUEvict","BECPUEvict"]`, `x`)
@@ -159,9 +159,9 @@ func (m *machine) grow(t *rapid.T) {
 		if rapid.Bool().Draw(t, "has a priority") {
 			p.Priority = new(rapid.SampledFrom([]int64{0, 3000, 5000, 5999, 7500, 9000, 2_000_000_000}).Draw(t, "priority"))
 		}
-		p.Requests.ReclaimedMilliCPU, p.Requests.ReclaimedMemoryBytes = maybe("batch-cpu", 6000), maybe("batch-memory", 50)
-		p.Requests.MidMilliCPU, p.Requests.MilliCPU = maybe("mid-cpu", 3000), maybe("cpu", 3000)
-		p.UsageMilliCPU, p.Memory.RSSBytes = maybe("use of CPU", 4000), maybe("use of memory", 40)
+		p.Requests.ReclaimedMilliCPU, p.Requests.ReclaimedMemoryBytes = optional("batch-cpu", 6000), optional("batch-memory", 50)
+		p.Requests.MidMilliCPU, p.Requests.MilliCPU = optional("mid-cpu", 3000), optional("cpu", 3000)
+		p.UsageMilliCPU, p.Memory.RSSBytes = optional("use of CPU", 4000), optional("use of memory", 40)
 		p.Containers = []tick.Container{{CPUSetCPUs: pick("cpus", "", "0", "0-1", "0-3", "0-9")}}
 		m.pods = append(m.pods, p)
 	}
@@ -172,32 +172,32 @@ func (m *machine) grow(t *rapid.T) {
 			p.Terminating = rapid.Bool().Draw(t, "terminating")
 		}
 	}
-	m.pods = slices.DeleteFunc(m.pods, func(p tick.Pod) bool { return p.Terminating && rapid.Bool().Draw(t, "goes away") })
+	m.pods = slices.DeleteFunc(m.pods, func(p tick.Pod) bool { return p.Terminating && rapid.Bool().Draw(t, "is removed") })
 }
 
 func (m *machine) tick(t *rapid.T) *tick.Tick {
 	step := time.Duration(rapid.SampledFrom([]int{1, 5, 5, 5, 30, 600, 0, -40}).Draw(t, "step")) * time.Second
 	m.at = m.at.Add(step)
 	m.forward += max(0, step)
-	m.grow(t)
-	maybe := func(what string, least, most int) *float64 {
+	m.addPods(t)
+	optional := func(what string, minReleased, maxValue int) *float64 {
 		if rapid.IntRange(0, 9).Draw(t, "has "+what) == 0 {
 			return nil
 		}
-		return new(float64(rapid.IntRange(least, most).Draw(t, what)))
+		return new(float64(rapid.IntRange(minReleased, maxValue).Draw(t, what)))
 	}
 	x := &tick.Tick{V: 1, Node: "n", Time: m.at, Sample: &tick.Sample{
-		IntervalSeconds: maybe("interval", 0, 10), Pods: slices.Clone(m.pods),
-		CPU:      &tick.NodeCPU{UsageMilliCPU: maybe("use of the node's CPU", 0, 12_000)},
-		Memory:   &tick.NodeMemory{TotalBytes: new(100.0), AvailableBytes: maybe("available memory", 0, 60)},
+		IntervalSeconds: optional("interval", 0, 10), Pods: slices.Clone(m.pods),
+		CPU:      &tick.NodeCPU{UsageMilliCPU: optional("use of the node's CPU", 0, 12_000)},
+		Memory:   &tick.NodeMemory{TotalBytes: new(100.0), AvailableBytes: optional("available memory", 0, 60)},
 		Capacity: &tick.Resources{MilliCPU: new(10_000.0), MemoryBytes: new(100.0)},
 		Allocatable: &tick.Resources{
-			MilliCPU: new(10_000.0), MemoryBytes: new(100.0), ReclaimedMilliCPU: maybe("allocatable batch-cpu", -1, 4000),
-			ReclaimedMemoryBytes: maybe("allocatable batch-memory", 0, 50), MidMilliCPU: maybe("allocatable mid-cpu", 0, 2000),
+			MilliCPU: new(10_000.0), MemoryBytes: new(100.0), ReclaimedMilliCPU: optional("allocatable batch-cpu", -1, 4000),
+			ReclaimedMemoryBytes: optional("allocatable batch-memory", 0, 50), MidMilliCPU: optional("allocatable mid-cpu", 0, 2000),
 		},
 	}}
 	if rapid.Bool().Draw(t, "has kubelet's tier") {
-		x.Sample.Tiers = []tick.Tier{{Name: tick.TierBestEffort, CPUSetCPUs: rapid.SampledFrom([]string{"", "0-1", "0-4"}).Draw(t, "its CPUs"), UsageMilliCPU: maybe("its use", 0, 5000)}}
+		x.Sample.Tiers = []tick.Tier{{Name: tick.TierBestEffort, CPUSetCPUs: rapid.SampledFrom([]string{"", "0-1", "0-4"}).Draw(t, "its CPUs"), UsageMilliCPU: optional("its use", 0, 5000)}}
 	}
 	return x
 }
@@ -212,7 +212,7 @@ func TestKoordinatorProperties(t *testing.T) {
 		n := &node{}
 		n.init("n")
 		m := &machine{at: noon}
-		asked := map[string]time.Duration{} // by cooldown, in terms of forward
+		requested := map[string]time.Duration{} // by cooldown, in terms of forward
 		for range rapid.IntRange(1, 25).Draw(t, "ticks") {
 			x := m.tick(t)
 			x.Sample.Config = map[string]tick.Raw{"on": configOf(all), "off": configOf(`{"enable":false}`), "none": nil}[rapid.SampledFrom([]string{"on", "on", "on", "off", "none"}).Draw(t, "strategy")]
@@ -225,9 +225,9 @@ func TestKoordinatorProperties(t *testing.T) {
 			if !on && len(findings) > 0 {
 				t.Fatalf("the strategy is off, and there are findings: %+v", findings)
 			}
-			round := pick.Choose(x.Time, findings, s.Limits(), &n.Memory)
+			round := pick.Choose(x.Time, findings, s.Limits(), &n.State)
 			if s.Burst >= 0 && len(round.Victims) > s.Burst {
-				t.Fatalf("%d go; the limit is %d", len(round.Victims), s.Burst)
+				t.Fatalf("%d are evicted; the limit is %d", len(round.Victims), s.Burst)
 			}
 			for _, v := range round.Victims {
 				checkVictim(t, v)
@@ -237,16 +237,16 @@ func TestKoordinatorProperties(t *testing.T) {
 			}
 			for _, v := range round.Victims {
 				for _, r := range v.Cooldowns {
-					rest := map[string]time.Duration{"koordinator memory": 4 * time.Second, "koordinator cpu": 20 * time.Second}[r]
-					if last, ok := asked[r]; ok && m.forward-last < rest {
-						t.Fatalf("%s goes %s after the last one, in the rest of %s", v.Pod.Name, m.forward-last, r)
+					cooldown := map[string]time.Duration{"koordinator memory": 4 * time.Second, "koordinator cpu": 20 * time.Second}[r]
+					if last, ok := requested[r]; ok && m.forward-last < cooldown {
+						t.Fatalf("%s is evicted %s after the last one, in the cooldown of %s", v.Pod.Name, m.forward-last, r)
 					}
 				}
 			}
 			for _, v := range round.Victims {
-				n.Take(v, x.Time)
+				n.RecordRequest(v, x.Time)
 				for _, r := range v.Cooldowns {
-					asked[r] = m.forward
+					requested[r] = m.forward
 				}
 				for i := range m.pods { // the API server has granted it
 					if m.pods[i].UID == v.Pod.UID {
@@ -261,16 +261,16 @@ func TestKoordinatorProperties(t *testing.T) {
 func checkVictim(t *rapid.T, v pick.Victim) {
 	p := v.Pod
 	if p.Terminating || p.Phase == "Succeeded" || p.Phase == "Failed" || p.QoS == tick.QoSSystem || !qos.MayEvict(p, v.Eviction.Rule) || p.Priority != nil && *p.Priority >= 2_000_000_000 {
-		t.Fatalf("%+v goes for %s", p, v.Eviction.Rule)
+		t.Fatalf("%+v is evicted for %s", p, v.Eviction.Rule)
 	}
 	switch v.Eviction.Rule {
 	case "BEMemoryEvict", "BECPUEvict":
 		if p.Labels[qos.KoordinatorClass] != qos.BE && p.Labels[qos.KoordinatorClass] != "" {
-			t.Fatalf("%+v goes for %s", p, v.Eviction.Rule)
+			t.Fatalf("%+v is evicted for %s", p, v.Eviction.Rule)
 		}
 	default:
 		if p.Labels[qos.EvictionEnabled] != "true" || strings.Contains(v.Eviction.Rule, "Allocatable") && qos.PriorityNumber(p) > 7999 {
-			t.Fatalf("%+v goes for %s", p, v.Eviction.Rule)
+			t.Fatalf("%+v is evicted for %s", p, v.Eviction.Rule)
 		}
 	}
 }
@@ -289,7 +289,7 @@ func checkCovered(t *rapid.T, f *rule.Finding, round pick.Round) {
 			}
 		}
 	}
-	if sum > 0 && (!f.Met || f.Waits != "" || sum-last >= f.Need) {
-		t.Fatalf("%v go for %+v, of which %v releases as much as is needed without the last one, %v", round.Victims, f.PressureFinding, sum, last)
+	if sum > 0 && (!f.Met || f.WhyWait != "" || sum-last >= f.Need) {
+		t.Fatalf("%v are evicted for %+v, and %v releases enough without the last one, %v", round.Victims, f.PressureFinding, sum, last)
 	}
 }

@@ -15,15 +15,15 @@ import (
 
 // node is the state of one node. The state file contains the exported fields.
 type node struct {
-	Windows map[string]rule.Window `json:"-"`
-	Rules   map[string]tick.Raw    `json:"rules,omitempty"` // the windows, encoded
-	// Taints has the time at which each taint, by "key:effect", was last required.
-	Taints map[string]time.Time `json:"taints,omitempty"`
+	Windows        map[string]rule.Window `json:"-"`
+	EncodedWindows map[string]tick.Raw    `json:"rules,omitempty"` // the windows, encoded
+	// TaintRequired has the time at which each taint, by "key:effect", was last required.
+	TaintRequired map[string]time.Time `json:"taints,omitempty"`
 	progress.Record
 	settings.Node
 
-	// explained is the last tick's explanation, with --explain.
-	explained string
+	// explanation is the last tick's explanation, with --explain.
+	explanation string
 }
 
 // record returns the record of a node's evictions.
@@ -44,8 +44,8 @@ func (e *engine) node(name string) *node {
 
 func (n *node) init(name string) {
 	n.Windows = map[string]rule.Window{}
-	if n.Taints == nil {
-		n.Taints = map[string]time.Time{}
+	if n.TaintRequired == nil {
+		n.TaintRequired = map[string]time.Time{}
 	}
 	n.Record.Init(name)
 }
@@ -56,13 +56,13 @@ func (n *node) measure(s *settings.Settings, koordinator *sloconfig.Strategies, 
 	if err != nil {
 		return nil, []string{err.Error()} // checked when the settings were read
 	}
-	with := rule.Settings{Settings: s.Settings, Strategies: koordinator}
+	ruleSettings := rule.Settings{Settings: s.Settings, Strategies: koordinator}
 	var findings []rule.Finding
 	var errs []string
 	for _, r := range rules {
-		m := n.window(r).Measure(&with, t)
+		m := n.window(r).Measure(&ruleSettings, t)
 		for i := range m.Findings {
-			m.Findings[i].DryRun = s.DryRunOf(r.Name)
+			m.Findings[i].DryRun = s.IsDryRun(r.Name)
 		}
 		findings = append(findings, m.Findings...)
 		errs = append(errs, m.Errors...)
@@ -74,7 +74,7 @@ func (n *node) window(r *rule.Rule) rule.Window {
 	w := n.Windows[r.Name]
 	if w == nil {
 		w = r.New()
-		if raw := n.Rules[r.Name]; raw != nil && tick.Unmarshal(raw, w) != nil {
+		if raw := n.EncodedWindows[r.Name]; raw != nil && tick.Unmarshal(raw, w) != nil {
 			w = r.New() // another version's: the window starts empty
 		}
 		n.Windows[r.Name] = w
@@ -83,24 +83,24 @@ func (n *node) window(r *rule.Rule) rule.Window {
 }
 
 // taints returns the taints that the findings require, and those that were required less than keep ago.
-func (n *node) taints(findings []rule.Finding, now time.Time, keep time.Duration) []tick.Taint {
+func (n *node) taints(findings []rule.Finding, now time.Time, transitionPeriod time.Duration) []tick.Taint {
 	for _, f := range findings {
 		if f.Met && f.Taint != nil && !f.DryRun {
-			n.Taints[f.Taint.Key+":"+f.Taint.Effect] = now
+			n.TaintRequired[f.Taint.Key+":"+f.Taint.Effect] = now
 		}
 	}
 	var taints []tick.Taint
-	for _, k := range slices.Sorted(maps.Keys(n.Taints)) {
-		if now.Before(n.Taints[k]) { // the clock was set back: the wait starts over
-			n.Taints[k] = now
+	for _, k := range slices.Sorted(maps.Keys(n.TaintRequired)) {
+		if now.Before(n.TaintRequired[k]) { // the clock was set back: the wait starts over
+			n.TaintRequired[k] = now
 		}
-		if seen := n.Taints[k]; seen != now && now.Sub(seen) >= keep {
-			delete(n.Taints, k)
+		if lastRequired := n.TaintRequired[k]; lastRequired != now && now.Sub(lastRequired) >= transitionPeriod {
+			delete(n.TaintRequired, k)
 			continue
 		}
 		i := strings.LastIndexByte(k, ':')
 		if i < 0 { // a state file may contain anything
-			delete(n.Taints, k)
+			delete(n.TaintRequired, k)
 			continue
 		}
 		taints = append(taints, tick.Taint{Key: k[:i], Effect: k[i+1:]})

@@ -24,8 +24,8 @@ type pipe struct {
 	stop context.CancelFunc
 }
 
-// patient is the tests' timeout: they check what happens, not how fast a busy machine does it.
-const patient = time.Minute
+// waitTimeout is the tests' timeout: they check what happens, not how fast a busy machine does it.
+const waitTimeout = 3 * time.Minute
 
 func startEvict(t *testing.T, args ...string) *pipe {
 	t.Helper()
@@ -76,12 +76,12 @@ func (p *pipe) close() int {
 const tickEvery = 20 * time.Millisecond
 
 // until puts ticks until the section has the desired state of a pod.
-func (p *pipe) until(at *int, make func(int) *tick.Tick, uid, state string) *tick.Eviction {
+func (p *pipe) until(at *int, makeTick func(int) *tick.Tick, uid, state string) *tick.Eviction {
 	p.t.Helper()
 	var e *tick.Eviction
-	await.Until(p.t, patient, uid+" is "+state, func() string {
+	await.Until(p.t, waitTimeout, uid+" is "+state, func() string {
 		*at++
-		if e = p.put(make(*at)); states(e)[uid] == state {
+		if e = p.put(makeTick(*at)); states(e)[uid] == state {
 			return ""
 		}
 		return "the log is:\n" + p.log.String()

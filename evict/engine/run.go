@@ -16,26 +16,26 @@ import (
 
 func run(ctx context.Context, s *stage.Session, o *options) error {
 	var live settings.Live
-	first, err := o.Resolve(s)
+	initial, err := o.Resolve(s)
 	if err != nil {
 		return err
 	}
-	live.Store(first)
+	live.Store(initial)
 
 	if o.explain {
 		s.DryRun = true
 	}
-	acts := o.action != act.Log && !s.DryRun
-	if acts && o.action == act.FreezePods && s.State == "" {
-		return stage.Usagef("--action freeze needs --state FILE: evict --thaw finds there what was frozen")
+	isActing := o.action != act.Log && !s.DryRun
+	if isActing && o.action == act.FreezePods && s.State == "" {
+		return stage.Usagef("--action freeze needs --state FILE: evict --thaw reads the frozen pods from it")
 	}
 	e := newEngine(s, &live)
-	e.explains, e.Quiet = o.explain, o.explain
+	e.explaining, e.Quiet = o.explain, o.explain
 	if err := e.load(o.action); err != nil {
 		return err
 	}
 	var runner *act.Runner
-	if acts {
+	if isActing {
 		if runner, err = o.runner(e); err != nil {
 			return fmt.Errorf("--action %s: %w", o.action, err)
 		}
@@ -47,13 +47,13 @@ func run(ctx context.Context, s *stage.Session, o *options) error {
 	err = s.Filter(ctx, stage.Filter{
 		Section:  tick.SectionEviction,
 		Reads:    []string{tick.SectionSample, tick.SectionAdvice},
-		Ignores:  unread,
+		Ignores:  unreadFields,
 		Handle:   e.handle,
-		Live:     acts,
+		Live:     isActing,
 		Terminal: o.explain,
 	})
 	if err == nil {
-		e.input.tell(s.Log)
+		e.input.warnIfUnusable(s.Log)
 	}
 	if o.explain {
 		err = errors.Join(err, e.explain())
@@ -61,8 +61,8 @@ func run(ctx context.Context, s *stage.Session, o *options) error {
 	return e.Finish(err)
 }
 
-// unread are the fields of a tick that no rule reads.
-var unread = []string{
+// unreadFields are the fields of a tick that no rule reads.
+var unreadFields = []string{
 	"Sample.PeriodSeconds", "Sample.Disks", "Sample.Partitions", "Sample.BatchCgroups", "Sample.BatchMemory", "Sample.MemoryReclaim",
 	"Sample.Links",
 	"NodeCPU.Load5", "NodeCPU.Load15",
@@ -74,7 +74,7 @@ var unread = []string{
 
 func newEngine(s *stage.Session, live *settings.Live) *engine {
 	e := &engine{session: s, settings: live, nodes: map[string]*node{}}
-	e.Work = progress.New(s, stateVersion, rule.Names(), e.record, e.snapshot)
+	e.Tracker = progress.New(s, stateVersion, rule.Names(), e.record, e.snapshot)
 	return e
 }
 
@@ -89,9 +89,9 @@ func (o *options) runner(e *engine) (*act.Runner, error) {
 	}
 	e.cgroups = &cgroups{h, o.action}
 	e.Inode = e.cgroups.inode
-	r := &act.Runner{Action: o.action, Log: e.session.Log, Do: act.KillWay(h)}
+	r := &act.Runner{Action: o.action, Log: e.session.Log, Do: act.KillExecutor(h)}
 	if o.action == act.FreezePods {
-		r.Do = act.FreezeWay(h)
+		r.Do = act.FreezeExecutor(h)
 	}
 	return r, nil
 }

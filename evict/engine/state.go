@@ -6,13 +6,13 @@ import (
 
 const stateVersion = 1
 
-// saved is the state file's content.
-type saved struct {
+// savedState is the state file's content.
+type savedState struct {
 	Nodes map[string]*node `json:"nodes"`
 }
 
 func (e *engine) load(action string) error {
-	var s saved
+	var s savedState
 	found, err := e.session.LoadState(stateVersion, &s)
 	if err != nil || !found {
 		return err
@@ -20,7 +20,7 @@ func (e *engine) load(action string) error {
 	for name, n := range s.Nodes {
 		if n != nil {
 			n.DropInvalid()
-			n.ofBoot(e.session.StateBoot, action)
+			n.dropEndedByReboot(e.session.StateBoot, action)
 			e.nodes[name] = n
 		}
 	}
@@ -35,11 +35,11 @@ func (e *engine) snapshot() (tick.Raw, error) {
 			if err != nil {
 				return nil, err
 			}
-			if n.Rules == nil {
-				n.Rules = map[string]tick.Raw{}
+			if n.EncodedWindows == nil {
+				n.EncodedWindows = map[string]tick.Raw{}
 			}
-			n.Rules[name] = raw
+			n.EncodedWindows[name] = raw
 		}
 	}
-	return tick.Marshal(saved{Nodes: e.nodes})
+	return tick.Marshal(savedState{Nodes: e.nodes})
 }

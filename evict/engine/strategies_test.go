@@ -29,12 +29,12 @@ func TestConfigMapIsAnnounced(t *testing.T) {
 	const odd = `{"clusterStrategy":{"enable":true,"memoryEvictTreshold":1},"nodeStrategies":[{"memoryEvictThresholdPercent":50}]}`
 	write(odd, `{"clusterStrategy":{"lsClass":{"cpuQOS":{"enable":true}}}}`)
 	p := startEvict(t, "--dry-run", "--config", file)
-	make := overcommit("/a", "/b")
+	makeTick := overcommit("/a", "/b")
 	at := 0
 	ticks := func() {
 		for range 6 {
 			at++
-			x := make(at)
+			x := makeTick(at)
 			x.Node = []string{"n", "m"}[at%2]
 			p.put(x)
 		}
@@ -47,7 +47,7 @@ func TestConfigMapIsAnnounced(t *testing.T) {
 	}
 	again := func(n int) {
 		t.Helper()
-		p.log.Await(t, patient, "configuration read again", n)
+		p.log.Await(t, waitTimeout, "configuration read again", n)
 	}
 	ticks()
 	count(unsupported, 1)

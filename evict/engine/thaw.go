@@ -17,15 +17,15 @@ import (
 // when an earlier run was killed.
 func thaw(s *stage.Session) error {
 	if s.State == "" {
-		return stage.Usagef("--thaw needs --state FILE, the one that evict --action freeze had")
+		return stage.Usagef("--thaw needs --state FILE, the file of evict --action freeze")
 	}
-	var state saved
+	var state savedState
 	found, err := s.LoadState(stateVersion, &state)
 	if err != nil {
 		return err
 	}
 	if !found {
-		s.Log.Info("nothing was frozen: there is no usable state file", "path", s.State)
+		s.Log.Info("nothing to thaw: there is no usable state file", "path", s.State)
 		return nil
 	}
 	h, err := cgroup.Detect("/")
@@ -46,20 +46,21 @@ func thawNode(s *stage.Session, h *cgroup.Hierarchy, n *node) error {
 	if n == nil {
 		return nil
 	}
-	n.Memory.Init()
-	other := func(l *pick.Ongoing) bool { // a kill records the other hierarchy's inode, and may have stopped while it froze the cgroup
+	n.State.Init()
+	// A kill records the other hierarchy's inode, and may have stopped while it froze the cgroup.
+	hasOtherCgroup := func(l *pick.Ongoing) bool {
 		frozen, killed := act.InodeOf(h, act.FreezePods, l.Cgroup), act.InodeOf(h, act.KillPods, l.Cgroup)
 		return l.Inode != 0 && frozen != 0 && frozen != l.Inode && killed != l.Inode
 	}
 	var errs []error
 	for _, uid := range slices.Sorted(maps.Keys(n.InProgress)) {
 		l := n.InProgress[uid]
-		begun := l.Eviction.State == tick.StateRequested || l.Eviction.State == tick.StateFailed
-		if l.Cgroup == "" || !l.Held && !begun {
+		mayBeFrozen := l.Eviction.State == tick.StateRequested || l.Eviction.State == tick.StateFailed
+		if l.Cgroup == "" || !l.Frozen && !mayBeFrozen {
 			continue
 		}
-		if s.StateBoot == stage.OtherBoot || other(l) {
-			s.Log.Info("not thawed: what was frozen is gone, and there is another cgroup of that name at most", "cgroup", l.Cgroup)
+		if s.StateBoot == stage.OtherBoot || hasOtherCgroup(l) {
+			s.Log.Info("not thawed: the frozen cgroup no longer exists, even if another one has its name", "cgroup", l.Cgroup)
 			delete(n.InProgress, uid)
 			continue
 		}

@@ -24,8 +24,8 @@ func (e *engine) handle(_ context.Context, in stage.Incoming) (any, error) {
 	n := e.node(in.Node)
 	x := e.decode(n, in)
 	d := n.decide(x, in.Tick)
-	e.LogLimits(&n.Record, d.round.Limited)
-	evictions := e.Act(&n.Record, d.round.Victims, d.round.Would, in.Time)
+	e.LogLimits(&n.Record, d.round.ReachedLimits)
+	evictions := e.Act(&n.Record, d.round.Victims, d.round.WouldEvict, in.Time)
 	return e.encode(n, in, x, d, evictions), nil
 }
 
@@ -35,9 +35,9 @@ type decoded struct {
 	koordinator *sloconfig.Strategies
 	// changes are the evictions that changed since the previous tick.
 	changes []tick.PodEviction
-	// unmeasured says why nothing can be measured, empty if it can; refused names the configurations that cannot be used.
-	unmeasured string
-	refused    []string
+	// whyNotMeasured says why nothing can be measured, empty if it can; refused names the configurations that cannot be used.
+	whyNotMeasured string
+	refused        []string
 }
 
 func (e *engine) decode(n *node, in stage.Incoming) decoded {
@@ -46,20 +46,20 @@ func (e *engine) decode(n *node, in stage.Incoming) decoded {
 	if slo := x.settings.SLO; slo != nil {
 		e.reported.Unsupported(e.session.Log, slo.Unsupported)
 	}
-	e.forgetReplaced(n)
+	e.dropReplaced(n)
 	e.Resume(&n.Record, in.Time)
 
 	present, complete := progress.Pods(in.Sample)
-	x.changes = append(n.TakeNews(), n.Observe(in.Time, in.Sample, present, complete)...)
+	x.changes = append(n.TakeChanges(), n.Observe(in.Time, in.Sample, present, complete)...)
 	e.LogChanges(&n.Record, x.changes)
 	if in.Sample == nil {
-		x.unmeasured = "the tick has no sample: nothing was measured"
+		x.whyNotMeasured = "the tick has no sample: nothing was measured"
 		return x
 	}
-	var wrong []string
-	x.koordinator, wrong = n.Strategies.Read(x.settings, in.Tick)
+	var errs []string
+	x.koordinator, errs = n.Strategies.Read(x.settings, in.Tick)
 	n.Strategies.Log(e.session.Log.With("node", n.Record.Node()))
-	x.refused = append(slices.Clip(x.refused), wrong...)
+	x.refused = append(slices.Clip(x.refused), errs...)
 	return x
 }
 
@@ -73,13 +73,13 @@ type decision struct {
 
 func (n *node) decide(x decoded, t *tick.Tick) decision {
 	var d decision
-	if x.unmeasured != "" {
-		d.errors = []string{x.unmeasured}
+	if x.whyNotMeasured != "" {
+		d.errors = []string{x.whyNotMeasured}
 	} else {
 		d.findings, d.errors = n.measure(x.settings, x.koordinator, t)
 	}
 	d.taints = n.taints(d.findings, t.Time, x.settings.TaintTransitionPeriod)
-	d.round = pick.Choose(t.Time, d.findings, x.settings.Limits(), &n.Memory)
+	d.round = pick.Choose(t.Time, d.findings, x.settings.Limits(), &n.State)
 	if t.Sample != nil {
 		n.Queue = d.round.Queue
 	}
@@ -97,8 +97,8 @@ func (e *engine) encode(n *node, in stage.Incoming, x decoded, d decision, evict
 	for _, f := range d.findings {
 		section.Pressures = append(section.Pressures, f.PressureFinding)
 	}
-	if e.explains {
-		n.explained = explain(n, in.Tick, x.settings, section, d.round)
+	if e.explaining {
+		n.explanation = explain(n, in.Tick, x.settings, section, d.round)
 	}
 	n.Forget(section.Evictions)
 	e.Save()

@@ -19,7 +19,7 @@ func TestUnreadFieldsAreUsedNowhere(t *testing.T) {
 		types[reflect.TypeOf(x).Name()] = reflect.TypeOf(x)
 	}
 	var fields []string
-	for _, name := range unread {
+	for _, name := range unreadFields {
 		of, field, _ := strings.Cut(name, ".")
 		if types[of] == nil {
 			t.Fatalf("%s: no such type here", name)

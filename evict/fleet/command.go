@@ -16,7 +16,7 @@ import (
 
 // options are the command line.
 type options struct {
-	configured
+	settingsOptions
 	action     string
 	kubeconfig string // empty for the cluster of the pod in which it runs
 	list       bool
@@ -51,15 +51,15 @@ func (o *options) flags(f *stage.Flags) {
 const qps = 100
 
 func (o *options) run(ctx context.Context, s *stage.Session) error {
-	first, err := o.resolve(s)
+	initial, err := o.resolve(s)
 	if err != nil {
 		return err
 	}
 	if o.list {
-		return first.list(s)
+		return initial.list(s)
 	}
 	c := newController(s)
-	c.settings.Store(first)
+	c.settings.Store(initial)
 	if err := c.load(); err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (o *options) run(ctx context.Context, s *stage.Session) error {
 	if o.action != act.Log && !s.DryRun {
 		host, err := os.Hostname()
 		if err != nil {
-			return fmt.Errorf("find this host's name: %w", err)
+			return fmt.Errorf("read the host name: %w", err)
 		}
 		if runner, err = c.Cluster(o.action, o.kubeconfig, host, qps); err != nil {
 			return fmt.Errorf("--action %s: %w", o.action, err)
@@ -77,20 +77,20 @@ func (o *options) run(ctx context.Context, s *stage.Session) error {
 		return err
 	}
 	c.Begin(ctx, runner)
-	return c.Finish(c.follow(ctx))
+	return c.Finish(c.processTicks(ctx))
 }
 
 const stateVersion = 1
 
-// saved is the state file's content.
-type saved struct {
+// savedState is the state file's content.
+type savedState struct {
 	Nodes map[string]*progress.Record `json:"nodes"`
 	Fleet *health.State               `json:"fleet,omitempty"`
 }
 
 // load reads --state. A reboot of the machine on which this process runs does not matter: it is none of the nodes.
 func (c *controller) load() error {
-	var s saved
+	var s savedState
 	found, err := c.session.LoadState(stateVersion, &s)
 	if err != nil || !found {
 		return err
@@ -110,5 +110,5 @@ func (c *controller) load() error {
 
 // snapshot encodes the state, on the goroutine of the stream.
 func (c *controller) snapshot() (tick.Raw, error) {
-	return tick.Marshal(saved{Nodes: c.nodes, Fleet: &c.state})
+	return tick.Marshal(savedState{Nodes: c.nodes, Fleet: &c.state})
 }

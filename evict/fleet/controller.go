@@ -17,27 +17,28 @@ import (
 
 // controller takes each tick through the decision and the action.
 type controller struct {
-	*progress.Work
+	*progress.Tracker
 	session  *stage.Session
-	settings atomic.Pointer[inForce]
+	settings atomic.Pointer[settingsInForce]
 	nodes    map[string]*progress.Record
 	state    health.State
-	// granted are the nodes whose turn has come in a dry run, so that what would be done is reported while it continues.
-	granted map[string]bool
+	// dryRunTurns are the nodes whose turn has come in a dry run, so that what would be done is reported while it continues.
+	dryRunTurns map[string]bool
 	// What was logged: the protection, the nodes in unknown state, and when one of them was named.
-	protected bool
-	unknown   map[string]bool
-	unknownAt time.Time
-	// heard is when each node's last tick came; swept is when nodes without ticks were last forgotten.
-	heard map[string]time.Time
-	swept time.Time
+	protectionLogged bool
+	unknownLogged    map[string]bool
+	unknownLoggedAt  time.Time
+	// lastTick is when each node's last tick came; lastCleanup is when nodes without ticks were last dropped.
+	lastTick    map[string]time.Time
+	lastCleanup time.Time
 }
 
 func newController(s *stage.Session) *controller {
 	c := &controller{
-		session: s, nodes: map[string]*progress.Record{}, granted: map[string]bool{}, unknown: map[string]bool{}, heard: map[string]time.Time{},
+		session: s, nodes: map[string]*progress.Record{}, dryRunTurns: map[string]bool{}, unknownLogged: map[string]bool{},
+		lastTick: map[string]time.Time{},
 	}
-	c.Work = progress.New(s, stateVersion, append(rule.Names(), health.Rule), c.record, c.snapshot)
+	c.Tracker = progress.New(s, stateVersion, append(rule.Names(), health.Rule), c.record, c.snapshot)
 	return c
 }
 
@@ -55,26 +56,26 @@ func (c *controller) record(node string) *progress.Record {
 }
 
 const (
-	// mostNodes bounds the nodes that are remembered.
-	mostNodes = 10_000
-	// forgetNode is how long a node without ticks is remembered.
-	forgetNode = time.Hour
-	// endWithin is how long the end of the input waits for evictions in progress. The next leader sees which evictions are in
+	// maxNodes bounds the nodes that are remembered.
+	maxNodes = 10_000
+	// nodeRetention is how long a node without ticks is remembered.
+	nodeRetention = time.Hour
+	// endTimeout is how long the end of the input waits for evictions in progress. The next leader sees which evictions are in
 	// progress, and those of a dead node stay in progress.
-	endWithin = 5 * time.Second
-	// unknownEvery is how often nodes in unknown state are logged: it may be all of them.
-	unknownEvery = 10 * time.Second
+	endTimeout = 5 * time.Second
+	// unknownLogInterval is how often nodes in unknown state are logged: it may be all of them.
+	unknownLogInterval = 10 * time.Second
 )
 
-// follow processes the ticks. They are of many nodes, so that no tick replaces another one.
-func (c *controller) follow(ctx context.Context) error {
+// processTicks processes the ticks. They are of many nodes, so that no tick replaces another one.
+func (c *controller) processTicks(ctx context.Context) error {
 	err := c.session.Filter(ctx, stage.Filter{
 		Section: tick.SectionEviction,
 		Reads:   []string{tick.SectionSample},
 		Handle:  c.handle,
 	})
 	if c.Acts() {
-		time.AfterFunc(endWithin, c.Cancel)
+		time.AfterFunc(endTimeout, c.Cancel)
 	}
 	return err
 }
@@ -86,41 +87,41 @@ func (c *controller) handle(_ context.Context, in stage.Incoming) (any, error) {
 		section.Refused = in.Refused
 		return section, nil
 	}
-	if c.nodes[in.Node] == nil && len(c.nodes) >= mostNodes {
-		section.Errors = []string{fmt.Sprintf("more than %d nodes: nothing is done about this one", mostNodes)}
+	if c.nodes[in.Node] == nil && len(c.nodes) >= maxNodes {
+		section.Errors = []string{fmt.Sprintf("more than %d nodes: no action on this one", maxNodes)}
 		section.Fleet = &tick.FleetEviction{Held: true}
 		return section, nil
 	}
 	r := c.record(in.Node)
-	c.heard[in.Node] = in.Time
+	c.lastTick[in.Node] = in.Time
 	s := c.settings.Load()
 
 	present, complete := progress.Pods(in.Sample)
 	if in.Sample == nil || in.Sample.Agent == nil || in.Sample.Agent.State == "" {
 		complete = false // the pods are from an old list, or none was read yet
 	}
-	section.Evictions = r.TakeNews()
+	section.Evictions = r.TakeChanges()
 	section.Evictions = append(section.Evictions, r.Observe(in.Time, in.Sample, present, complete)...)
 	c.LogChanges(r, section.Evictions)
 
 	evictable := func(p *tick.Pod) bool {
-		return !r.InProgress.Has(p.UID) && !r.InProgress.Spared(p.UID) && pick.Protected(p, s.OptOut) == ""
+		return !r.InProgress.Has(p.UID) && !r.InProgress.FailedRecently(p.UID) && pick.Protected(p, s.OptOut) == ""
 	}
-	granted := c.granted[in.Node]
-	d := c.state.Decide(s.Settings, in.Tick, func(p *tick.Pod) bool { return !granted && evictable(p) })
+	hadTurn := c.dryRunTurns[in.Node]
+	d := c.state.Decide(s.Settings, in.Tick, func(p *tick.Pod) bool { return !hadTurn && evictable(p) })
 	section.Pressures, section.Taints, section.Errors, section.Fleet = d.Pressures, d.Taints, d.Errors, &d.Fleet
 	c.logDecision(in.Tick, &d)
 
-	c.resume(r, in.Time, d.Due, present)
-	if granted = !c.Acts() && d.Due && (granted || d.Victims != nil); granted {
+	c.resume(r, in.Time, d.IsDue, present)
+	if hadTurn = !c.Acts() && d.IsDue && (hadTurn || d.Victims != nil); hadTurn {
 		d.Victims = health.Reclaimed(in.Tick, evictable)
-		c.granted[in.Node] = true
+		c.dryRunTurns[in.Node] = true
 	} else if !d.Fleet.Held {
-		delete(c.granted, in.Node)
+		delete(c.dryRunTurns, in.Node)
 	}
 	section.Evictions = append(section.Evictions, c.Act(r, victims(&d), nil, in.Time)...)
 	r.Forget(section.Evictions)
-	c.forgetNodes(in.Time)
+	c.dropOldNodes(in.Time)
 	c.Save()
 	return section, nil
 }
@@ -139,13 +140,13 @@ func victims(d *health.Decision) []pick.Victim {
 	return all
 }
 
-// resume continues what an earlier run began. A pod that terminates has been asked. One that may not have been asked is decided on again if
-// its node is no longer due: its agent may be back, or the protection is active.
+// resume continues what an earlier run began. The eviction of a terminating pod was requested. One that may not have been requested is
+// decided on again if its node is no longer due: its agent may be back, or the protection is active.
 func (c *controller) resume(r *progress.Record, now time.Time, due bool, present map[string]*tick.Pod) {
-	if r.New() && c.Acts() {
+	if r.IsNew() && c.Acts() {
 		for uid, l := range r.InProgress {
 			switch {
-			case l.Eviction.State != tick.StateRequested || !l.Spared.IsZero():
+			case l.Eviction.State != tick.StateRequested || !l.FailedAt.IsZero():
 			case present[uid] != nil && present[uid].Terminating:
 				l.Eviction.State = tick.StateCreated
 			case !due:
@@ -158,41 +159,41 @@ func (c *controller) resume(r *progress.Record, now time.Time, due bool, present
 
 // logDecision logs once when the protection begins and when it ends, and names nodes in unknown state.
 func (c *controller) logDecision(t *tick.Tick, d *health.Decision) {
-	if now := d.Fleet.Protection; t.Sample != nil && t.Sample.Fleet != nil && (now != "") != c.protected {
-		if c.protected = now != ""; c.protected {
-			c.session.Log.Error("nothing new is done to any node: no taint, no eviction", "because", now)
+	if why := d.Fleet.Protection; t.Sample != nil && t.Sample.Fleet != nil && (why != "") != c.protectionLogged {
+		if c.protectionLogged = why != ""; c.protectionLogged {
+			c.session.Log.Error("the protection is active: no new taint and no new eviction on any node", "reason", why)
 		} else {
-			c.session.Log.Warn("the fleet is well enough again to act on single nodes")
+			c.session.Log.Warn("the protection has ended: taints and evictions on single nodes continue")
 		}
 	}
 	switch {
 	case !d.Fleet.Held, d.Fleet.Protection != "":
-		delete(c.unknown, t.Node)
-	case !c.unknown[t.Node]:
-		c.unknown[t.Node] = true
-		if since := t.Time.Sub(c.unknownAt); since >= unknownEvery || since < 0 {
-			c.unknownAt = t.Time
-			c.session.Log.Warn("nothing is done about a node", "node", t.Node, "error", strings.Join(d.Errors, "; "))
+		delete(c.unknownLogged, t.Node)
+	case !c.unknownLogged[t.Node]:
+		c.unknownLogged[t.Node] = true
+		if since := t.Time.Sub(c.unknownLoggedAt); since >= unknownLogInterval || since < 0 {
+			c.unknownLoggedAt = t.Time
+			c.session.Log.Warn("no new action on a node", "node", t.Node, "error", strings.Join(d.Errors, "; "))
 		}
 	}
 }
 
-// forgetNodes drops the state of nodes that are gone.
-func (c *controller) forgetNodes(now time.Time) {
-	if since := now.Sub(c.swept); since >= 0 && since < forgetNode/4 {
+// dropOldNodes drops the state of removed nodes.
+func (c *controller) dropOldNodes(now time.Time) {
+	if since := now.Sub(c.lastCleanup); since >= 0 && since < nodeRetention/4 {
 		return
 	}
-	c.swept = now
+	c.lastCleanup = now
 	for name := range c.nodes {
-		heard, ok := c.heard[name]
+		lastTick, ok := c.lastTick[name]
 		switch {
 		case !ok:
-			c.heard[name] = now // from the state file: it is kept as long as the others
-		case now.Sub(heard) > forgetNode:
+			c.lastTick[name] = now // from the state file: it is kept as long as the others
+		case now.Sub(lastTick) > nodeRetention:
 			delete(c.nodes, name)
-			delete(c.heard, name)
-			delete(c.granted, name)
-			delete(c.unknown, name)
+			delete(c.lastTick, name)
+			delete(c.dryRunTurns, name)
+			delete(c.unknownLogged, name)
 		}
 	}
 }

@@ -73,7 +73,7 @@ func FuzzFleet(f *testing.F) {
 			}
 			for _, e := range x.eviction.Evictions {
 				if e.State == tick.StateWouldEvict {
-					mayGo(t, in.Sample, e)
+					mayEvict(t, in.Sample, e)
 				}
 			}
 		}
@@ -98,12 +98,12 @@ func section(t *testing.T, line string) evicted {
 	return evicted{parsed.Section(tick.SectionEviction), x.Eviction}
 }
 
-// mayGo fails if a pod is named that may not be evicted according to the sample.
-func mayGo(t *testing.T, s *tick.Sample, e tick.PodEviction) {
+// mayEvict fails if a pod is named that may not be evicted according to the sample.
+func mayEvict(t *testing.T, s *tick.Sample, e tick.PodEviction) {
 	t.Helper()
 	since, err := time.Parse(time.RFC3339, s.Agent.Since)
 	if err != nil || noon.Sub(since) < 20*time.Minute || s.Agent.State != tick.AgentNotReady && s.Agent.State != tick.AgentNotFound {
-		t.Errorf("%+v would be evicted, and the agent is %+v", e, s.Agent)
+		t.Errorf("%+v would be evicted although the agent is %+v", e, s.Agent)
 	}
 	for i := range s.Pods {
 		if p := &s.Pods[i]; p.UID == e.UID && p.QoS == tick.QoSReclaimed && !p.Terminating && !p.Static {
@@ -114,7 +114,7 @@ func mayGo(t *testing.T, s *tick.Sample, e tick.PodEviction) {
 }
 
 // The turns survive a restart: a second process does not start over.
-func TestFleetKeepsTheTurns(t *testing.T) {
+func TestFleetKeepsTurnsAfterARestart(t *testing.T) {
 	state := filepath.Join(t.TempDir(), "state.json")
 	line := func(node string, second int) string {
 		x := &tick.Tick{V: 1, Node: node, Time: noon.Add(time.Duration(second) * time.Second), Sample: &tick.Sample{
@@ -135,13 +135,13 @@ func TestFleetKeepsTheTurns(t *testing.T) {
 	}{{"a", 0, true}, {"b", 5, false}, {"b", 9, false}, {"b", 10, true}} {
 		status, out, log := run(t, line(tt.node, tt.second), "--state", state, "--max-age", "0")
 		if got := strings.Contains(out, tick.StateWouldEvict); status != 0 || got != tt.want {
-			t.Errorf("node %s after %d s: status %d, somebody goes: %v; want %v\n%s", tt.node, tt.second, status, got, tt.want, log)
+			t.Errorf("node %s after %d s: status %d, a pod is evicted: %v; want %v\n%s", tt.node, tt.second, status, got, tt.want, log)
 		}
 	}
 }
 
 // The state does not grow as nodes come and go.
-func TestFleetForgets(t *testing.T) {
+func TestFleetDropsOldNodes(t *testing.T) {
 	var in strings.Builder
 	for i := range 30 {
 		x := &tick.Tick{V: 1, Node: string(rune('a' + i)), Time: noon.Add(time.Duration(i) * 20 * time.Minute), Sample: &tick.Sample{
@@ -162,6 +162,6 @@ func TestFleetForgets(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := strings.Count(string(data), `":{`); n > 12 {
-		t.Errorf("%d entries are left of nodes that are gone: %s", n, data)
+		t.Errorf("%d entries of removed nodes are left: %s", n, data)
 	}
 }

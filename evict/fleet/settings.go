@@ -14,26 +14,26 @@ import (
 	"polder/lib/stage"
 )
 
-// inForce are the settings in force, and their sources by name.
-type inForce struct {
+// settingsInForce are the settings in force, and their sources by name.
+type settingsInForce struct {
 	health.Settings
-	from map[string]string
+	sources map[string]string
 }
 
-// configured are the settings of the command line, and the configuration file.
-type configured struct {
+// settingsOptions are the settings of the command line, and the configuration file.
+type settingsOptions struct {
 	config string // the path of --config, empty without one
-	given  health.Settings
+	flags  health.Settings
 }
 
-func (c *configured) addFlags(f *stage.Flags) {
-	c.given = evictconfig.FleetDefaults()
-	settings.AddRows(f, c.given.Rows())
+func (c *settingsOptions) addFlags(f *stage.Flags) {
+	c.flags = evictconfig.FleetDefaults()
+	settings.AddRows(f, c.flags.Rows())
 }
 
 // resolve merges the defaults, the file and the command line.
-func (c *configured) resolve(s *stage.Session) (*inForce, error) {
-	x := &inForce{Settings: evictconfig.FleetDefaults()}
+func (c *settingsOptions) resolve(s *stage.Session) (*settingsInForce, error) {
+	x := &settingsInForce{Settings: evictconfig.FleetDefaults()}
 	rows := x.Rows()
 	var lines map[string]int
 	if c.config != "" {
@@ -45,23 +45,23 @@ func (c *configured) resolve(s *stage.Session) (*inForce, error) {
 			return nil, stage.Usagef("%w", err)
 		}
 	}
-	x.from = settings.MergeRows(s, rows, c.given.Rows(), c.config, lines)
-	if err := errors.Join(settings.CheckRows(x.from, x.Check)...); err != nil {
+	x.sources = settings.MergeRows(s, rows, c.flags.Rows(), c.config, lines)
+	if err := errors.Join(settings.CheckRows(x.sources, x.Check)...); err != nil {
 		return nil, stage.Usagef("%w", err)
 	}
 	return x, nil
 }
 
 // watch reads the file again whenever it changes. An invalid file is rejected and the settings in force stay.
-func (c *configured) watch(ctx context.Context, s *stage.Session, into *atomic.Pointer[inForce]) error {
-	return config.Reload(ctx, c.config, s.Log, func() (*inForce, error) { return c.resolve(s) }, into.Store)
+func (c *settingsOptions) watch(ctx context.Context, s *stage.Session, into *atomic.Pointer[settingsInForce]) error {
+	return config.Reload(ctx, c.config, s.Log, func() (*settingsInForce, error) { return c.resolve(s) }, into.Store)
 }
 
 // list prints the rule and its settings.
-func (x *inForce) list(s *stage.Session) error {
+func (x *settingsInForce) list(s *stage.Session) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: a node's agent is not ready\n  scope %s\n", health.Rule, health.Scope)
-	settings.WriteRows(&b, x.Rows(), x.from)
+	settings.WriteRows(&b, x.Rows(), x.sources)
 	fmt.Fprintf(&b, "\n  %s\n", strings.ReplaceAll(strings.TrimSpace(decision), "\n", "\n  "))
 	_, err := fmt.Fprint(s.Out, b.String())
 	return err

@@ -7,8 +7,8 @@ type Cooldown struct {
 	Last time.Time `json:"last,omitzero"`
 }
 
-// Strike records the event at now.
-func (c *Cooldown) Strike(now time.Time) { c.Last = now }
+// Begin records the event at now.
+func (c *Cooldown) Begin(now time.Time) { c.Last = now }
 
 // Left returns the remaining cooldown at now, 0 if the next event may happen. If the clock was set back behind the last
 // event, the cooldown starts over: the event is neither early nor blocked for longer than span.

@@ -12,7 +12,7 @@ func TestCooldown(t *testing.T) {
 	if got := c.Left(at(0), span); got != 0 {
 		t.Errorf("Left before any event = %s; want 0", got)
 	}
-	c.Strike(at(1000))
+	c.Begin(at(1000))
 	for _, step := range []struct {
 		at   int
 		want time.Duration

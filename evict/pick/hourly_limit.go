@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// Hour are the evictions within the last hour of the ticks' time. The state file contains it as JSON.
-type Hour []Taken
+// LastHour are the evictions within the last hour of the ticks' time. The state file contains it as JSON.
+type LastHour []CountedEviction
 
-// Taken is one of them.
-type Taken struct {
+// CountedEviction is one of them.
+type CountedEviction struct {
 	At        time.Time `json:"at"`
 	UID       string    `json:"uid"`
 	Namespace string    `json:"namespace,omitempty"`
@@ -17,8 +17,8 @@ type Taken struct {
 
 // Observe drops entries older than an hour. If the clock is set back behind an entry, the entry stays for an hour from
 // then: the clock never causes a limit to be exceeded.
-func (h *Hour) Observe(now time.Time) {
-	*h = slices.DeleteFunc(*h, func(t Taken) bool { return now.Sub(t.At) >= time.Hour })
+func (h *LastHour) Observe(now time.Time) {
+	*h = slices.DeleteFunc(*h, func(t CountedEviction) bool { return now.Sub(t.At) >= time.Hour })
 	for i := range *h {
 		if t := &(*h)[i]; now.Before(t.At) {
 			t.At = now
@@ -27,12 +27,12 @@ func (h *Hour) Observe(now time.Time) {
 }
 
 // Add records that a pod was evicted.
-func (h *Hour) Add(uid, namespace string, now time.Time) {
-	*h = append(*h, Taken{now, uid, namespace})
+func (h *LastHour) Add(uid, namespace string, now time.Time) {
+	*h = append(*h, CountedEviction{now, uid, namespace})
 }
 
-// Refund removes a pod's last eviction, which failed.
-func (h *Hour) Refund(uid string) {
+// RemoveLatest removes a pod's last eviction, which failed.
+func (h *LastHour) RemoveLatest(uid string) {
 	for i := range slices.Backward(*h) {
 		if (*h)[i].UID == uid {
 			*h = slices.Delete(*h, i, i+1)
@@ -41,8 +41,8 @@ func (h *Hour) Refund(uid string) {
 	}
 }
 
-// In counts the evictions in a namespace.
-func (h Hour) In(namespace string) int {
+// InNamespace counts the evictions in a namespace.
+func (h LastHour) InNamespace(namespace string) int {
 	n := 0
 	for i := range h {
 		if h[i].Namespace == namespace {
@@ -53,6 +53,6 @@ func (h Hour) In(namespace string) int {
 }
 
 // Has reports whether a pod is counted.
-func (h Hour) Has(uid string) bool {
-	return slices.ContainsFunc(h, func(t Taken) bool { return t.UID == uid })
+func (h LastHour) Has(uid string) bool {
+	return slices.ContainsFunc(h, func(t CountedEviction) bool { return t.UID == uid })
 }

@@ -46,18 +46,18 @@ type Victim struct {
 
 // Round is the choice at one tick.
 type Round struct {
-	// Victims are evicted; Would are the victims of rules in dry run (PressureFinding.DryRun).
-	Victims, Would []Victim
+	// Victims are evicted; WouldEvict are the victims of rules in dry run (PressureFinding.DryRun).
+	Victims, WouldEvict []Victim
 	// Verdicts are in the findings' order.
 	Verdicts []Verdict
-	// Limited names the limit that excluded a pod that was needed, each once per finding.
-	Limited []Limited
+	// ReachedLimits names the limit that excluded a pod that was needed, each once per finding.
+	ReachedLimits []ReachedLimit
 	// Queue contains the pods that wait after this round (see [Queue]).
 	Queue Queue
 }
 
-// Limited is a limit that was reached.
-type Limited struct{ Rule, Limit string }
+// ReachedLimit is a limit that was reached.
+type ReachedLimit struct{ Rule, Limit string }
 
 // Verdict is the result of one finding.
 type Verdict struct {
@@ -82,44 +82,44 @@ type Choice struct {
 type round struct {
 	now    time.Time
 	limits Limits
-	memory *Memory
-	out    Round
+	state  *State
+	result Round
 
-	real, would taken
-	hour        int            // pods evicted within the hour
-	namespaces  map[string]int // of them, by namespace
+	acting, wouldEvict passVictims
+	evictedInHour      int            // pods evicted within the hour
+	evictedByNamespace map[string]int // of them, by namespace
 }
 
-// taken are the victims of one pass.
-type taken struct {
+// passVictims are the victims of one pass.
+type passVictims struct {
 	byUID   map[string]int // index among the victims
 	perRule map[string]int
 }
 
-func newTaken() taken { return taken{map[string]int{}, map[string]int{}} }
+func newPassVictims() passVictims { return passVictims{map[string]int{}, map[string]int{}} }
 
 // Choose returns a tick's victims. Each finding requires victims while its value, less the pods whose eviction is in progress and
 // those chosen earlier in this round, is past its threshold: hard findings one after the other, then one pod for the soft ones. The
-// rules in dry run come last, separately: the victims of others count for them, their own do not count for others. The memory does
-// not change: [Memory.Take] records which pods are evicted.
-func Choose(now time.Time, findings []rule.Finding, limits Limits, m *Memory) Round {
+// rules in dry run come last, separately: the victims of others count for them, their own do not count for others. The state does
+// not change: [State.RecordRequest] records which pods are evicted.
+func Choose(now time.Time, findings []rule.Finding, limits Limits, m *State) Round {
 	r := &round{
-		now: now, limits: limits, memory: m, real: newTaken(), would: newTaken(),
-		hour: len(m.Hour), namespaces: map[string]int{},
+		now: now, limits: limits, state: m, acting: newPassVictims(), wouldEvict: newPassVictims(),
+		evictedInHour: len(m.LastHour), evictedByNamespace: map[string]int{},
 	}
-	r.out.Verdicts = make([]Verdict, len(findings))
+	r.result.Verdicts = make([]Verdict, len(findings))
 	for i := range findings {
-		r.out.Verdicts[i] = r.verdict(&findings[i])
+		r.result.Verdicts[i] = r.verdict(&findings[i])
 	}
-	for _, dry := range []bool{false, true} {
+	for _, dryRun := range []bool{false, true} {
 		for i := range findings {
-			if f := &findings[i]; f.Hard && f.DryRun == dry {
-				r.hard(&r.out.Verdicts[i])
+			if f := &findings[i]; f.Hard && f.DryRun == dryRun {
+				r.chooseHard(&r.result.Verdicts[i])
 			}
 		}
-		r.soft(dry)
+		r.chooseSoft(dryRun)
 	}
-	return r.out
+	return r.result
 }
 
 // verdict examines one finding: whether it requires victims, and which pods may not be evicted in any case.
@@ -129,36 +129,36 @@ func (r *round) verdict(f *rule.Finding) Verdict {
 		v.Why = "not met"
 		return v
 	}
-	v.ToleranceLeft = r.memory.Steady.toleranceLeft(f, r.now)
-	v.CooldownLeft = r.memory.CooldownLeft(f.CooldownKey(), r.now, f.Cooldown)
+	v.ToleranceLeft = r.state.Continuity.toleranceLeft(f, r.now)
+	v.CooldownLeft = r.state.CooldownLeft(f.CooldownKey(), r.now, f.Cooldown)
 	v.Candidates = make([]Choice, len(f.Candidates))
 	for i, x := range f.Candidates {
-		v.Candidates[i] = Choice{Candidate: x, Why: r.excluded(&x)}
+		v.Candidates[i] = Choice{Candidate: x, Why: r.whyExcluded(&x)}
 	}
 	slices.SortFunc(v.Candidates, func(a, b Choice) int {
-		return cmp.Or(r.unanswered(a)-r.unanswered(b), rule.Compare(a.Candidate, b.Candidate))
+		return cmp.Or(r.unansweredFirst(a)-r.unansweredFirst(b), rule.Compare(a.Candidate, b.Candidate))
 	})
 	switch {
 	case !f.Hard && len(f.Candidates) == 0:
-		v.Why = "calls for a taint alone"
-	case !(missing(f, 0) > 0):
-		v.Why = "its present value is not past the threshold"
-	case !(missing(f, r.leaving(f)) > 0):
-		v.Why = "enough pods are already ending"
+		v.Why = "only sets a taint"
+	case !(uncoveredNeed(f, 0) > 0):
+		v.Why = "its value is not past the threshold now"
+	case !(uncoveredNeed(f, r.releasedInProgress(f)) > 0):
+		v.Why = "the evictions in progress are enough"
 	case v.ToleranceLeft > 0:
-		v.Why = "not for long enough"
-	case f.Waits != "":
-		v.Why = f.Waits
+		v.Why = "met for less than the tolerance"
+	case f.WhyWait != "":
+		v.Why = f.WhyWait
 	case v.CooldownLeft > 0:
-		r.coolDown(&v)
+		r.applyCooldown(&v)
 	}
 	return v
 }
 
-// coolDown leaves a rule in its cooldown only the candidate whose end it has requested without a known answer.
-func (r *round) coolDown(v *Verdict) {
-	const why = "the rule is in the cooldown after its last eviction"
-	if len(v.Candidates) == 0 || r.unanswered(v.Candidates[0]) != 0 || v.Candidates[0].Why != "" {
+// applyCooldown leaves a rule in its cooldown only the candidate whose end it has requested without a known answer.
+func (r *round) applyCooldown(v *Verdict) {
+	const why = "the rule is in its cooldown"
+	if len(v.Candidates) == 0 || r.unansweredFirst(v.Candidates[0]) != 0 || v.Candidates[0].Why != "" {
 		v.Why = why
 		return
 	}
@@ -169,35 +169,37 @@ func (r *round) coolDown(v *Verdict) {
 	}
 }
 
-// unanswered is a sort key: it orders candidates whose request has no known answer before all others.
-func (r *round) unanswered(x Choice) int {
-	if r.memory.InProgress.Unanswered(x.Pod.UID) {
+// unansweredFirst is a sort key: it orders candidates whose request has no known answer before all others.
+func (r *round) unansweredFirst(x Choice) int {
+	if r.state.InProgress.Unanswered(x.Pod.UID) {
 		return 0
 	}
 	return 1
 }
 
-// excluded returns why a candidate cannot be evicted, whatever the finding needs.
-func (r *round) excluded(x *rule.Candidate) string {
+// whyExcluded returns why a candidate cannot be evicted, whatever the finding needs.
+func (r *round) whyExcluded(x *rule.Candidate) string {
 	switch why := Protected(x.Pod, r.limits.OptOut); {
-	case r.memory.InProgress.Has(x.Pod.UID), x.Pod.Terminating:
-		return "already ending"
+	case r.state.InProgress.Has(x.Pod.UID):
+		return "eviction in progress"
+	case x.Pod.Terminating:
+		return "already terminating"
 	case why != "":
 		return "protected: " + why
-	case r.memory.InProgress.Spared(x.Pod.UID):
-		return "spared: its last eviction came to nothing"
+	case r.state.InProgress.FailedRecently(x.Pod.UID):
+		return "its last eviction failed"
 	case !(x.Releases > 0):
-		return "its end would release nothing"
+		return "its eviction would release nothing"
 	}
 	return ""
 }
 
-// leaving returns how much of the finding's value ends with the pods whose eviction is in progress.
-func (r *round) leaving(f *rule.Finding) float64 {
+// releasedInProgress returns how much of the finding's value ends with the pods whose eviction is in progress.
+func (r *round) releasedInProgress(f *rule.Finding) float64 {
 	sum := 0.0
 	for _, list := range [][]rule.Candidate{f.Candidates, f.Others} {
 		for _, x := range list {
-			if x.Releases > 0 && r.memory.releases(x.Pod, r.now) {
+			if x.Releases > 0 && r.state.releases(x.Pod, r.now) {
 				sum += x.Releases
 			}
 		}
@@ -205,9 +207,9 @@ func (r *round) leaving(f *rule.Finding) float64 {
 	return sum
 }
 
-// missing returns how much more than released must end to cover the finding's need: without an explicit need, until its value
+// uncoveredNeed returns how much more than released must end to cover the finding's need: without an explicit need, until its value
 // is no longer past the threshold.
-func missing(f *rule.Finding, released float64) float64 {
+func uncoveredNeed(f *rule.Finding, released float64) float64 {
 	if f.Need > 0 {
 		return f.Need - released
 	}
@@ -217,8 +219,8 @@ func missing(f *rule.Finding, released float64) float64 {
 	return (f.Value - released) - f.Threshold
 }
 
-// hard chooses the victims of a hard finding.
-func (r *round) hard(v *Verdict) {
+// chooseHard chooses the victims of a hard finding.
+func (r *round) chooseHard(v *Verdict) {
 	if v.Why != "" {
 		return
 	}
@@ -226,7 +228,7 @@ func (r *round) hard(v *Verdict) {
 	for i := range v.Candidates {
 		x := &v.Candidates[i]
 		if x.Why == "" {
-			x.Chosen, x.Why = r.take(need, x)
+			x.Chosen, x.Why = r.tryChoose(need, x)
 		}
 	}
 }
@@ -241,21 +243,21 @@ type need struct {
 // newNeed counts the evictions in progress and the pods chosen before; the latter are joined, as long as they are needed.
 func newNeed(r *round, v *Verdict) *need {
 	f := v.Finding
-	n := &need{finding: f, released: r.leaving(f), limited: map[string]bool{}}
+	n := &need{finding: f, released: r.releasedInProgress(f), limited: map[string]bool{}}
 	pass := r.pass(f)
 	for i := range v.Candidates {
 		x := &v.Candidates[i]
 		if x.Why != "" {
 			continue
 		}
-		at, own := pass.byUID[x.Pod.UID]
-		_, other := r.real.byUID[x.Pod.UID]
+		at, chosenInPass := pass.byUID[x.Pod.UID]
+		_, chosenToEvict := r.acting.byUID[x.Pod.UID]
 		switch {
-		case own && n.wanted() && within(r.limits.perRule(f), pass.perRule[f.Rule]):
+		case chosenInPass && n.isUncovered() && allowsOneMore(r.limits.perRule(f), pass.perRule[f.Rule]):
 			r.victims(f)[at].join(f, x)
 			pass.perRule[f.Rule]++
 			x.Chosen, x.Why = true, "chosen, for another finding too"
-		case own, other:
+		case chosenInPass, chosenToEvict:
 			x.Why = "chosen for another finding"
 		default:
 			continue
@@ -263,36 +265,36 @@ func newNeed(r *round, v *Verdict) *need {
 		n.released += x.Releases
 	}
 	for _, x := range f.Others {
-		if r.chosen(pass, x.Pod.UID) && x.Releases > 0 { // one whose eviction is in progress is not chosen
+		if r.isChosen(pass, x.Pod.UID) && x.Releases > 0 { // one whose eviction is in progress is not chosen
 			n.released += x.Releases
 		}
 	}
 	return n
 }
 
-// chosen reports whether any finding has chosen a pod in this round.
-func (r *round) chosen(pass *taken, uid string) bool {
-	_, own := pass.byUID[uid]
-	_, other := r.real.byUID[uid]
-	return own || other
+// isChosen reports whether any finding has chosen a pod in this round.
+func (r *round) isChosen(pass *passVictims, uid string) bool {
+	_, chosenInPass := pass.byUID[uid]
+	_, chosenToEvict := r.acting.byUID[uid]
+	return chosenInPass || chosenToEvict
 }
 
-func (n *need) wanted() bool { return missing(n.finding, n.released) > 0 }
+func (n *need) isUncovered() bool { return uncoveredNeed(n.finding, n.released) > 0 }
 
-// take chooses a candidate that nothing excludes, if it is needed and within the limits. It returns the reason in both cases.
-func (r *round) take(n *need, x *Choice) (bool, string) {
+// tryChoose chooses a candidate that nothing excludes, if it is needed and within the limits. It returns the reason in both cases.
+func (r *round) tryChoose(n *need, x *Choice) (bool, string) {
 	f := n.finding
 	pass := r.pass(f)
 	if _, ok := pass.byUID[x.Pod.UID]; ok {
 		return false, "listed twice"
 	}
-	if !n.wanted() {
-		return false, "not needed: those before it are enough"
+	if !n.isUncovered() {
+		return false, "not needed: the candidates before it are enough"
 	}
-	if limit := r.over(f, x.Pod); limit != "" {
+	if limit := r.exceededLimit(f, x.Pod); limit != "" {
 		if !n.limited[limit] && !f.DryRun {
 			n.limited[limit] = true
-			r.out.Limited = append(r.out.Limited, Limited{f.Rule, limit})
+			r.result.ReachedLimits = append(r.result.ReachedLimits, ReachedLimit{f.Rule, limit})
 		}
 		return false, "over the limit: --" + limit
 	}
@@ -300,34 +302,34 @@ func (r *round) take(n *need, x *Choice) (bool, string) {
 	n.released += x.Releases
 	victim := NewVictim(f, x)
 	if f.DryRun {
-		pass.byUID[x.Pod.UID] = len(r.out.Would)
-		r.out.Would = append(r.out.Would, victim)
+		pass.byUID[x.Pod.UID] = len(r.result.WouldEvict)
+		r.result.WouldEvict = append(r.result.WouldEvict, victim)
 		return true, "would be evicted: the rule is in dry run"
 	}
-	pass.byUID[x.Pod.UID] = len(r.out.Victims)
-	r.out.Victims = append(r.out.Victims, victim)
-	if !r.memory.Counted(x.Pod.UID) {
-		r.hour++
-		r.namespaces[x.Pod.Namespace]++
+	pass.byUID[x.Pod.UID] = len(r.result.Victims)
+	r.result.Victims = append(r.result.Victims, victim)
+	if !r.state.IsCounted(x.Pod.UID) {
+		r.evictedInHour++
+		r.evictedByNamespace[x.Pod.Namespace]++
 	}
 	return true, "chosen"
 }
 
-// over names the limit that a pod would exceed. A rule in dry run does not count towards limits, and only its
+// exceededLimit names the limit that a pod would exceed. A rule in dry run does not count towards limits, and only its
 // own limit applies.
-func (r *round) over(f *rule.Finding, p *tick.Pod) string {
+func (r *round) exceededLimit(f *rule.Finding, p *tick.Pod) string {
 	switch pass := r.pass(f); {
-	case !within(r.limits.perRule(f), pass.perRule[f.Rule]):
+	case !allowsOneMore(r.limits.perRule(f), pass.perRule[f.Rule]):
 		return LimitPerRule
 	case f.DryRun:
 		return ""
-	case !within(r.limits.Burst, len(r.out.Victims)):
+	case !allowsOneMore(r.limits.Burst, len(r.result.Victims)):
 		return LimitBurst
-	case r.memory.Counted(p.UID):
+	case r.state.IsCounted(p.UID):
 		return ""
-	case !within(r.limits.PerHour, r.hour):
+	case !allowsOneMore(r.limits.PerHour, r.evictedInHour):
 		return LimitPerHour
-	case !within(r.limits.PerNamespace, r.memory.Hour.In(p.Namespace)+r.namespaces[p.Namespace]):
+	case !allowsOneMore(r.limits.PerNamespace, r.state.LastHour.InNamespace(p.Namespace)+r.evictedByNamespace[p.Namespace]):
 		return LimitPerNamespace
 	}
 	return ""
@@ -341,21 +343,21 @@ func (l *Limits) perRule(f *rule.Finding) int {
 	return l.PerRule
 }
 
-// within reports whether one more is allowed.
-func within(limit, have int) bool { return limit == Unlimited || have < limit }
+// allowsOneMore reports whether one more is allowed.
+func allowsOneMore(limit, count int) bool { return limit == Unlimited || count < limit }
 
-func (r *round) pass(f *rule.Finding) *taken {
+func (r *round) pass(f *rule.Finding) *passVictims {
 	if f.DryRun {
-		return &r.would
+		return &r.wouldEvict
 	}
-	return &r.real
+	return &r.acting
 }
 
 func (r *round) victims(f *rule.Finding) []Victim {
 	if f.DryRun {
-		return r.out.Would
+		return r.result.WouldEvict
 	}
-	return r.out.Victims
+	return r.result.Victims
 }
 
 // NewVictim returns a pod that is chosen for a finding.
@@ -387,8 +389,8 @@ func (v *Victim) join(f *rule.Finding, x *Choice) {
 		v.Eviction.Reason += "; " + other.Reason
 		v.Eviction.Message += "; " + other.Message
 	}
-	mine, its := v.Eviction.GracePeriodSeconds, other.GracePeriodSeconds
-	if its == nil || mine != nil && *its > *mine {
-		v.Eviction.GracePeriodSeconds = its
+	current, added := v.Eviction.GracePeriodSeconds, other.GracePeriodSeconds
+	if added == nil || current != nil && *added > *current {
+		v.Eviction.GracePeriodSeconds = added
 	}
 }

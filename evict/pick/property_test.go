@@ -15,17 +15,17 @@ import (
 
 // world is a node whose pods come and go, under rules that require evictions.
 type world struct {
-	pods     []*tick.Pod
-	made     int
-	memory   *Memory
-	limits   Limits
-	clock    time.Time
-	forward  time.Duration // sum of the clock's forward steps: setting it back subtracts nothing
-	asked    []ask
-	lastTake map[string]time.Duration // by rule, in terms of forward
+	pods        []*tick.Pod
+	created     int
+	state       *State
+	limits      Limits
+	clock       time.Time
+	forward     time.Duration // sum of the clock's forward steps: setting it back subtracts nothing
+	requests    []requestRecord
+	lastRequest map[string]time.Duration // by rule, in terms of forward
 }
 
-type ask struct {
+type requestRecord struct {
 	at             time.Duration
 	uid, namespace string
 }
@@ -35,10 +35,10 @@ const covered = "r2"
 
 const cooldown = 2 * time.Minute
 
-func (w *world) grow(t *rapid.T) {
+func (w *world) addPods(t *rapid.T) {
 	for range rapid.IntRange(0, 3).Draw(t, "new pods") {
-		w.made++
-		p := pod(fmt.Sprintf("p%d", w.made))
+		w.created++
+		p := pod(fmt.Sprintf("p%d", w.created))
 		p.Namespace = rapid.SampledFrom([]string{"default", "batch"}).Draw(t, "namespace")
 		p.QoS = rapid.SampledFrom([]string{tick.QoSReclaimed, tick.QoSShared, tick.QoSSystem}).Draw(t, "qos")
 		p.Phase = rapid.SampledFrom([]string{"", "Running", "Succeeded"}).Draw(t, "phase")
@@ -74,7 +74,7 @@ func (w *world) findings(t *rapid.T) []rule.Finding {
 		if rapid.Bool().Draw(t, "has a need") {
 			f.Need = float64(rapid.IntRange(1, 20).Draw(t, "need"))
 		}
-		if f.UntilCovered && rapid.Bool().Draw(t, "rests with others") {
+		if f.UntilCovered && rapid.Bool().Draw(t, "shares a cooldown") {
 			f.SharedCooldown = "all of one kind"
 		}
 		f.Hard, f.DryRun = rapid.Bool().Draw(t, "hard"), rapid.IntRange(0, 3).Draw(t, "dry") == 0
@@ -98,62 +98,62 @@ func (w *world) step(t *rapid.T) {
 	w.clock = w.clock.Add(d)
 	w.forward += max(0, d)
 	w.pods = slices.DeleteFunc(w.pods, func(p *tick.Pod) bool {
-		return w.memory.InProgress.Has(p.UID) && rapid.Bool().Draw(t, "goes away")
+		return w.state.InProgress.Has(p.UID) && rapid.Bool().Draw(t, "is removed")
 	})
-	w.grow(t)
+	w.addPods(t)
 	present := map[string]*tick.Pod{}
 	for _, p := range w.pods {
 		present[p.UID] = p
 	}
-	w.memory.Observe(w.clock, &tick.Sample{IntervalSeconds: new(d.Seconds())}, present, rapid.Bool().Draw(t, "complete"))
+	w.state.Observe(w.clock, &tick.Sample{IntervalSeconds: new(d.Seconds())}, present, rapid.Bool().Draw(t, "complete"))
 }
 
-// take records the victims, and the results of some of them at once.
-func (w *world) take(t *rapid.T, victims []Victim) {
+// recordRequests records the victims, and the results of some of them at once.
+func (w *world) recordRequests(t *rapid.T, victims []Victim) {
 	for _, v := range victims {
 		uid := v.Pod.UID
-		if w.memory.InProgress.Unanswered(uid) {
+		if w.state.InProgress.Unanswered(uid) {
 			w.forget(uid)
 		}
-		w.memory.Take(v, w.clock)
-		w.asked = append(w.asked, ask{w.forward, uid, v.Pod.Namespace})
+		w.state.RecordRequest(v, w.clock)
+		w.requests = append(w.requests, requestRecord{w.forward, uid, v.Pod.Namespace})
 		for _, r := range v.Cooldowns {
-			w.lastTake[r] = w.forward
+			w.lastRequest[r] = w.forward
 		}
-		switch rapid.IntRange(0, 5).Draw(t, "comes of it") {
+		switch rapid.IntRange(0, 5).Draw(t, "result") {
 		case 0:
-			w.memory.Refuse(uid, "refused", w.clock, time.Duration(rapid.IntRange(0, 60).Draw(t, "again"))*time.Second)
+			w.state.Refuse(uid, "refused", w.clock, time.Duration(rapid.IntRange(0, 60).Draw(t, "again"))*time.Second)
 			w.forget(uid)
 			for _, r := range v.Cooldowns {
-				delete(w.lastTake, r)
+				delete(w.lastRequest, r)
 			}
 		case 1:
-			w.memory.InProgress.NoAnswer(uid, "no answer", w.clock)
+			w.state.InProgress.NoAnswer(uid, "no answer", w.clock)
 		case 2:
-			w.memory.InProgress.Fail(uid, "still there", w.clock, 0)
+			w.state.InProgress.Fail(uid, "still there", w.clock, 0)
 		case 3:
-			w.memory.InProgress.End(uid, w.clock)
+			w.state.InProgress.End(uid, w.clock)
 		}
 	}
 }
 
 // forget drops a pod's last eviction, which failed.
 func (w *world) forget(uid string) {
-	for i, v := range slices.Backward(w.asked) {
+	for i, v := range slices.Backward(w.requests) {
 		if v.uid == uid {
-			w.asked = slices.Delete(w.asked, i, i+1)
+			w.requests = slices.Delete(w.requests, i, i+1)
 			return
 		}
 	}
 }
 
 // restart reads the memory back from the state file's content.
-func restart(t *rapid.T, m *Memory) *Memory {
+func restart(t *rapid.T, m *State) *State {
 	data, err := tick.Marshal(m)
 	if err != nil {
 		t.Fatal(err)
 	}
-	back := new(Memory)
+	back := new(State)
 	if err := tick.Unmarshal(data, back); err != nil {
 		t.Fatal(err)
 	}
@@ -167,28 +167,28 @@ func restart(t *rapid.T, m *Memory) *Memory {
 func TestRounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := func(name string) int { return rapid.IntRange(-1, 4).Draw(t, name) }
-		w := &world{memory: remembers(nil, nil, nil), clock: now, lastTake: map[string]time.Duration{}}
+		w := &world{state: stateWith(nil, nil, nil), clock: now, lastRequest: map[string]time.Duration{}}
 		w.limits = Limits{PerRule: limit("per rule"), PerCovered: limit("per covered rule"), Burst: limit("burst"), PerHour: limit("per hour"), PerNamespace: limit("per namespace"), OptOut: []string{OptOut}}
 		for range rapid.IntRange(1, 12).Draw(t, "ticks") {
 			w.step(t)
 			findings := w.findings(t)
-			round := Choose(w.clock, findings, w.limits, w.memory)
+			round := Choose(w.clock, findings, w.limits, w.state)
 
 			shuffled := slices.Clone(findings)
 			for i := range shuffled {
 				shuffled[i].Candidates = rapid.Permutation(shuffled[i].Candidates).Draw(t, "order")
 			}
-			again := Choose(w.clock, shuffled, w.limits, restart(t, w.memory))
-			if d := cmp.Diff([][]Victim{round.Victims, round.Would}, [][]Victim{again.Victims, again.Would}); d != "" {
+			again := Choose(w.clock, shuffled, w.limits, restart(t, w.state))
+			if d := cmp.Diff([][]Victim{round.Victims, round.WouldEvict}, [][]Victim{again.Victims, again.WouldEvict}); d != "" {
 				t.Fatalf("same input, other victims:\n%s", d)
 			}
 			w.checkVictims(t, round)
 			for i := range findings {
 				w.checkNeed(t, &findings[i], round)
 			}
-			w.take(t, round.Victims)
+			w.recordRequests(t, round.Victims)
 			w.checkHour(t)
-			w.memory.Queue = round.Queue
+			w.state.Queue = round.Queue
 		}
 	})
 }
@@ -197,11 +197,11 @@ func (w *world) checkVictims(t *rapid.T, round Round) {
 	if len(round.Victims) > w.limits.Burst && w.limits.Burst != Unlimited {
 		t.Fatalf("%d victims; burst %d", len(round.Victims), w.limits.Burst)
 	}
-	for _, victims := range [][]Victim{round.Victims, round.Would} {
+	for _, victims := range [][]Victim{round.Victims, round.WouldEvict} {
 		perRule, seen := map[string]int{}, map[string]bool{}
 		for _, v := range victims {
-			if why := Protected(v.Pod, w.limits.OptOut); why != "" || seen[v.Pod.UID] || w.memory.InProgress.Has(v.Pod.UID) || w.memory.InProgress.Spared(v.Pod.UID) {
-				t.Fatalf("%s was taken: %s (taken already %t, going %+v)", v.Pod.Name, why, seen[v.Pod.UID], w.memory.InProgress[v.Pod.UID])
+			if why := Protected(v.Pod, w.limits.OptOut); why != "" || seen[v.Pod.UID] || w.state.InProgress.Has(v.Pod.UID) || w.state.InProgress.FailedRecently(v.Pod.UID) {
+				t.Fatalf("%s was chosen: %s (chosen already %t, in progress %+v)", v.Pod.Name, why, seen[v.Pod.UID], w.state.InProgress[v.Pod.UID])
 			}
 			seen[v.Pod.UID] = true
 			for _, r := range v.Rules {
@@ -214,7 +214,7 @@ func (w *world) checkVictims(t *rapid.T, round Round) {
 				limit = w.limits.PerCovered
 			}
 			if n > limit && limit != Unlimited {
-				t.Fatalf("rule %s took %d pods in a round; the limit is %d", r, n, limit)
+				t.Fatalf("rule %s has %d victims in a round; the limit is %d", r, n, limit)
 			}
 		}
 	}
@@ -232,43 +232,43 @@ func (w *world) checkNeed(t *rapid.T, f *rule.Finding, round Round) {
 	}
 	for _, x := range slices.Concat(f.Candidates, f.Others) {
 		released[x.Pod.UID] = x.Releases
-		if w.memory.releases(x.Pod, w.clock) {
+		if w.state.releases(x.Pod, w.clock) {
 			need -= x.Releases
 		}
 	}
-	var own []Victim
-	for _, v := range slices.Concat(round.Victims, round.Would) {
-		if len(own) == 0 && !w.memory.releases(v.Pod, w.clock) && (v.Eviction.Rule != f.Rule || v.Eviction.Scope != f.Scope) {
+	var isOwn []Victim
+	for _, v := range slices.Concat(round.Victims, round.WouldEvict) {
+		if len(isOwn) == 0 && !w.state.releases(v.Pod, w.clock) && (v.Eviction.Rule != f.Rule || v.Eviction.Scope != f.Scope) {
 			need -= released[v.Pod.UID] // it is evicted already, for another finding
 		}
 		if v.Eviction.Rule == f.Rule && v.Eviction.Scope == f.Scope {
-			own = append(own, v)
+			isOwn = append(isOwn, v)
 		}
 	}
-	if len(own) == 0 {
+	if len(isOwn) == 0 {
 		return
 	}
-	for _, v := range own[:len(own)-1] {
+	for _, v := range isOwn[:len(isOwn)-1] {
 		need -= released[v.Pod.UID]
 	}
 	if !f.Met || need <= 0 {
-		t.Fatalf("%v go for %+v, the last one without need", names(own), f)
+		t.Fatalf("%v are evicted for %+v, the last one without need", names(isOwn), f)
 	}
 	if since, err := time.Parse(time.RFC3339Nano, f.Since); f.Tolerance > 0 && (err != nil || w.clock.Sub(since) < f.Tolerance) {
-		t.Fatalf("%v go within the tolerance, since %s", names(own), f.Since)
+		t.Fatalf("%v are evicted within the tolerance, since %s", names(isOwn), f.Since)
 	}
-	if last, ok := w.lastTake[f.CooldownKey()]; ok && w.forward-last < f.Cooldown && slices.ContainsFunc(own, func(v Victim) bool { return !w.memory.InProgress.Unanswered(v.Pod.UID) }) {
-		t.Fatalf("%v go %s after the rule's last eviction", names(own), w.forward-last)
+	if last, ok := w.lastRequest[f.CooldownKey()]; ok && w.forward-last < f.Cooldown && slices.ContainsFunc(isOwn, func(v Victim) bool { return !w.state.InProgress.Unanswered(v.Pod.UID) }) {
+		t.Fatalf("%v are evicted %s after the rule's last eviction", names(isOwn), w.forward-last)
 	}
-	if !f.Hard && len(own) > 1 {
-		t.Fatalf("%v go for a soft finding; want one", names(own))
+	if !f.Hard && len(isOwn) > 1 {
+		t.Fatalf("%v are evicted for a soft finding; want one", names(isOwn))
 	}
 }
 
 // checkHour counts the pods whose end was requested within an hour, however the clock was set.
 func (w *world) checkHour(t *rapid.T) {
 	all, in := 0, map[string]int{}
-	for _, a := range w.asked {
+	for _, a := range w.requests {
 		if w.forward-a.at < time.Hour {
 			all++
 			in[a.namespace]++
@@ -302,13 +302,13 @@ func TestNeverMoreThanNeeded(t *testing.T) {
 			f.Value, f.Threshold = threshold, sum
 		}
 		f.Hard = rapid.Bool().Draw(t, "hard")
-		limits := free()
+		limits := unlimited()
 		limits.PerRule = rapid.IntRange(1, 4).Draw(t, "per rule")
-		m := remembers(nil, nil, nil)
+		m := stateWith(nil, nil, nil)
 		var released, last float64
 		for range len(c) + 2 {
 			for _, v := range Choose(now, []rule.Finding{f}, limits, m).Victims {
-				m.Take(v, now)
+				m.RecordRequest(v, now)
 				i := slices.IndexFunc(c, func(x rule.Candidate) bool { return x.Pod == v.Pod })
 				last = c[i].Releases
 				released += last

@@ -20,11 +20,11 @@ func Protected(p *tick.Pod, optOut []string) string {
 	case tick.QoSSystem:
 		return "a system pod"
 	default:
-		return "its class is not known"
+		return "its class is unknown"
 	}
 	switch {
 	case p.UID == "":
-		return "it has no UID to follow it by"
+		return "it has no UID"
 	case p.Ended():
 		return "it has ended"
 	case p.Terminating:
@@ -32,13 +32,13 @@ func Protected(p *tick.Pod, optOut []string) string {
 	case p.Static: // collect checks the owner: anybody may write kubelet's annotations of static pods
 		return "a static pod"
 	case p.Missing == tick.MissingCluster:
-		return "the cluster does not know it"
+		return "the cluster has no such pod"
 	case p.Priority != nil && *p.Priority >= criticalPriority:
 		return "a critical pod"
 	}
 	for _, a := range optOut {
-		key, want, valued := strings.Cut(a, "=")
-		if value, ok := p.Annotations[key]; ok && (!valued || value == want) {
+		key, desired, hasValue := strings.Cut(a, "=")
+		if value, ok := p.Annotations[key]; ok && (!hasValue || value == desired) {
 			return "annotated " + a
 		}
 	}

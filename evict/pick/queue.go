@@ -15,52 +15,52 @@ import (
 // is no longer named is removed. The state file contains it as JSON.
 type Queue map[string]time.Time
 
-// waiting is a candidate of a soft finding.
-type waiting struct {
+// queuedCandidate is a candidate of a soft finding.
+type queuedCandidate struct {
 	choice  *Choice
 	need    *need
 	finding int // its index among the findings
 }
 
-// soft chooses the best one of all candidates of soft findings.
-func (r *round) soft(dry bool) {
-	var all []waiting
-	for i := range r.out.Verdicts {
-		v := &r.out.Verdicts[i]
-		if v.Finding.Hard || v.Finding.DryRun != dry || v.Why != "" {
+// chooseSoft chooses the best one of all candidates of soft findings.
+func (r *round) chooseSoft(dryRun bool) {
+	var all []queuedCandidate
+	for i := range r.result.Verdicts {
+		v := &r.result.Verdicts[i]
+		if v.Finding.Hard || v.Finding.DryRun != dryRun || v.Why != "" {
 			continue
 		}
 		n := newNeed(r, v)
 		for j := range v.Candidates {
 			if x := &v.Candidates[j]; x.Why == "" {
-				x.Why = "not needed: those before it are enough"
-				if n.wanted() {
+				x.Why = "not needed: the candidates before it are enough"
+				if n.isUncovered() {
 					x.Why = "waits: soft findings evict one pod a tick"
-					all = append(all, waiting{x, n, i})
+					all = append(all, queuedCandidate{x, n, i})
 				}
 			}
 		}
 	}
 	slices.SortFunc(all, r.compare)
-	if !dry {
-		r.requeue(all)
+	if !dryRun {
+		r.updateQueue(all)
 	}
 	for i, w := range all {
-		if w.choice.Chosen, w.choice.Why = r.take(w.need, w.choice); !w.choice.Chosen {
+		if w.choice.Chosen, w.choice.Why = r.tryChoose(w.need, w.choice); !w.choice.Chosen {
 			continue
 		}
 		for _, other := range all[i+1:] {
-			r.also(other, w.choice.Pod)
+			r.joinFinding(other, w.choice.Pod)
 		}
 		return
 	}
 }
 
-// also adds another soft finding's reason if it names the pod that is chosen anyway.
-func (r *round) also(w waiting, p *tick.Pod) {
+// joinFinding adds another soft finding's reason if it names the pod that is chosen anyway.
+func (r *round) joinFinding(w queuedCandidate, p *tick.Pod) {
 	f := w.need.finding
 	pass := r.pass(f)
-	if w.choice.Pod.UID != p.UID || w.choice.Chosen || !w.need.wanted() || !within(r.limits.perRule(f), pass.perRule[f.Rule]) {
+	if w.choice.Pod.UID != p.UID || w.choice.Chosen || !w.need.isUncovered() || !allowsOneMore(r.limits.perRule(f), pass.perRule[f.Rule]) {
 		return
 	}
 	r.victims(f)[pass.byUID[p.UID]].join(f, w.choice)
@@ -69,25 +69,25 @@ func (r *round) also(w waiting, p *tick.Pod) {
 	w.choice.Chosen, w.choice.Why = true, "chosen, for another finding too"
 }
 
-// requeue replaces the queue by the pods that are named now.
-func (r *round) requeue(all []waiting) {
-	r.out.Queue = Queue{}
+// updateQueue replaces the queue by the pods that are named now.
+func (r *round) updateQueue(all []queuedCandidate) {
+	r.result.Queue = Queue{}
 	for _, w := range all {
 		uid := w.choice.Pod.UID
-		since, ok := r.memory.Queue[uid]
+		since, ok := r.state.Queue[uid]
 		if !ok || since.After(r.now) {
 			since = r.now
 		}
-		r.out.Queue[uid] = since
+		r.result.Queue[uid] = since
 	}
 }
 
 // compare orders candidates of different soft findings, whose ranks measure different things: pods whose end was requested
 // already first, reclaimed pods before others, lower priority before higher, then by the findings' order, rank and name.
-func (r *round) compare(a, b waiting) int {
+func (r *round) compare(a, b queuedCandidate) int {
 	return cmp.Or(
-		r.unanswered(*a.choice)-r.unanswered(*b.choice),
-		class(a.choice.Pod)-class(b.choice.Pod),
+		r.unansweredFirst(*a.choice)-r.unansweredFirst(*b.choice),
+		classOrder(a.choice.Pod)-classOrder(b.choice.Pod),
 		cmp.Compare(priority(a.choice.Pod), priority(b.choice.Pod)),
 		a.finding-b.finding,
 		rule.Compare(a.choice.Candidate, b.choice.Candidate),
@@ -95,7 +95,7 @@ func (r *round) compare(a, b waiting) int {
 	)
 }
 
-func class(p *tick.Pod) int {
+func classOrder(p *tick.Pod) int {
 	if p.QoS == tick.QoSReclaimed {
 		return 0
 	}

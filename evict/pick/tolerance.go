@@ -6,9 +6,9 @@ import (
 	"polder/evict/rule"
 )
 
-// Steady is the time since which samples have come without a break: a condition that is met before and after a break was not met
+// Continuity is the time since which samples have come without a break: a condition that is met before and after a break was not met
 // continuously. The state file contains it as JSON.
-type Steady struct {
+type Continuity struct {
 	Start time.Time `json:"start,omitzero"`
 	Last  time.Time `json:"last,omitzero"`
 	// Interval is that of the last sample, 0 if it was the first of its collector.
@@ -16,15 +16,15 @@ type Steady struct {
 }
 
 // Observe records a sample; interval is the time that its rates cover, 0 if unknown.
-func (s *Steady) Observe(now time.Time, interval time.Duration) {
-	if s.Last.IsZero() || now.Before(s.Start) || now.Sub(s.Last) > rule.LongestGap(s.Interval) {
+func (s *Continuity) Observe(now time.Time, interval time.Duration) {
+	if s.Last.IsZero() || now.Before(s.Start) || now.Sub(s.Last) > rule.MaxGap(s.Interval) {
 		s.Start = now
 	}
 	s.Last, s.Interval = now, interval
 }
 
 // toleranceLeft returns how long a finding that is met must stay so before a pod is evicted.
-func (s *Steady) toleranceLeft(f *rule.Finding, now time.Time) time.Duration {
+func (s *Continuity) toleranceLeft(f *rule.Finding, now time.Time) time.Duration {
 	if f.Tolerance <= 0 {
 		return 0
 	}

@@ -23,9 +23,9 @@ type counts struct {
 type Tally struct {
 	// Rule is the first rule that named the pod.
 	Rule string
-	// What is the state that an eviction reached (tick.StateCreated and so on; tick.StateWouldEvict when a pod begins to be one
+	// Outcome is the state that an eviction reached (tick.StateCreated and so on; tick.StateWouldEvict when a pod begins to be one
 	// that would be evicted), or the name of a limit that excluded a pod, once per tick.
-	What string
+	Outcome string
 }
 
 // Count is a tally with its count.
@@ -50,19 +50,19 @@ func (c *counts) add(to *map[Tally]int64, t Tally) {
 	(*to)[t]++
 }
 
-// tell exposes the limits as metrics; the metrics of evictions come from the ticks, by node.
-func (c *counts) tell(m *metrics.Set) {
+// registerMetrics exposes the limits as metrics; the metrics of evictions come from the ticks, by node.
+func (c *counts) registerMetrics(m *metrics.Set) {
 	labels := []string{"rule", "limit"}
-	m.Counters("polder_eviction_limits_total", "Ticks in which a limit held a rule's pods back.", labels, func(put func(float64, ...string)) {
+	m.Counters("polder_eviction_limits_total", "Ticks in which a limit prevented evictions of a rule.", labels, func(add func(float64, ...string)) {
 		_, limits := c.read()
 		for _, l := range limits {
-			put(float64(l.N), l.Rule, l.What)
+			add(float64(l.N), l.Rule, l.Outcome)
 		}
 	})
 }
 
 // Counts returns the evictions by rule and outcome and the limits by rule and name, each sorted.
-func (w *Work) Counts() (evictions, limits []Count) { return w.counts.read() }
+func (w *Tracker) Counts() (evictions, limits []Count) { return w.counts.read() }
 
 // read returns the evictions by rule and outcome and the limits by rule and name, each sorted.
 func (c *counts) read() (evictions, limits []Count) {
@@ -74,7 +74,7 @@ func (c *counts) read() (evictions, limits []Count) {
 func sorted(m map[Tally]int64) []Count {
 	var out []Count
 	for _, t := range slices.SortedFunc(maps.Keys(m), func(a, b Tally) int {
-		return cmp.Or(cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.What, b.What))
+		return cmp.Or(cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Outcome, b.Outcome))
 	}) {
 		out = append(out, Count{t, m[t]})
 	}

@@ -9,13 +9,13 @@ import (
 
 // logged is what was last logged about a node's pods, so that the log contains changes and not every tick.
 type logged struct {
-	states  map[string]string // of evictions, by UID and rule
-	would   map[string]bool   // pods that would be evicted, by UID and rule
-	limited map[pick.Limited]bool
+	states        map[string]string // of evictions, by UID and rule
+	wouldEvict    map[string]bool   // pods that would be evicted, by UID and rule
+	reachedLimits map[pick.ReachedLimit]bool
 }
 
 // LogChanges logs and counts each eviction when its state changes.
-func (w *Work) LogChanges(r *Record, now []tick.PodEviction) {
+func (w *Tracker) LogChanges(r *Record, now []tick.PodEviction) {
 	if r.logged.states == nil {
 		r.logged.states = map[string]string{}
 	}
@@ -50,13 +50,13 @@ func (r *Record) Forget(now []tick.PodEviction) {
 	maps.DeleteFunc(r.logged.states, func(key, _ string) bool { return !reported[key] })
 }
 
-// logWould logs and counts pods that would be evicted when that begins, not at every tick while it continues.
-func (w *Work) logWould(r *Record, now []tick.PodEviction) {
-	before := r.logged.would
-	r.logged.would = map[string]bool{}
+// logWouldEvict logs and counts pods that would be evicted when that begins, not at every tick while it continues.
+func (w *Tracker) logWouldEvict(r *Record, now []tick.PodEviction) {
+	before := r.logged.wouldEvict
+	r.logged.wouldEvict = map[string]bool{}
 	for _, x := range now {
 		key := x.UID + " " + x.Rule
-		r.logged.would[key] = true
+		r.logged.wouldEvict[key] = true
 		if !before[key] && !w.Quiet {
 			w.counts.eviction(x.Rule, x.State)
 			w.session.Log.Info("would evict", "node", r.name, "pod", PodName(x.Namespace, x.Name), "uid", x.UID,
@@ -67,12 +67,12 @@ func (w *Work) logWould(r *Record, now []tick.PodEviction) {
 
 // LogLimits counts the limits that were reached, and logs when one begins to exclude pods. A rule's own limit is
 // not logged: the remaining pods are evicted at the next ticks.
-func (w *Work) LogLimits(r *Record, now []pick.Limited) {
-	before := r.logged.limited
-	r.logged.limited = map[pick.Limited]bool{}
+func (w *Tracker) LogLimits(r *Record, now []pick.ReachedLimit) {
+	before := r.logged.reachedLimits
+	r.logged.reachedLimits = map[pick.ReachedLimit]bool{}
 	for _, x := range now {
 		w.counts.limit(x.Rule, x.Limit)
-		r.logged.limited[x] = true
+		r.logged.reachedLimits[x] = true
 		if !before[x] && !w.Quiet && x.Limit != pick.LimitPerRule {
 			w.session.Log.Warn("more pods would be evicted than the limit allows", "node", r.name, "rule", x.Rule, "limit", "--"+x.Limit)
 		}

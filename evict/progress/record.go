@@ -13,12 +13,12 @@ import (
 
 // Record is the state of one node's evictions. The state file contains the exported fields.
 type Record struct {
-	pick.Memory
+	pick.State
 
-	name   string
-	last   time.Time          // time of the newest tick; zero before the first one of this run
-	news   []tick.PodEviction // to be reported in the next tick
-	logged logged
+	name     string
+	lastTick time.Time          // time of the newest tick; zero before the first one of this run
+	changes  []tick.PodEviction // to be reported in the next tick
+	logged   logged
 }
 
 // evictionStates are the states that the contract defines: an entry of a state file with another one is invalid.
@@ -34,44 +34,44 @@ func (r *Record) DropInvalid() {
 // Init prepares a record that is new, or was read from a file.
 func (r *Record) Init(node string) {
 	r.name = node
-	r.Memory.Init()
+	r.State.Init()
 }
 
 // Node returns the node's name.
 func (r *Record) Node() string { return r.name }
 
-// New reports whether this run has seen no tick of the node yet.
-func (r *Record) New() bool { return r.last.IsZero() }
+// IsNew reports whether this run has seen no tick of the node yet.
+func (r *Record) IsNew() bool { return r.lastTick.IsZero() }
 
-// TakeNews returns what has changed since the previous tick.
-func (r *Record) TakeNews() []tick.PodEviction {
-	news := r.news
-	r.news = nil
-	return news
+// TakeChanges returns what has changed since the previous tick.
+func (r *Record) TakeChanges() []tick.PodEviction {
+	changes := r.changes
+	r.changes = nil
+	return changes
 }
 
-// result records the result of an order.
-func (r *Record) result(x act.Result, at time.Time, action string) {
+// recordResult records the result of an order.
+func (r *Record) recordResult(x act.Result, at time.Time, action string) {
 	l := r.InProgress[x.UID]
 	if l == nil {
 		return // no longer in the sample, which was reported
 	}
 	switch x.State {
 	case tick.StateFailed:
-		r.failed(x, l, at)
-		r.news = append(r.news, l.Eviction)
+		r.recordFailure(x, l, at)
+		r.changes = append(r.changes, l.Eviction)
 	case tick.StateSucceeded:
 		if action == act.FreezePods {
-			l.Held = true
+			l.Frozen = true
 			l.Eviction.State = tick.StateSucceeded
 			l.Eviction.Message += " (frozen until evict --thaw)"
 			return // reported for as long as it is frozen
 		}
 		if ended, ok := r.InProgress.End(x.UID, at); ok {
-			r.news = append(r.news, ended)
+			r.changes = append(r.changes, ended)
 		}
 	default:
-		if l.Spared.IsZero() {
+		if l.FailedAt.IsZero() {
 			l.Eviction.State, l.Eviction.Error = x.State, ""
 			if x.Err != nil { // not yet, and the reason
 				l.Eviction.Error = x.Err.Error()
@@ -80,29 +80,29 @@ func (r *Record) result(x act.Result, at time.Time, action string) {
 			case x.OwnGrace > 0:
 				l.OwnGrace = x.OwnGrace
 			case x.State == tick.StateCreated:
-				l.Requested = at // its grace period begins now
+				l.RequestedAt = at // its grace period begins now
 			}
 		}
 	}
 }
 
-// failed records an order that failed: before the pod's end was requested, so that nothing has changed; with an unknown
+// recordFailure records an order that failed: before the pod's end was requested, so that nothing has changed; with an unknown
 // answer to the request; or after it, because the pod did not end.
-func (r *Record) failed(x act.Result, l *pick.Ongoing, at time.Time) {
-	switch asked := l.Eviction.State != tick.StateRequested; {
-	case asked:
-		r.InProgress.Fail(x.UID, x.Err.Error(), at, x.Again)
+func (r *Record) recordFailure(x act.Result, l *pick.Ongoing, at time.Time) {
+	switch wasRequested := l.Eviction.State != tick.StateRequested; {
+	case wasRequested:
+		r.InProgress.Fail(x.UID, x.Err.Error(), at, x.RetryAfter)
 	case kube.IsServerError(x.Err) && !kube.IsUnreachable(x.Err) && !kube.IsDisruptionBudget(x.Err):
 		r.ServerError(x.UID, x.Err.Error(), at)
-	case unanswered(x.Err):
+	case isUnanswered(x.Err):
 		r.InProgress.NoAnswer(x.UID, x.Err.Error(), at)
 	default:
-		r.Refuse(x.UID, x.Err.Error(), at, x.Again)
+		r.Refuse(x.UID, x.Err.Error(), at, x.RetryAfter)
 	}
 }
 
-// unanswered reports whether an error leaves open what the API server has done.
-func unanswered(err error) bool {
+// isUnanswered reports whether an error leaves open what the API server has done.
+func isUnanswered(err error) bool {
 	return kube.IsUnreachable(err) || kube.IsTooManyRequests(err) && !kube.IsDisruptionBudget(err)
 }
 

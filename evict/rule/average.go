@@ -7,37 +7,37 @@ import (
 	"polder/lib/window"
 )
 
-// averaged is a value averaged over a window, whose length may change.
-type averaged struct{ window.Trail }
+// movingAverage is a value averaged over a window, whose length may change.
+type movingAverage struct{ window.Trail }
 
-// mostPoints bounds the points of a window: samples in quick succession share a point.
-const mostPoints = 100
+// maxPoints bounds the points of a window: samples in quick succession share a point.
+const maxPoints = 100
 
-// span returns the time to average over: the setting, but at least a sample's own interval.
-func span(seconds *int64, t *tick.Tick) time.Duration {
-	own := Interval(t.Sample)
+// averagingTime returns the time to average over: the setting, but at least a sample's own interval.
+func averagingTime(seconds *int64, t *tick.Tick) time.Duration {
+	interval := Interval(t.Sample)
 	if seconds == nil || *seconds <= 0 {
-		return own
+		return interval
 	}
-	return max(own, time.Duration(min(*seconds, int64(maxWindow/time.Second)))*time.Second)
+	return max(interval, time.Duration(min(*seconds, int64(maxAveragingTime/time.Second)))*time.Second)
 }
 
-func (a *averaged) add(t *tick.Tick, v float64, over time.Duration) {
-	a.Add(t.Time, v, over/mostPoints, over)
+func (a *movingAverage) add(t *tick.Tick, v float64, span time.Duration) {
+	a.Add(t.Time, v, span/maxPoints, span)
 }
 
 // mean returns the average over the window; false if the samples cover less than a third of it.
-func (a *averaged) mean(t *tick.Tick, over time.Duration) (float64, bool) {
+func (a *movingAverage) mean(t *tick.Tick, span time.Duration) (float64, bool) {
 	n := 0
 	for _, p := range a.Points {
-		if age := t.Time.Sub(p.At); age >= 0 && age <= over && p.N > 0 {
+		if age := t.Time.Sub(p.At); age >= 0 && age <= span && p.N > 0 {
 			n += p.N
 		}
 	}
-	v, ok := a.Average(t.Time, over)
+	v, ok := a.Average(t.Time, span)
 	if _, known := amount(&v); !ok || !known { // a state file may contain anything
-		*a = averaged{}
+		*a = movingAverage{}
 		return 0, false
 	}
-	return v, float64(n)*Interval(t.Sample).Seconds() >= over.Seconds()/3
+	return v, float64(n)*Interval(t.Sample).Seconds() >= span.Seconds()/3
 }

@@ -14,25 +14,25 @@ import (
 // beCPUEvict is Koordinator's eviction of batch pods by CPU satisfaction.
 var beCPUEvict = &Rule{
 	Name: "BECPUEvict",
-	Doc: `BE pods get far less CPU than they request: some are evicted, for the rest to have enough
-The satisfaction is the CPU that BE pods may use over what they request, in percent: the smallest CPU set among kubelet's tier
-besteffort and the BE containers, or the tier's quota where that is less (with cpuEvictPolicy evictByAllocatable the node's
-allocatable batch-cpu), over the sum of the batch-cpu requests of the BE pods that have neither ended nor begun to end. Without that tier,
-on a plain machine, it is the BE containers' CPU sets and the BE pods' use.
+	Doc: `BE pods get far less CPU than they request: some are evicted so that others get enough
+The satisfaction is the CPU that BE pods may use, in percent of their requests. What they may use is the smallest CPU set among kubelet's
+tier besteffort and the BE containers, or the tier's quota if that is less; with cpuEvictPolicy evictByAllocatable it is the node's
+allocatable batch-cpu. The requests are the batch-cpu requests of the BE pods that have not ended and are not terminating. On a machine
+without that tier, the BE containers' CPU sets and the BE pods' use apply.
 
-It is met where, on average of cpuEvictTimeWindowSeconds and at the last tick, the satisfaction is at
-cpuEvictBESatisfactionLowerPercent or under it, and cpuEvictBEUsageThresholdPercent of what BE pods may use are used, or that is less than a
-core. At least a third of the window must have been seen. BE pods are evicted, at one tick, until their requests add up to the request times
-(cpuEvictBESatisfactionUpperPercent - satisfaction), the smaller one of the average's and the last tick's: the lowest spec.priority first,
-then the largest use over request. Where one of the pods has no priority, none counts. One that requests no batch-cpu stays: its
-end would release nothing. Then none for 20 seconds, nor in the first 20 seconds of watching. An allocatable batch-cpu that is missing or 0
-is taken for withdrawn: no pod is evicted for it.`,
+The condition is met if two things are true both on average over cpuEvictTimeWindowSeconds and at the last tick: the satisfaction is at or
+below cpuEvictBESatisfactionLowerPercent; and BE pods use cpuEvictBEUsageThresholdPercent of what they may use, or may use less than one
+core. The samples must cover at least a third of the window. BE pods are evicted, all at one tick, until their requests have decreased by
+the request times (cpuEvictBESatisfactionUpperPercent - satisfaction): the smaller value of the average and the last tick. The lowest
+spec.priority is first, then the largest use divided by request. If one of the pods has no priority, priorities are ignored. A pod that
+requests no batch-cpu is not evicted: its eviction would release nothing. The cooldown is 20 seconds, also after the node's first tick. An
+allocatable batch-cpu that is missing or 0 counts as withdrawn: no pod is evicted because of it.`,
 	Scopes: []string{ScopeBESatisfaction},
 	Thresholds: []string{
 		"enable", "cpuEvictBESatisfactionLowerPercent", "cpuEvictBESatisfactionUpperPercent", "cpuEvictBEUsageThresholdPercent", "cpuEvictTimeWindowSeconds", "cpuEvictPolicy",
 	},
 	Strategy: func(th *sloconfig.Threshold) error {
-		_, err := satisfactionOf(th)
+		_, err := readSatisfaction(th)
 		return err
 	},
 	New: func() Window { return &beCPUWindow{} },
@@ -41,19 +41,19 @@ is taken for withdrawn: no pod is evicted for it.`,
 // ScopeBESatisfaction is the CPU that BE pods may use divided by their requests, in percent.
 const ScopeBESatisfaction = "be.cpu.satisfaction.percent"
 
-// satisfaction are the rule's settings, as percentages.
-type satisfaction struct {
+// satisfactionSettings are the rule's settings, as percentages.
+type satisfactionSettings struct {
 	lower, upper, usage float64
 	policy              string
 }
 
-func satisfactionOf(th *sloconfig.Threshold) (x satisfaction, err error) {
+func readSatisfaction(th *sloconfig.Threshold) (x satisfactionSettings, err error) {
 	const lowerKey, upperKey, usageKey = "cpuEvictBESatisfactionLowerPercent", "cpuEvictBESatisfactionUpperPercent", "cpuEvictBEUsageThresholdPercent"
-	if err := enabled(th); err != nil {
+	if err := checkEnabled(th); err != nil {
 		return x, err
 	}
 	lower, upper := th.CPUEvictBESatisfactionLowerPercent, th.CPUEvictBESatisfactionUpperPercent
-	x = satisfaction{usage: 90, policy: sloconfig.EvictByRealLimit}
+	x = satisfactionSettings{usage: 90, policy: sloconfig.EvictByRealLimit}
 	if u := th.CPUEvictBEUsageThresholdPercent; u != nil {
 		x.usage = float64(*u)
 	}
@@ -62,7 +62,7 @@ func satisfactionOf(th *sloconfig.Threshold) (x satisfaction, err error) {
 	}
 	switch {
 	case lower == nil && upper == nil:
-		return x, offError(lowerKey + " is not set")
+		return x, disabledError(lowerKey + " is not set")
 	case lower == nil:
 		return x, fmt.Errorf("%s is set, and %s is not", upperKey, lowerKey)
 	case upper == nil:
@@ -82,87 +82,87 @@ func satisfactionOf(th *sloconfig.Threshold) (x satisfaction, err error) {
 	return x, nil
 }
 
-// enough reports whether the use of the limit is so high that pods would use more if they could.
-func (x satisfaction) enough(used, limit float64) bool {
+// usesLimit reports whether the use of the limit is so high that pods would use more if they could.
+func (x satisfactionSettings) usesLimit(used, limit float64) bool {
 	return limit > 0 && (limit < 1000 || used*100 >= x.usage*limit)
 }
 
-// release returns by how much requests must fall, in whole milli-CPU: the request times (upper - satisfaction).
-func (x satisfaction) release(request, limit float64) float64 {
+// requestReduction returns by how much requests must fall, in whole milli-CPU: the request times (upper - satisfaction).
+func (x satisfactionSettings) requestReduction(request, limit float64) float64 {
 	if request <= 0 || limit*100 > x.lower*request {
 		return 0
 	}
 	return max(0, math.Floor(request*x.upper/100-limit))
 }
 
-// beCPU is one sample, in milli-CPU.
-type beCPU struct{ usage, request, limit float64 }
+// beCPUSample is one sample, in milli-CPU.
+type beCPUSample struct{ usage, request, limit float64 }
 
 type beCPUWindow struct {
-	Watched watched `json:"watched"`
-	Over    level   `json:"over"`
+	Observed observation `json:"watched"`
+	Pressure condition   `json:"over"`
 	// Policy is the one that sets the limit.
-	Policy  string   `json:"policy,omitempty"`
-	Usage   averaged `json:"usage"`
-	Request averaged `json:"request"`
-	Limit   averaged `json:"limit"`
+	Policy  string        `json:"policy,omitempty"`
+	Usage   movingAverage `json:"usage"`
+	Request movingAverage `json:"request"`
+	Limit   movingAverage `json:"limit"`
 }
 
 func (w *beCPUWindow) Measure(s *Settings, t *tick.Tick) Measure {
-	m, off := beCPUEvict.off(s.Strategies)
+	m, off := beCPUEvict.measureIfOff(s.Strategies)
 	if off {
 		*w = beCPUWindow{}
 		return m
 	}
-	x, _ := satisfactionOf(&s.Strategies.Threshold)
+	x, _ := readSatisfaction(&s.Strategies.Threshold)
 	if w.Policy != x.policy {
-		*w = beCPUWindow{Policy: x.policy, Watched: w.Watched}
+		*w = beCPUWindow{Policy: x.policy, Observed: w.Observed}
 	}
-	again := w.Watched.Last.Equal(t.Time)
-	waits := w.Watched.look(t)
-	last, why := beSample(t, x.policy)
+	isRepeated := w.Observed.Last.Equal(t.Time)
+	whyWait := w.Observed.observeNode(t)
+	current, why := readBESample(t, x.policy)
 	if why != "" {
-		w.Over.observe(t, false)
+		w.Pressure.observe(t, false)
 		m.Errors = append(m.Errors, missingInput(beCPUEvict.Name, why))
 		return m
 	}
-	over := span(s.Strategies.Threshold.CPUEvictTimeWindowSeconds, t)
-	if !again {
-		w.Usage.add(t, last.usage, over)
-		w.Request.add(t, last.request, over)
-		w.Limit.add(t, last.limit, over)
+	span := averagingTime(s.Strategies.Threshold.CPUEvictTimeWindowSeconds, t)
+	if !isRepeated {
+		w.Usage.add(t, current.usage, span)
+		w.Request.add(t, current.request, span)
+		w.Limit.add(t, current.limit, span)
 	}
-	usage, okUsage := w.Usage.mean(t, over)
-	request, okRequest := w.Request.mean(t, over)
-	limit, okLimit := w.Limit.mean(t, over)
+	usage, okUsage := w.Usage.mean(t, span)
+	request, okRequest := w.Request.mean(t, span)
+	limit, okLimit := w.Limit.mean(t, span)
 	need := 0.0
-	if okUsage && okRequest && okLimit && x.enough(usage, limit) && x.enough(last.usage, last.limit) {
-		need = min(x.release(request, limit), x.release(last.request, last.limit))
+	if okUsage && okRequest && okLimit && x.usesLimit(usage, limit) && x.usesLimit(current.usage, current.limit) {
+		need = min(x.requestReduction(request, limit), x.requestReduction(current.request, current.limit))
 	}
-	satisfied := 100.0
-	if last.request > 0 {
-		satisfied = min(last.limit/last.request*100, maxAmount)
+	percent := 100.0
+	if current.request > 0 {
+		percent = min(current.limit/current.request*100, maxAmount)
 	}
-	f := beCPUEvict.finding(ScopeBESatisfaction, satisfied, x.lower)
+	f := beCPUEvict.newFinding(ScopeBESatisfaction, percent, x.lower)
 	f.Below = true
-	f.Met = w.Over.observe(t, need > 0)
-	f.Since = since(w.Over.Start)
+	f.Met = w.Pressure.observe(t, need > 0)
+	f.Since = formatTime(w.Pressure.Start)
 	if f.Met {
-		f.Need, f.Waits, f.Reason = need, waits, reasonSatisfaction
-		f.Message = fmt.Sprintf("BE pods may use %s of the %s of CPU that they request, %.0f%%, at the threshold of %.0f%% or under it, and use %s: %s have to be released to come near %.0f%%",
-			milliCPU(last.limit), milliCPU(last.request), satisfied, x.lower, milliCPU(last.usage), milliCPU(need), x.upper)
-		f.batch(t)
+		f.Need, f.WhyWait, f.Reason = need, whyWait, reasonSatisfaction
+		f.Message = fmt.Sprintf("BE pods may use %s of the %s of CPU that they request (%.0f%%, at or below the threshold of %.0f%%), and use %s: %s must be released to approach %.0f%%",
+			milliCPU(current.limit), milliCPU(current.request), percent, x.lower, milliCPU(current.usage), milliCPU(need), x.upper)
+		f.addBEPods(t)
 	}
 	m.Findings = append(m.Findings, f)
 	return m
 }
 
-// batch adds the BE pods: as candidates, or as others if they do not permit eviction by the rule.
-func (f *Finding) batch(t *tick.Tick) {
+// addBEPods adds the BE pods: as candidates, or as others if they do not permit eviction by the rule.
+func (f *Finding) addBEPods(t *tick.Tick) {
 	message := fmt.Sprintf("killAndEvictBEPodsRelease for node(%s), need realase CPU : %.0f", t.Node, f.Need)
 	for i := range t.Sample.Pods {
 		p := &t.Sample.Pods[i]
-		if !activePod(p) || qos.Koordinator(p) != qos.BE {
+		if !isActive(p) || qos.Koordinator(p) != qos.BE {
 			continue
 		}
 		request, _ := podRequest(p, reclaimedMilliCPU)
@@ -173,19 +173,19 @@ func (f *Finding) batch(t *tick.Tick) {
 			f.Others = append(f.Others, c)
 		}
 	}
-	batchRanks(f.Candidates, func(p *tick.Pod) (float64, bool) {
+	rankBEPods(f.Candidates, func(p *tick.Pod) (float64, bool) {
 		request, _ := podRequest(p, reclaimedMilliCPU)
 		used, ok := amount(p.UsageMilliCPU)
 		return min(used/max(request, 1), maxAmount), ok
 	})
 }
 
-// beSample returns what BE pods use, request and may use, or why that is unknown.
-func beSample(t *tick.Tick, policy string) (x beCPU, why string) {
+// readBESample returns what BE pods use, request and may use, or why that is unknown.
+func readBESample(t *tick.Tick, policy string) (x beCPUSample, why string) {
 	if Interval(t.Sample) == 0 {
-		return x, "the sample is the first of its collect, without rates"
+		return x, "the sample is the first one of this run of collect, without rates"
 	}
-	tier := besteffort(t.Sample)
+	tier := bestEffortTier(t.Sample)
 	usedByPods, known := 0.0, true
 	limit := math.Inf(1)
 	for i := range t.Sample.Pods {
@@ -198,7 +198,7 @@ func beSample(t *tick.Tick, policy string) (x beCPU, why string) {
 			usedByPods += used
 			known = known && ok
 			for j := range p.Containers {
-				limit = min(limit, coresOf(p.Containers[j].CPUSetCPUs))
+				limit = min(limit, cpuSetMilliCPU(p.Containers[j].CPUSetCPUs))
 			}
 		}
 		if !p.Terminating {
@@ -209,13 +209,13 @@ func beSample(t *tick.Tick, policy string) (x beCPU, why string) {
 	x.usage = usedByPods
 	if tier != nil {
 		x.usage, known = amount(tier.UsageMilliCPU)
-		limit = min(limit, coresOf(tier.CPUSetCPUs))
-		if q, ok := whole(tier.CPUMaxMilliCPU); ok {
+		limit = min(limit, cpuSetMilliCPU(tier.CPUSetCPUs))
+		if q, ok := intAmount(tier.CPUMaxMilliCPU); ok {
 			limit = min(limit, q)
 		}
 	}
 	if !known {
-		return x, "the CPU that BE pods use is not known"
+		return x, "the CPU use of the BE pods is unknown"
 	}
 	if policy == sloconfig.EvictByAllocatable {
 		limit, why = allocatable(t, resourceBatchCPU)
@@ -227,12 +227,12 @@ func beSample(t *tick.Tick, policy string) (x beCPU, why string) {
 	case math.IsInf(limit, 1) && x.request == 0: // no BE pod requests anything
 		x.limit = 0
 	case math.IsInf(limit, 1):
-		return x, "the CPUs that BE pods may use are not known"
+		return x, "the CPUs of the BE pods are unknown"
 	}
 	return x, ""
 }
 
-func besteffort(s *tick.Sample) *tick.Tier {
+func bestEffortTier(s *tick.Sample) *tick.Tier {
 	for i := range s.Tiers {
 		if s.Tiers[i].Name == tick.TierBestEffort {
 			return &s.Tiers[i]
@@ -241,8 +241,8 @@ func besteffort(s *tick.Sample) *tick.Tier {
 	return nil
 }
 
-// coresOf returns a CPU list's size in milli-CPU, or infinity if it limits nothing.
-func coresOf(list string) float64 {
+// cpuSetMilliCPU returns a CPU list's size in milli-CPU, or infinity if it limits nothing.
+func cpuSetMilliCPU(list string) float64 {
 	if set, err := cpus.Parse(list); err == nil && !set.IsEmpty() {
 		return 1000 * float64(set.Size())
 	}

@@ -11,12 +11,12 @@ import (
 // beMemoryEvict is Koordinator's eviction of batch pods by the node's memory.
 var beMemoryEvict = &Rule{
 	Name: "BEMemoryEvict",
-	Doc: `the node's memory is used beyond Koordinator's threshold: BE pods are evicted
-The node's used memory, total less available, in whole percent of its capacity (70.9 counts as 70), is at
-memoryEvictThresholdPercent or over it. BE pods are evicted, at one tick, until what they use adds up to the capacity's share down to
-memoryEvictLowerPercent (threshold less 2 where that is not set): the lowest spec.priority first, then the largest use. A pod's use
-is its anonymous memory (rssBytes), for page cache is given back without its end. Then none for 4 seconds. Where one of the
-pods has no priority, none counts. Pods of which the use is not known are last, one at a time.`,
+	Doc: `the node's memory use is over Koordinator's threshold: BE pods are evicted
+The node's used memory is its total less its available memory, in whole percent of its capacity (70.9 counts as 70). The condition is met
+if it is at or over memoryEvictThresholdPercent. BE pods are evicted, all at one tick, until their use adds up to the capacity's
+percentage above memoryEvictLowerPercent (default: the threshold less 2). The lowest spec.priority is first, then the largest use. A pod's
+use is its anonymous memory (rssBytes), because the page cache can be reclaimed without its end. The cooldown is 4 seconds. If one of the
+pods has no priority, priorities are ignored. Pods with unknown use are last, one at a time.`,
 	Scopes:     []string{ScopeMemoryUsed},
 	Thresholds: []string{"enable", "memoryEvictThresholdPercent", "memoryEvictLowerPercent"},
 	Strategy: func(th *sloconfig.Threshold) error {
@@ -30,44 +30,44 @@ pods has no priority, none counts. Pods of which the use is not known are last, 
 const ScopeMemoryUsed = "memory.used.percent"
 
 func memoryBounds(th *sloconfig.Threshold) (bounds, error) {
-	if err := enabled(th); err != nil {
+	if err := checkEnabled(th); err != nil {
 		return bounds{}, err
 	}
 	return usageBounds("memoryEvictThresholdPercent", th.MemoryEvictThresholdPercent, "memoryEvictLowerPercent", th.MemoryEvictLowerPercent)
 }
 
 type beMemoryWindow struct {
-	Over level `json:"over"`
+	Pressure condition `json:"over"`
 }
 
 func (w *beMemoryWindow) Measure(s *Settings, t *tick.Tick) Measure {
-	m, off := beMemoryEvict.off(s.Strategies)
+	m, off := beMemoryEvict.measureIfOff(s.Strategies)
 	if off {
 		*w = beMemoryWindow{}
 		return m
 	}
 	b, _ := memoryBounds(&s.Strategies.Threshold)
-	f, ok := memoryUsed(beMemoryEvict, b, t, &w.Over, &m)
+	f, ok := memoryUsed(beMemoryEvict, b, t, &w.Pressure, &m)
 	if !ok {
 		return m
 	}
 	if f.Met {
 		f.Reason = reasonMemory
-		f.candidates(t, func(p *tick.Pod) bool {
-			return activePod(p) && qos.Koordinator(p) == qos.BE && qos.MayEvict(p, beMemoryEvict.Name)
-		}, anonymous, f.Need)
+		f.addCandidates(t, func(p *tick.Pod) bool {
+			return isActive(p) && qos.Koordinator(p) == qos.BE && qos.MayEvict(p, beMemoryEvict.Name)
+		}, anonymousMemory, f.Need)
 		message := fmt.Sprintf("killAndEvictBEPods for node(%s), need to release memory: %.0f", t.Node, f.Need)
 		for i := range f.Candidates {
 			f.Candidates[i].Message = message
 		}
-		batchRanks(f.Candidates, anonymous)
+		rankBEPods(f.Candidates, anonymousMemory)
 	}
 	m.Findings = append(m.Findings, f)
 	return m
 }
 
 // memoryUsed compares the node's use with the bounds.
-func memoryUsed(r *Rule, b bounds, t *tick.Tick, l *level, m *Measure) (Finding, bool) {
+func memoryUsed(r *Rule, b bounds, t *tick.Tick, l *condition, m *Measure) (Finding, bool) {
 	used, capacity, why := nodeMemory(t.Sample)
 	if why != "" {
 		l.observe(t, false)
@@ -75,12 +75,12 @@ func memoryUsed(r *Rule, b bounds, t *tick.Tick, l *level, m *Measure) (Finding,
 		return Finding{}, false
 	}
 	percent := wholePercent(used, capacity)
-	f := r.finding(ScopeMemoryUsed, percent, b.upper)
+	f := r.newFinding(ScopeMemoryUsed, percent, b.upper)
 	f.Met = l.observe(t, percent >= b.upper)
-	f.Since = since(l.Start)
+	f.Since = formatTime(l.Start)
 	if f.Met {
 		f.Need = b.need(percent, capacity)
-		f.Message = fmt.Sprintf("%.0f%% of the node's memory are used (%s of %s), at the threshold of %.0f%% or over it: %s have to be released to come to %.0f%%",
+		f.Message = fmt.Sprintf("%.0f%% of the node's memory is used (%s of %s), at or over the threshold of %.0f%%: %s must be released to reach %.0f%%",
 			percent, mebibytes(used), mebibytes(capacity), b.upper, mebibytes(f.Need), b.lower)
 	}
 	return f, true
@@ -89,33 +89,33 @@ func memoryUsed(r *Rule, b bounds, t *tick.Tick, l *level, m *Measure) (Finding,
 // nodeMemory returns the node's memory use, as in Koordinator's NodeMetric, and its capacity.
 func nodeMemory(s *tick.Sample) (used, capacity float64, why string) {
 	if s.Memory == nil || s.Capacity == nil {
-		return 0, 0, "the sample has not the node's memory and capacity"
+		return 0, 0, "the sample lacks the node's memory or capacity"
 	}
 	total, okTotal := amount(s.Memory.TotalBytes)
 	available, okAvailable := amount(s.Memory.AvailableBytes)
 	capacity, okCapacity := amount(s.Capacity.MemoryBytes)
 	switch {
 	case !okTotal || !okAvailable || available > total:
-		return 0, 0, "the sample has not the node's total and available memory"
+		return 0, 0, "the sample lacks the node's total or available memory"
 	case !okCapacity || capacity < 1:
-		return 0, 0, "the sample has not the node's memory capacity"
+		return 0, 0, "the sample lacks the node's memory capacity"
 	}
 	return total - available, capacity, ""
 }
 
-// anonymous returns the memory that a pod's end releases: the page cache can be reclaimed without it.
-func anonymous(p *tick.Pod) (float64, bool) { return podMemory(p, rssBytes) }
+// anonymousMemory returns the memory that a pod's end releases: the page cache can be reclaimed without it.
+func anonymousMemory(p *tick.Pod) (float64, bool) { return podMemory(p, rssBytes) }
 
-// candidates divides the pods into those that may be evicted and those that may not but count as released when they
+// addCandidates divides the pods into those that may be evicted and those that may not but count as released when they
 // terminate. A pod with unknown measure counts as releasing what is needed if that is over 0, and is omitted otherwise.
-func (f *Finding) candidates(t *tick.Tick, may func(*tick.Pod) bool, measure func(*tick.Pod) (float64, bool), unknown float64) {
+func (f *Finding) addCandidates(t *tick.Tick, isCandidate func(*tick.Pod) bool, measure func(*tick.Pod) (float64, bool), unknown float64) {
 	for i := range t.Sample.Pods {
 		p := &t.Sample.Pods[i]
 		if p.Ended() || p.Missing == tick.MissingCgroup {
 			continue // uses nothing
 		}
 		v, ok := measure(p)
-		switch accepted := may(p); {
+		switch accepted := isCandidate(p); {
 		case !accepted && ok:
 			f.Others = append(f.Others, Candidate{Pod: p, Releases: v})
 		case accepted && ok:

@@ -37,7 +37,7 @@ func TestBEMemoryUse(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := strategy(tt.change)
-			f := onlyFinding(t, beMemoryEvict.New().Measure(s, koordTick(0, 0, tt.used, bePod("be", uses(0, 1)))))
+			f := onlyFinding(t, beMemoryEvict.New().Measure(s, koordTick(0, 0, tt.used, bePod("be", usage(0, 1)))))
 			if f.Value != tt.value || f.Met != tt.met || f.Need != tt.need*gib || !f.Hard || f.Below || f.Threshold != float64(*s.Strategies.Threshold.MemoryEvictThresholdPercent) {
 				t.Errorf("%+v, need %v GiB; want %v, met %t, need %v GiB", f.PressureFinding, f.Need/gib, tt.value, tt.met, tt.need)
 			}
@@ -45,7 +45,7 @@ func TestBEMemoryUse(t *testing.T) {
 				t.Errorf("met %t, candidates %v, since %q", tt.met, f.Candidates, f.Since)
 			}
 			if f.Cooldown.Seconds() != 4 || f.CooldownKey() != "koordinator memory" || !f.UntilCovered || f.GracePeriodSeconds != nil || f.Tolerance != 0 || f.Taint != nil {
-				t.Errorf("%+v: want 4 s of rest for all of memory, the pod's own grace, no tolerance and no taint", f)
+				t.Errorf("%+v: want a cooldown of 4 s for all memory rules, the pod's own grace, no tolerance and no taint", f)
 			}
 		})
 	}
@@ -53,7 +53,7 @@ func TestBEMemoryUse(t *testing.T) {
 
 // The capacity is the Node object's, which may differ from the kernel's total.
 func TestBEMemoryOfCapacity(t *testing.T) {
-	x := koordTick(0, 0, 75, bePod("be", uses(0, 1)))
+	x := koordTick(0, 0, 75, bePod("be", usage(0, 1)))
 	x.Sample.Capacity.MemoryBytes = new(50.0 * gib)
 	f := onlyFinding(t, beMemoryEvict.New().Measure(strategy(nil), x))
 	if f.Value != 150 || f.Need != 41*gib {
@@ -67,20 +67,20 @@ func TestBEMemoryMissing(t *testing.T) {
 		change func(*tick.Sample)
 		want   string
 	}{
-		{"no memory", func(s *tick.Sample) { s.Memory = nil }, "the sample has not the node's memory and capacity"},
-		{"no capacity", func(s *tick.Sample) { s.Capacity = nil }, "the sample has not the node's memory and capacity"},
-		{"no total", func(s *tick.Sample) { s.Memory.TotalBytes = nil }, "the sample has not the node's total and available memory"},
-		{"no available", func(s *tick.Sample) { s.Memory.AvailableBytes = nil }, "the sample has not the node's total and available memory"},
-		{"more available than there is", func(s *tick.Sample) { s.Memory.AvailableBytes = new(101.0 * gib) }, "the sample has not the node's total and available memory"},
-		{"negative", func(s *tick.Sample) { s.Memory.AvailableBytes = new(-1.0) }, "the sample has not the node's total and available memory"},
-		{"huge", func(s *tick.Sample) { s.Memory.TotalBytes = new(1e300) }, "the sample has not the node's total and available memory"},
-		{"no memory capacity", func(s *tick.Sample) { s.Capacity.MemoryBytes = nil }, "the sample has not the node's memory capacity"},
-		{"a capacity of 0", func(s *tick.Sample) { s.Capacity.MemoryBytes = new(0.0) }, "the sample has not the node's memory capacity"},
-		{"no number", func(s *tick.Sample) { s.Capacity.MemoryBytes = new(math.NaN()) }, "the sample has not the node's memory capacity"},
+		{"no memory", func(s *tick.Sample) { s.Memory = nil }, "the sample lacks the node's memory or capacity"},
+		{"no capacity", func(s *tick.Sample) { s.Capacity = nil }, "the sample lacks the node's memory or capacity"},
+		{"no total", func(s *tick.Sample) { s.Memory.TotalBytes = nil }, "the sample lacks the node's total or available memory"},
+		{"no available", func(s *tick.Sample) { s.Memory.AvailableBytes = nil }, "the sample lacks the node's total or available memory"},
+		{"more available than there is", func(s *tick.Sample) { s.Memory.AvailableBytes = new(101.0 * gib) }, "the sample lacks the node's total or available memory"},
+		{"negative", func(s *tick.Sample) { s.Memory.AvailableBytes = new(-1.0) }, "the sample lacks the node's total or available memory"},
+		{"huge", func(s *tick.Sample) { s.Memory.TotalBytes = new(1e300) }, "the sample lacks the node's total or available memory"},
+		{"no memory capacity", func(s *tick.Sample) { s.Capacity.MemoryBytes = nil }, "the sample lacks the node's memory capacity"},
+		{"a capacity of 0", func(s *tick.Sample) { s.Capacity.MemoryBytes = new(0.0) }, "the sample lacks the node's memory capacity"},
+		{"no number", func(s *tick.Sample) { s.Capacity.MemoryBytes = new(math.NaN()) }, "the sample lacks the node's memory capacity"},
 	} {
 		w := beMemoryEvict.New()
-		w.Measure(strategy(nil), koordTick(0, 0, 90, bePod("be", uses(0, 1))))
-		x := koordTick(5, 0, 90, bePod("be", uses(0, 1)))
+		w.Measure(strategy(nil), koordTick(0, 0, 90, bePod("be", usage(0, 1))))
+		x := koordTick(5, 0, 90, bePod("be", usage(0, 1)))
 		tt.change(x.Sample)
 		m := w.Measure(strategy(nil), x)
 		if want := "BEMemoryEvict: " + tt.want + ": not measured"; len(m.Findings) > 0 || errorsOf(m) != want {
@@ -97,18 +97,18 @@ func TestBEMemoryMissing(t *testing.T) {
 func TestBEMemoryCandidates(t *testing.T) {
 	unknown := func(p *tick.Pod) { p.Memory = nil }
 	x := koordTick(0, 0, 75,
-		bePod("be", uses(0, 3)),
-		bePod("allowed", uses(0, 4), annotated(qos.EvictionPolicy, `["BEMemoryEvict"]`)),
-		bePod("forbids", uses(0, 5), annotated(qos.EvictionPolicy, `["BECPUEvict"]`)),
-		bePod("ends", uses(0, 6), terminating),
-		bePod("done", uses(0, 7), phase("Succeeded")),
-		bePod("failed", uses(0, 7), phase("Failed")),
+		bePod("be", usage(0, 3)),
+		bePod("allowed", usage(0, 4), annotated(qos.EvictionPolicy, `["BEMemoryEvict"]`)),
+		bePod("forbids", usage(0, 5), annotated(qos.EvictionPolicy, `["BECPUEvict"]`)),
+		bePod("ends", usage(0, 6), terminating),
+		bePod("done", usage(0, 7), phase("Succeeded")),
+		bePod("failed", usage(0, 7), phase("Failed")),
 		bePod("waits", unknown, phase("Pending"), func(p *tick.Pod) { p.Missing = tick.MissingCgroup }),
 		bePod("new", unknown),
-		bePod("plain", uses(0, 8), func(p *tick.Pod) { p.Labels, p.QoSSource = nil, tick.QoSFromRule }),
-		bePod("by-kubernetes", uses(0, 8), func(p *tick.Pod) { p.Labels, p.QoSSource = nil, tick.QoSFromKubernetes }),
-		bePod("service", uses(0, 20), labelled(qos.KoordinatorClass, qos.LS), func(p *tick.Pod) { p.QoS = tick.QoSShared }),
-		bePod("typo", uses(0, 20), labelled(qos.KoordinatorClass, "be"), func(p *tick.Pod) { p.QoS = tick.QoSShared }),
+		bePod("plain", usage(0, 8), func(p *tick.Pod) { p.Labels, p.QoSSource = nil, tick.QoSFromRule }),
+		bePod("by-kubernetes", usage(0, 8), func(p *tick.Pod) { p.Labels, p.QoSSource = nil, tick.QoSFromKubernetes }),
+		bePod("service", usage(0, 20), labelled(qos.KoordinatorClass, qos.LS), func(p *tick.Pod) { p.QoS = tick.QoSShared }),
+		bePod("typo", usage(0, 20), labelled(qos.KoordinatorClass, "be"), func(p *tick.Pod) { p.QoS = tick.QoSShared }),
 	)
 	f := onlyFinding(t, beMemoryEvict.New().Measure(strategy(nil), x))
 	if d := cmp.Diff(map[string]float64{"be": 3 * gib, "allowed": 4 * gib, "plain": 8 * gib, "new": 7 * gib}, released(f.Candidates)); d != "" {
@@ -123,7 +123,7 @@ func TestBEMemoryCandidates(t *testing.T) {
 	if want := "killAndEvictBEPods for node(node-1), need to release memory: 7516192768"; f.Reason != "EvictPodByNodeMemoryUsage" || f.Candidates[0].Message != want {
 		t.Errorf("reason %q, message %q; want the guide's, %q", f.Reason, f.Candidates[0].Message, want)
 	}
-	if want := "75% of the node's memory are used (76800Mi of 102400Mi), at the threshold of 70% or over it: 7168Mi have to be released to come to 68%"; f.Message != want {
+	if want := "75% of the node's memory is used (76800Mi of 102400Mi), at or over the threshold of 70%: 7168Mi must be released to reach 68%"; f.Message != want {
 		t.Errorf("message %q; want %q", f.Message, want)
 	}
 }
@@ -134,12 +134,12 @@ func TestAnonymous(t *testing.T) {
 		p.Memory = &tick.Memory{UsageBytes: new(9.0), WorkingSetBytes: new(8.0), CacheBytes: new(7.0)}
 		p.Containers = []tick.Container{{Memory: &tick.Memory{RSSBytes: new(2.0)}}, {Memory: &tick.Memory{RSSBytes: new(3.0)}}, {}}
 	})
-	if v, ok := anonymous(&p); v != 5 || !ok {
-		t.Errorf("anonymous = %v, %t; want 5", v, ok)
+	if v, ok := anonymousMemory(&p); v != 5 || !ok {
+		t.Errorf("anonymousMemory = %v, %t; want 5", v, ok)
 	}
 	p.Containers = nil
-	if _, ok := anonymous(&p); ok {
-		t.Error("usage and cache stand for anonymous memory that is not known")
+	if _, ok := anonymousMemory(&p); ok {
+		t.Error("usage and cache replace unknown anonymous memory")
 	}
 }
 
@@ -148,14 +148,14 @@ func TestMemoryEvict(t *testing.T) {
 	unknown := func(p *tick.Pod) { p.Memory = nil }
 	service := func(p *tick.Pod) { p.QoS, p.Labels[qos.KoordinatorClass] = tick.QoSShared, qos.LS }
 	pods := []tick.Pod{
-		bePod("be", uses(0, 3), enabledPod),
-		bePod("not-labelled", uses(0, 4)),
-		bePod("service", uses(0, 5), enabledPod, service, prioritized(5999)),
-		bePod("prod", uses(0, 6), enabledPod, service, prioritized(9000)),
+		bePod("be", usage(0, 3), enabledPod),
+		bePod("not-labelled", usage(0, 4)),
+		bePod("service", usage(0, 5), enabledPod, service, prioritized(5999)),
+		bePod("prod", usage(0, 6), enabledPod, service, prioritized(9000)),
 		bePod("new", enabledPod, unknown),
-		bePod("ends", uses(0, 7), enabledPod, terminating),
-		bePod("done", uses(0, 8), enabledPod, phase("Succeeded")),
-		bePod("forbids", uses(0, 9), enabledPod, annotated(qos.EvictionPolicy, `["BEMemoryEvict"]`)),
+		bePod("ends", usage(0, 7), enabledPod, terminating),
+		bePod("done", usage(0, 8), enabledPod, phase("Succeeded")),
+		bePod("forbids", usage(0, 9), enabledPod, annotated(qos.EvictionPolicy, `["BEMemoryEvict"]`)),
 	}
 	s := strategy(func(th *sloconfig.Threshold) { th.EvictEnabledPriorityThreshold = new(int64(5999)) })
 	f := onlyFinding(t, memoryEvict.New().Measure(s, koordTick(0, 0, 70.9, pods...)))
@@ -172,14 +172,14 @@ func TestMemoryEvict(t *testing.T) {
 		t.Errorf("order %s", got)
 	}
 	if f.Reason != "evicted" || f.Candidates[0].Message != "trigger by koordlet feature MemoryEvict, kill pod: be" || f.CooldownKey() != "koordinator memory" {
-		t.Errorf("reason %q, message %q, rest %q", f.Reason, f.Candidates[0].Message, f.CooldownKey())
+		t.Errorf("reason %q, message %q, cooldown %q", f.Reason, f.Candidates[0].Message, f.CooldownKey())
 	}
 	if f := onlyFinding(t, memoryEvict.New().Measure(s, koordTick(0, 0, 69.9, pods...))); f.Met || len(f.Candidates)+len(f.Others) > 0 {
 		t.Errorf("under the threshold: %+v", f)
 	}
 	x := koordTick(0, 0, 99)
 	x.Sample.Memory = nil
-	if m := memoryEvict.New().Measure(s, x); len(m.Findings) > 0 || errorsOf(m) != "MemoryEvict: the sample has not the node's memory and capacity: not measured" {
+	if m := memoryEvict.New().Measure(s, x); len(m.Findings) > 0 || errorsOf(m) != "MemoryEvict: the sample lacks the node's memory or capacity: not measured" {
 		t.Errorf("without memory: %+v", m)
 	}
 }

@@ -50,23 +50,23 @@ func TestCPUUse(t *testing.T) {
 		{"the average is under", cpuStrategy(), repeat(11, 5000, 9900), 54, false, 0},
 		{"the last one is under", cpuStrategy(), repeat(11, 9900, 5000), 94, false, 0},
 		{"the last one is between the bounds", cpuStrategy(), repeat(11, 9900, 6950), 96, false, 0},
-		{"the last one calls for less", cpuStrategy(), repeat(11, 9900, 7100), 96, true, 300},
+		{"the last one needs less", cpuStrategy(), repeat(11, 9900, 7100), 96, true, 300},
 		{"no window: the sample's own", cpuStrategy(func(th *sloconfig.Threshold) { th.CPUEvictTimeWindowSeconds = nil }), []float64{0, 8000}, 40, false, 0},
 		{"no window, one sample", cpuStrategy(func(th *sloconfig.Threshold) { th.CPUEvictTimeWindowSeconds = nil }), []float64{8000}, 80, true, 1200},
 	} {
 		w := cpuEvict.New()
 		var f Finding
 		for i, used := range tt.used {
-			f = onlyFinding(t, w.Measure(tt.settings, koordTick(5*i, used, 0, bePod("p", enabledPod, uses(100, 0)))))
+			f = onlyFinding(t, w.Measure(tt.settings, koordTick(5*i, used, 0, bePod("p", enabledPod, usage(100, 0)))))
 		}
 		if f.Value != tt.value || f.Met != tt.met || f.Need != tt.need || f.Threshold != 70 || !f.Hard || f.Below {
 			t.Errorf("%s: %+v, need %v; want %v, met %t, need %v", tt.name, f.PressureFinding, f.Need, tt.value, tt.met, tt.need)
 		}
-		if watched := 5 * (len(tt.used) - 1); f.Met && (f.Waits != "") != (watched < 20) {
-			t.Errorf("%s: watched for %d s, waits %q", tt.name, watched, f.Waits)
+		if observed := 5 * (len(tt.used) - 1); f.Met && (f.WhyWait != "") != (observed < 20) {
+			t.Errorf("%s: observed for %d s, waits %q", tt.name, observed, f.WhyWait)
 		}
 		if f.Cooldown.Seconds() != 20 || f.CooldownKey() != "koordinator cpu" {
-			t.Errorf("%s: rest %s, %s", tt.name, f.CooldownKey(), f.Cooldown)
+			t.Errorf("%s: cooldown %s, %s", tt.name, f.CooldownKey(), f.Cooldown)
 		}
 	}
 }
@@ -81,7 +81,7 @@ func TestCPUMissing(t *testing.T) {
 		"no rates":        func(s *tick.Sample) { s.IntervalSeconds = nil },
 	} {
 		m := cpuEvict.New().Measure(cpuStrategy(), changed(koordTick(0, 9000, 0), change))
-		if want := "CPUEvict: the sample has not the node's CPU use and capacity: not measured"; len(m.Findings) > 0 || errorsOf(m) != want {
+		if want := "CPUEvict: the sample lacks the node's CPU use or capacity: not measured"; len(m.Findings) > 0 || errorsOf(m) != want {
 			t.Errorf("%s: %+v", name, m)
 		}
 	}
@@ -92,14 +92,14 @@ func TestCPUCandidates(t *testing.T) {
 	var f Finding
 	for i := range 6 {
 		f = onlyFinding(t, w.Measure(cpuStrategy(), koordTick(5*i, 9000, 0,
-			bePod("small", enabledPod, uses(100, 0)),
-			bePod("large", enabledPod, uses(500, 0)),
-			bePod("first", enabledPod, uses(1, 0), annotated(qos.EvictionPriority, "-1")),
+			bePod("small", enabledPod, usage(100, 0)),
+			bePod("large", enabledPod, usage(500, 0)),
+			bePod("first", enabledPod, usage(1, 0), annotated(qos.EvictionPriority, "-1")),
 			bePod("unknown", enabledPod),
-			bePod("not-labelled", uses(300, 0)),
-			bePod("prod", enabledPod, uses(400, 0), prioritized(9000)),
-			bePod("ends", enabledPod, uses(600, 0), terminating),
-			bePod("done", enabledPod, uses(700, 0), phase("Failed")),
+			bePod("not-labelled", usage(300, 0)),
+			bePod("prod", enabledPod, usage(400, 0), prioritized(9000)),
+			bePod("ends", enabledPod, usage(600, 0), terminating),
+			bePod("done", enabledPod, usage(700, 0), phase("Failed")),
 		)))
 	}
 	if d := cmp.Diff(map[string]float64{"small": 100, "large": 500, "first": 1}, released(f.Candidates)); d != "" {
@@ -114,7 +114,7 @@ func TestCPUCandidates(t *testing.T) {
 	if f.Reason != "evicted" || f.Candidates[0].Message != "trigger by koordlet feature CPUEvict, kill pod: small" {
 		t.Errorf("reason %q, message %q", f.Reason, f.Candidates[0].Message)
 	}
-	if want := "90% of the node's CPU are used, at the threshold of 70% or over it: 2200m have to be released to come to 68%"; f.Message != want {
+	if want := "90% of the node's CPU is used, at or over the threshold of 70%: 2200m must be released to reach 68%"; f.Message != want {
 		t.Errorf("message %q; want %q", f.Message, want)
 	}
 }

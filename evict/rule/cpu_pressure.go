@@ -8,21 +8,21 @@ import (
 // cpuPressure is "Load Eviction" of Katalyst's guide, together with the CPU shortage of reclaimed pods.
 var cpuPressure = &Rule{
 	Name: "cpu-pressure-eviction-plugin",
-	Doc: `a shared pool has more runnable threads than CPUs; reclaimed pods get too little
-Load. Each shared pool, "share" and those that pods name with cpuset_pool, is measured by itself. Every load-sync-period a
-sample is taken of its pods' summed load1 (runnable threads), together with the bounds that hold then: the pool's CPUs
-times load-lower-bound-ratio (soft: the node is tainted CPUPressure:NoSchedule) and times load-upper-bound-ratio (hard: a
-pod is evicted as well). A bound is met where it was exceeded in load-threshold-met-percentage of the last load-metric-ring-size
-samples; samples that are still missing count as not over. The pod of that pool with the largest sum of its own load over
-those samples is evicted, with cpu-grace-period, and then none for load-cooldown. None is evicted while the present load is under
-the bound. A machine too small for pools has no pool "share": its size is then the machine's CPUs less what is offered to
-reclaimed pods, which are limited to that by quota. Containers to which kubelet gave CPUs of their own load no pool.
+	Doc: `a shared pool has more runnable threads than CPUs, or reclaimed pods get too little CPU
+Load. Each shared pool is measured by itself: "share" and the pools that pods name with cpuset_pool. Every load-sync-period the rule takes
+a sample of the sum of its pods' load1 (runnable threads), and of the bounds at that time: the pool's CPUs times load-lower-bound-ratio
+(soft: the node gets the taint CPUPressure:NoSchedule) and times load-upper-bound-ratio (hard: a pod is evicted, too). A bound is met if
+load-threshold-met-percentage of the last load-metric-ring-size samples exceed it; missing samples count as not over the bound. The victim
+is the pod of that pool with the largest sum of its own load over those samples. Its grace period is cpu-grace-period, and the cooldown
+is load-cooldown. No pod is evicted while the present load is below the bound. A machine that is too small for pools has no pool "share":
+then the size is the machine's CPUs less the offer to reclaimed pods, which a quota limits to the offer. Containers with exclusive CPUs
+from kubelet do not count as load of a pool.
 
-Suppression. The reclaimed pods' CPU requests, in whole cores, are divided by the CPUs of the pool "reclaim" (without pools:
-by the cores offered). A pod tolerates suppression-max-tolerance-rate, or less where its annotation
-katalyst.kubewharf.io/cpu_enhancement has a suppression_tolerance_rate. A pod with a higher rate without a break for longer
-than suppression-min-duration is evicted when no other pod has to be, one at a time: the largest request first, then the lowest
-priority. Each eviction makes the rate smaller for the remaining pods, which may then stay.`,
+Suppression. The ratio is the reclaimed pods' CPU requests, in whole cores, divided by the CPUs of the pool "reclaim" (without pools:
+by the offered cores). A pod tolerates suppression-max-tolerance-rate, or less if its annotation
+katalyst.kubewharf.io/cpu_enhancement has a lower suppression_tolerance_rate. A pod that is over its rate without a break for longer
+than suppression-min-duration is evicted when no hard finding needs a victim, one pod at a time: the largest request first, then the
+lowest priority. Each eviction lowers the ratio for the remaining pods, which may then be below their rates.`,
 	Scopes: []string{ScopeLoad1, ScopeSuppression},
 	Rows:   (*evictconfig.Settings).CPURows,
 	New:    func() Window { return &cpuWindow{} },
@@ -42,18 +42,18 @@ var taintCPUPressure = tick.Taint{Key: "node.katalyst.kubewharf.io/CPUPressure",
 type cpuWindow struct {
 	Pools map[string]*poolLoad `json:"pools,omitempty"`
 	// Suppressed are the reclaimed pods that are suppressed more than they tolerate, by UID.
-	Suppressed map[string]*level `json:"suppressed,omitempty"`
+	Suppressed map[string]*condition `json:"suppressed,omitempty"`
 }
 
 func (w *cpuWindow) Measure(s *Settings, t *tick.Tick) Measure {
 	var m Measure
 	if s.LoadEnabled {
-		w.load(&m, s, t)
+		w.measureLoad(&m, s, t)
 	} else {
 		w.Pools = nil
 	}
 	if s.SuppressionEnabled {
-		w.suppression(&m, s, t)
+		w.measureSuppression(&m, s, t)
 	} else {
 		w.Suppressed = nil
 	}

@@ -61,7 +61,7 @@ func FuzzMeasure(f *testing.F) {
 					checkFinding(t, x, &m.Findings[i])
 				}
 				if _, err := tick.Marshal(w); err != nil {
-					t.Fatalf("%s: what is remembered cannot be written: %v", r.Name, err)
+					t.Fatalf("%s: the window cannot be encoded: %v", r.Name, err)
 				}
 			}
 		}
@@ -78,16 +78,16 @@ func checkFinding(t *testing.T, x *tick.Tick, f *Finding) {
 	number("value", f.Value)
 	number("threshold", f.Threshold)
 	if f.GracePeriodSeconds != nil && *f.GracePeriodSeconds < 1 {
-		t.Errorf("%+v ends pods without a grace period", f.PressureFinding)
+		t.Errorf("%+v kills pods without a grace period", f.PressureFinding)
 	}
 	if !f.Met && (len(f.Candidates) > 0 || f.Taint != nil) {
-		t.Errorf("%+v is not met, and names %v and %v", f.PressureFinding, f.Candidates, f.Taint)
+		t.Errorf("%+v is not met, but names %v and %v", f.PressureFinding, f.Candidates, f.Taint)
 	}
 	if since, err := time.Parse(time.RFC3339Nano, f.Since); f.Since != "" && (err != nil || since.After(x.Time)) {
 		t.Errorf("%+v: since %q at %s", f.PressureFinding, f.Since, x.Time)
 	}
 	for _, c := range f.Candidates {
-		number("what is released", c.Releases)
+		number("released", c.Releases)
 		if c.Releases < 0 {
 			t.Errorf("%+v: %s releases %v", f.PressureFinding, c.Pod.Name, c.Releases)
 		}
@@ -99,7 +99,7 @@ func checkFinding(t *testing.T, x *tick.Tick, f *Finding) {
 			there = there || c.Pod == &x.Sample.Pods[i]
 		}
 		if !there || c.Pod.Ended() {
-			t.Errorf("%+v names %s, which is not there or has ended", f.PressureFinding, c.Pod.Name)
+			t.Errorf("%+v names %s, which is missing or has ended", f.PressureFinding, c.Pod.Name)
 		}
 	}
 }

@@ -22,29 +22,29 @@ func Koordinator(name string) bool {
 
 // These are the cooldowns of Koordinator's rules. The rules of one resource share a cooldown.
 const (
-	restMemory     = "koordinator memory"
-	restCPU        = "koordinator cpu"
-	cooldownMemory = 4 * time.Second
-	cooldownCPU    = 20 * time.Second
-	// observeCPU is how long a node must be observed before a pod is evicted because of CPU.
-	observeCPU = 20 * time.Second
+	sharedCooldownMemory = "koordinator memory"
+	sharedCooldownCPU    = "koordinator cpu"
+	cooldownMemory       = 4 * time.Second
+	cooldownCPU          = 20 * time.Second
+	// minObservation is how long a node must be observed before a pod is evicted because of CPU.
+	minObservation = 20 * time.Second
 )
 
-// belowThreshold is how far use must fall below its threshold if no lower one is set, in percent.
-const belowThreshold = 2
+// defaultGap is how far use must fall below its threshold if no lower one is set, in percent.
+const defaultGap = 2
 
-// maxWindow bounds the averaging window.
-const maxWindow = 24 * time.Hour
+// maxAveragingTime bounds the averaging window.
+const maxAveragingTime = 24 * time.Hour
 
-// offError is why a rule is off that nobody has enabled: this is not reported as an error.
-type offError string
+// disabledError is why a rule is off that nobody has enabled: this is not reported as an error.
+type disabledError string
 
-func (e offError) Error() string { return string(e) }
+func (e disabledError) Error() string { return string(e) }
 
-const errNoStrategies offError = "the tick has no strategies of Koordinator"
+const errNoStrategies disabledError = "the tick has no strategies of Koordinator"
 
-// Off returns why a rule of Koordinator's is off, and whether that is an error in the strategy; empty if it is on.
-func (r *Rule) Off(s *sloconfig.Strategies) (why string, fault bool) {
+// WhyOff returns why a rule of Koordinator's is off, and whether that is an error in the strategy; empty if it is on.
+func (r *Rule) WhyOff(s *sloconfig.Strategies) (why string, isError bool) {
 	if s == nil {
 		return string(errNoStrategies), false
 	}
@@ -52,15 +52,15 @@ func (r *Rule) Off(s *sloconfig.Strategies) (why string, fault bool) {
 	if err == nil {
 		return "", false
 	}
-	var off offError
-	return err.Error(), !errors.As(err, &off)
+	var disabled disabledError
+	return err.Error(), !errors.As(err, &disabled)
 }
 
-// off returns the measure of a rule that is off: with an error if it was enabled but cannot run.
-func (r *Rule) off(s *sloconfig.Strategies) (Measure, bool) {
-	why, fault := r.Off(s)
+// measureIfOff returns the measure of a rule that is off: with an error if it was enabled but cannot run.
+func (r *Rule) measureIfOff(s *sloconfig.Strategies) (Measure, bool) {
+	why, isError := r.WhyOff(s)
 	var m Measure
-	if fault {
+	if isError {
 		m.Errors = []string{r.Name + ": resource-threshold-config: " + why + ": the rule is off"}
 	}
 	return m, why != ""
@@ -68,10 +68,10 @@ func (r *Rule) off(s *sloconfig.Strategies) (Measure, bool) {
 
 func missingInput(name, why string) string { return name + ": " + why + ": not measured" }
 
-// enabled returns an error if the strategy as a whole is disabled.
-func enabled(th *sloconfig.Threshold) error {
+// checkEnabled returns an error if the strategy as a whole is disabled.
+func checkEnabled(th *sloconfig.Threshold) error {
 	if th.Enable == nil || !*th.Enable {
-		return offError("enable is not true")
+		return disabledError("enable is not true")
 	}
 	return nil
 }
@@ -85,20 +85,20 @@ func usageBounds(upperKey string, upper *int64, lowerKey string, lower *int64) (
 	case upper == nil && lower != nil:
 		return bounds{}, fmt.Errorf("%s is set, and %s is not", lowerKey, upperKey)
 	case upper == nil:
-		return bounds{}, offError(upperKey + " is not set")
+		return bounds{}, disabledError(upperKey + " is not set")
 	case *upper < 1 || *upper > 100: // 0 would always require every pod
 		return bounds{}, fmt.Errorf("%s: %d: want 1 to 100", upperKey, *upper)
 	case lower == nil:
-		return bounds{float64(*upper), float64(*upper - belowThreshold)}, nil
+		return bounds{float64(*upper), float64(*upper - defaultGap)}, nil
 	}
-	return below(upperKey, *upper, lowerKey, *lower)
+	return checkedBounds(upperKey, *upper, lowerKey, *lower)
 }
 
 // requestBounds returns those of requests, over 100 if requests may exceed the capacity.
 func requestBounds(upperKey string, upper *int64, lowerKey string, lower *int64) (bounds, error) {
 	switch {
 	case upper == nil && lower == nil:
-		return bounds{}, offError(upperKey + " is not set")
+		return bounds{}, disabledError(upperKey + " is not set")
 	case upper == nil:
 		return bounds{}, fmt.Errorf("%s is set, and %s is not", lowerKey, upperKey)
 	case lower == nil:
@@ -106,10 +106,10 @@ func requestBounds(upperKey string, upper *int64, lowerKey string, lower *int64)
 	case *upper > evictconfig.MaxRatio:
 		return bounds{}, fmt.Errorf("%s: %d: want at most %d", upperKey, *upper, int64(evictconfig.MaxRatio))
 	}
-	return below(upperKey, *upper, lowerKey, *lower)
+	return checkedBounds(upperKey, *upper, lowerKey, *lower)
 }
 
-func below(upperKey string, upper int64, lowerKey string, lower int64) (bounds, error) {
+func checkedBounds(upperKey string, upper int64, lowerKey string, lower int64) (bounds, error) {
 	if lower < 0 || lower >= upper {
 		return bounds{}, fmt.Errorf("%s: %d: want 0 or more, and less than %s, which is %d", lowerKey, lower, upperKey, upper)
 	}
@@ -124,47 +124,47 @@ func (b bounds) need(percent, whole float64) float64 {
 // wholePercent returns a part as a percentage of a whole, rounded down as in Koordinator: 70.9 is 70.
 func wholePercent(part, whole float64) float64 { return min(math.Floor(part*100/whole), maxAmount) }
 
-// priorityAtMost is the highest priority that may be evicted; a rule about use needs one, or is off.
-func priorityAtMost(key string, v *int64) error {
+// checkPriority checks the highest priority that may be evicted; a rule about use needs one, or is off.
+func checkPriority(key string, v *int64) error {
 	switch {
 	case v == nil:
-		return offError(key + " is not set")
+		return disabledError(key + " is not set")
 	case *v < 0:
 		return fmt.Errorf("%s: %d: want a priority of 0 or more", key, *v)
 	}
 	return nil
 }
 
-// batchPriority bounds the priorities that are evicted because of requests: koord-prod never is.
-func batchPriority(th *sloconfig.Threshold, thresholdKey string) error {
-	const most, key = 7999, "allocatableEvictPriorityThreshold"
+// checkBatchPriority checks the bound of the priorities that are evicted because of requests: koord-prod never is.
+func checkBatchPriority(th *sloconfig.Threshold, thresholdKey string) error {
+	const highest, key = 7999, "allocatableEvictPriorityThreshold"
 	switch v := th.AllocatableEvictPriorityThreshold; {
 	case v == nil:
 		return fmt.Errorf("%s is set, and %s is not", thresholdKey, key)
-	case *v < 0 || *v > most:
-		return fmt.Errorf("%s: %d: want 0 to %d", key, *v, most)
+	case *v < 0 || *v > highest:
+		return fmt.Errorf("%s: %d: want 0 to %d", key, *v, highest)
 	}
 	return nil
 }
 
-// active reports whether a pod's requests count: it has not ended and does not terminate.
-func activePod(p *tick.Pod) bool { return !p.Ended() && !p.Terminating }
+// isActive reports whether a pod's requests count: it has not ended and does not terminate.
+func isActive(p *tick.Pod) bool { return !p.Ended() && !p.Terminating }
 
-// mayGo reports whether a pod permits eviction by one of the rules that a pod must name.
-func mayGo(p *tick.Pod, rule string, atMost int64) bool {
-	return activePod(p) && p.Labels[qos.EvictionEnabled] == "true" && qos.PriorityNumber(p) <= atMost && qos.MayEvict(p, rule)
+// permitsEviction reports whether a pod permits eviction by one of the rules that a pod must name.
+func permitsEviction(p *tick.Pod, rule string, maxPriority int64) bool {
+	return isActive(p) && p.Labels[qos.EvictionEnabled] == "true" && qos.PriorityNumber(p) <= maxPriority && qos.MayEvict(p, rule)
 }
 
-// batchRanks ranks BE pods: the lower spec.priority first, then the greater measure, and at the end pods with unknown measure,
+// rankBEPods ranks BE pods: the lower spec.priority first, then the greater measure, and at the end pods with unknown measure,
 // by name in reverse order. If one of them has no priority, no priority counts.
-func batchRanks(candidates []Candidate, measure func(*tick.Pod) (float64, bool)) {
-	every := !slices.ContainsFunc(candidates, func(c Candidate) bool { return c.Pod.Priority == nil })
+func rankBEPods(candidates []Candidate, measure func(*tick.Pod) (float64, bool)) {
+	allHavePriority := !slices.ContainsFunc(candidates, func(c Candidate) bool { return c.Pod.Priority == nil })
 	var unknown []*Candidate
 	for i := range candidates {
 		c := &candidates[i]
 		v, ok := measure(c.Pod)
 		c.Rank = []float64{0, v, 0}
-		if every {
+		if allHavePriority {
 			c.Rank[0] = -priority(c.Pod)
 		}
 		if !ok {
@@ -178,17 +178,17 @@ func batchRanks(candidates []Candidate, measure func(*tick.Pod) (float64, bool))
 	}
 }
 
-// annotatedRank ranks the pods of the other rules: the lower eviction priority first, then the lower priority, the lower priority
+// evictionRank ranks the pods of the other rules: the lower eviction priority first, then the lower priority, the lower priority
 // within the class, and the greater measure.
-func annotatedRank(p *tick.Pod, measure float64) []float64 {
-	within := 0.0
+func evictionRank(p *tick.Pod, measure float64) []float64 {
+	classPriority := 0.0
 	switch {
 	case p.KoordinatorPriority != nil:
-		within = float64(*p.KoordinatorPriority)
+		classPriority = float64(*p.KoordinatorPriority)
 	case p.Priority != nil:
-		within = float64(*p.Priority)
+		classPriority = float64(*p.Priority)
 	}
-	return []float64{-float64(qos.EvictionPriorityOf(p)), -float64(qos.PriorityNumber(p)), -within, measure}
+	return []float64{-float64(qos.EvictionPriorityOf(p)), -float64(qos.PriorityNumber(p)), -classPriority, measure}
 }
 
 // These are Koordinator's texts.
@@ -198,30 +198,30 @@ const (
 	reasonEvicted      = "evicted"
 )
 
-// triggered returns the message about a pod that one of the newer rules evicts.
-func triggered(rule string, p *tick.Pod) string {
+// triggerMessage returns the message about a pod that one of the newer rules evicts.
+func triggerMessage(rule string, p *tick.Pod) string {
 	return fmt.Sprintf("trigger by koordlet feature %s, kill pod: %s", rule, p.Name)
 }
 
-// finding creates a finding of a Koordinator rule.
-func (r *Rule) finding(scope string, value, threshold float64) Finding {
+// newFinding creates a finding of a Koordinator rule.
+func (r *Rule) newFinding(scope string, value, threshold float64) Finding {
 	f := Finding{PressureFinding: tick.PressureFinding{Rule: r.Name, Scope: scope, Value: value, Threshold: threshold, Hard: true}}
 	f.UntilCovered = true
-	f.SharedCooldown, f.Cooldown = restCPU, cooldownCPU
+	f.SharedCooldown, f.Cooldown = sharedCooldownCPU, cooldownCPU
 	if strings.Contains(r.Name, "Memory") {
-		f.SharedCooldown, f.Cooldown = restMemory, cooldownMemory
+		f.SharedCooldown, f.Cooldown = sharedCooldownMemory, cooldownMemory
 	}
 	return f
 }
 
-// watched is for how long a node has been observed without a break.
-type watched struct{ level }
+// observation is for how long a node has been observed without a break.
+type observation struct{ condition }
 
-// look records a tick, and returns why no pod is evicted yet.
-func (w *watched) look(t *tick.Tick) (waits string) {
+// observeNode records a tick, and returns why no pod is evicted yet.
+func (w *observation) observeNode(t *tick.Tick) (whyWait string) {
 	w.observe(t, true)
-	if left := observeCPU - w.lasted(t.Time); left > 0 {
-		return fmt.Sprintf("watched for less than %s", observeCPU)
+	if remaining := minObservation - w.metFor(t.Time); remaining > 0 {
+		return fmt.Sprintf("observed for less than %s", minObservation)
 	}
 	return ""
 }

@@ -64,11 +64,11 @@ func bePod(name string, change ...func(*tick.Pod)) tick.Pod {
 	return p
 }
 
-func uses(milli, gibs float64) func(*tick.Pod) {
+func usage(milli, gibs float64) func(*tick.Pod) {
 	return func(p *tick.Pod) { p.UsageMilliCPU, p.Memory.RSSBytes = new(milli), new(gibs*gib) }
 }
 
-func asks(milli float64) func(*tick.Pod) {
+func request(milli float64) func(*tick.Pod) {
 	return func(p *tick.Pod) { p.Requests.ReclaimedMilliCPU = new(milli) }
 }
 
@@ -96,7 +96,7 @@ func TestStrategies(t *testing.T) {
 			th.CPUEvictBESatisfactionLowerPercent, th.CPUEvictBESatisfactionUpperPercent = lower, upper
 		}
 	}
-	usage := func(upper, lower, priority *int64) func(*sloconfig.Threshold) {
+	usageThresholds := func(upper, lower, priority *int64) func(*sloconfig.Threshold) {
 		return func(th *sloconfig.Threshold) {
 			th.MemoryEvictThresholdPercent, th.MemoryEvictLowerPercent = upper, lower
 			th.CPUEvictThresholdPercent, th.CPUEvictLowerPercent = upper, lower
@@ -112,37 +112,37 @@ func TestStrategies(t *testing.T) {
 	}
 	const on = ""
 	for _, tt := range []struct {
-		rule   *Rule
-		name   string
-		change func(*sloconfig.Threshold)
-		why    string
-		fault  bool
+		rule    *Rule
+		name    string
+		change  func(*sloconfig.Threshold)
+		why     string
+		isError bool
 	}{
 		{beMemoryEvict, "the default threshold counts as set", nil, on, false},
 		{beMemoryEvict, "not enabled", func(th *sloconfig.Threshold) { th.Enable = new(false) }, "enable is not true", false},
 		{beMemoryEvict, "enable is missing", func(th *sloconfig.Threshold) { th.Enable = nil }, "enable is not true", false},
-		{beMemoryEvict, "no threshold", usage(nil, nil, nil), "memoryEvictThresholdPercent is not set", false},
-		{beMemoryEvict, "a lower one alone", usage(nil, n(60), nil), "memoryEvictLowerPercent is set, and memoryEvictThresholdPercent is not", true},
-		{beMemoryEvict, "0", usage(n(0), nil, nil), "memoryEvictThresholdPercent: 0: want 1 to 100", true},
-		{beMemoryEvict, "negative", usage(n(-1), nil, nil), "memoryEvictThresholdPercent: -1: want 1 to 100", true},
-		{beMemoryEvict, "over 100", usage(n(101), nil, nil), "memoryEvictThresholdPercent: 101: want 1 to 100", true},
-		{beMemoryEvict, "100", usage(n(100), nil, nil), on, false},
-		{beMemoryEvict, "1", usage(n(1), nil, nil), on, false},
-		{beMemoryEvict, "lower is the same", usage(n(70), n(70), nil), "memoryEvictLowerPercent: 70: want 0 or more, and less than memoryEvictThresholdPercent, which is 70", true},
-		{beMemoryEvict, "lower is over", usage(n(70), n(71), nil), "memoryEvictLowerPercent: 71: want 0 or more, and less than memoryEvictThresholdPercent, which is 70", true},
-		{beMemoryEvict, "lower is negative", usage(n(70), n(-1), nil), "memoryEvictLowerPercent: -1: want 0 or more, and less than memoryEvictThresholdPercent, which is 70", true},
-		{beMemoryEvict, "lower is 0", usage(n(70), n(0), nil), on, false},
+		{beMemoryEvict, "no threshold", usageThresholds(nil, nil, nil), "memoryEvictThresholdPercent is not set", false},
+		{beMemoryEvict, "a lower one alone", usageThresholds(nil, n(60), nil), "memoryEvictLowerPercent is set, and memoryEvictThresholdPercent is not", true},
+		{beMemoryEvict, "0", usageThresholds(n(0), nil, nil), "memoryEvictThresholdPercent: 0: want 1 to 100", true},
+		{beMemoryEvict, "negative", usageThresholds(n(-1), nil, nil), "memoryEvictThresholdPercent: -1: want 1 to 100", true},
+		{beMemoryEvict, "over 100", usageThresholds(n(101), nil, nil), "memoryEvictThresholdPercent: 101: want 1 to 100", true},
+		{beMemoryEvict, "100", usageThresholds(n(100), nil, nil), on, false},
+		{beMemoryEvict, "1", usageThresholds(n(1), nil, nil), on, false},
+		{beMemoryEvict, "lower is the same", usageThresholds(n(70), n(70), nil), "memoryEvictLowerPercent: 70: want 0 or more, and less than memoryEvictThresholdPercent, which is 70", true},
+		{beMemoryEvict, "lower is over", usageThresholds(n(70), n(71), nil), "memoryEvictLowerPercent: 71: want 0 or more, and less than memoryEvictThresholdPercent, which is 70", true},
+		{beMemoryEvict, "lower is negative", usageThresholds(n(70), n(-1), nil), "memoryEvictLowerPercent: -1: want 0 or more, and less than memoryEvictThresholdPercent, which is 70", true},
+		{beMemoryEvict, "lower is 0", usageThresholds(n(70), n(0), nil), on, false},
 		{memoryEvict, "no priority", nil, "evictEnabledPriorityThreshold is not set", false},
-		{memoryEvict, "with one", usage(n(70), nil, n(0)), on, false},
-		{memoryEvict, "a negative one", usage(n(70), nil, n(-1)), "evictEnabledPriorityThreshold: -1: want a priority of 0 or more", true},
-		{memoryEvict, "prod's priority", usage(n(70), nil, n(9999)), on, false},
-		{memoryEvict, "a lower one over it", usage(n(70), n(80), n(0)), "memoryEvictLowerPercent: 80: want 0 or more, and less than memoryEvictThresholdPercent, which is 70", true},
+		{memoryEvict, "with one", usageThresholds(n(70), nil, n(0)), on, false},
+		{memoryEvict, "a negative one", usageThresholds(n(70), nil, n(-1)), "evictEnabledPriorityThreshold: -1: want a priority of 0 or more", true},
+		{memoryEvict, "prod's priority", usageThresholds(n(70), nil, n(9999)), on, false},
+		{memoryEvict, "a lower one over it", usageThresholds(n(70), n(80), n(0)), "memoryEvictLowerPercent: 80: want 0 or more, and less than memoryEvictThresholdPercent, which is 70", true},
 		{cpuEvict, "nothing", nil, "cpuEvictThresholdPercent is not set", false},
-		{cpuEvict, "a priority alone", usage(nil, nil, n(5)), "cpuEvictThresholdPercent is not set", false},
-		{cpuEvict, "no priority", usage(n(70), nil, nil), "cpuEvictThresholdPercent is set, and evictEnabledPriorityThreshold is not", true},
-		{cpuEvict, "both", usage(n(70), nil, n(5999)), on, false},
-		{cpuEvict, "0", usage(n(0), nil, n(5999)), "cpuEvictThresholdPercent: 0: want 1 to 100", true},
-		{cpuEvict, "lower over it", usage(n(50), n(60), n(5999)), "cpuEvictLowerPercent: 60: want 0 or more, and less than cpuEvictThresholdPercent, which is 50", true},
+		{cpuEvict, "a priority alone", usageThresholds(nil, nil, n(5)), "cpuEvictThresholdPercent is not set", false},
+		{cpuEvict, "no priority", usageThresholds(n(70), nil, nil), "cpuEvictThresholdPercent is set, and evictEnabledPriorityThreshold is not", true},
+		{cpuEvict, "both", usageThresholds(n(70), nil, n(5999)), on, false},
+		{cpuEvict, "0", usageThresholds(n(0), nil, n(5999)), "cpuEvictThresholdPercent: 0: want 1 to 100", true},
+		{cpuEvict, "lower over it", usageThresholds(n(50), n(60), n(5999)), "cpuEvictLowerPercent: 60: want 0 or more, and less than cpuEvictThresholdPercent, which is 50", true},
 		{cpuEvict, "not enabled", func(th *sloconfig.Threshold) { every(th); th.Enable = new(false) }, "enable is not true", false},
 		{beCPUEvict, "nothing", nil, "cpuEvictBESatisfactionLowerPercent is not set", false},
 		{beCPUEvict, "the guide's", satisfied(n(60), n(80)), on, false},
@@ -175,16 +175,16 @@ func TestStrategies(t *testing.T) {
 	} {
 		t.Run(tt.rule.Name+"/"+tt.name, func(t *testing.T) {
 			s := strategy(tt.change)
-			if why, fault := tt.rule.Off(s.Strategies); why != tt.why || fault != tt.fault {
-				t.Errorf("Off = %q, %t; want %q, %t", why, fault, tt.why, tt.fault)
+			if why, isError := tt.rule.WhyOff(s.Strategies); why != tt.why || isError != tt.isError {
+				t.Errorf("WhyOff = %q, %t; want %q, %t", why, isError, tt.why, tt.isError)
 			}
 			// A rule that is off measures nothing, and reports why if that is an error.
-			m := tt.rule.New().Measure(s, koordTick(0, 9900, 99, bePod("be", uses(2000, 50), asks(9000), enabledPod)))
+			m := tt.rule.New().Measure(s, koordTick(0, 9900, 99, bePod("be", usage(2000, 50), request(9000), enabledPod)))
 			if tt.why == on {
 				return
 			}
 			var want []string
-			if tt.fault {
+			if tt.isError {
 				want = []string{tt.rule.Name + ": resource-threshold-config: " + tt.why + ": the rule is off"}
 			}
 			if d := cmp.Diff(want, m.Errors); d != "" || len(m.Findings) > 0 {
@@ -209,23 +209,23 @@ func TestNoStrategies(t *testing.T) {
 		if !Koordinator(r.Name) || len(r.Thresholds) < 3 || r.Rows != nil {
 			t.Errorf("%s: want it to be Koordinator's, with thresholds and no settings of its own", r.Name)
 		}
-		if m := r.New().Measure(&s, koordTick(0, 9900, 99, bePod("be", uses(2000, 50), asks(9000)))); len(m.Findings) > 0 || len(m.Errors) > 0 {
+		if m := r.New().Measure(&s, koordTick(0, 9900, 99, bePod("be", usage(2000, 50), request(9000)))); len(m.Findings) > 0 || len(m.Errors) > 0 {
 			t.Errorf("%s measures without a strategy: %+v", r.Name, m)
 		}
-		if why, fault := r.Off(nil); why != "the tick has no strategies of Koordinator" || fault {
-			t.Errorf("%s: Off = %q, %t", r.Name, why, fault)
+		if why, isError := r.WhyOff(nil); why != "the tick has no strategies of Koordinator" || isError {
+			t.Errorf("%s: WhyOff = %q, %t", r.Name, why, isError)
 		}
 	}
 	if want := "BEMemoryEvict BECPUEvict MemoryAllocatableEvict CPUAllocatableEvict MemoryEvict CPUEvict "; names != want {
-		t.Errorf("Koordinator's rules are served in the order %s; want %s", names, want)
+		t.Errorf("Koordinator's rules are measured in the order %s; want %s", names, want)
 	}
 	if Koordinator("agent-health") || Koordinator("") {
-		t.Error("other names are taken for Koordinator's")
+		t.Error("other names count as Koordinator's")
 	}
 }
 
 // This is the order of BE pods, for any order of the input.
-func TestBatchRanks(t *testing.T) {
+func TestRankBEPods(t *testing.T) {
 	none := func(p *tick.Pod) { p.Priority = nil }
 	unknown := func(p *tick.Pod) { p.Memory.RSSBytes = nil }
 	for _, tt := range []struct {
@@ -233,21 +233,21 @@ func TestBatchRanks(t *testing.T) {
 		pods []tick.Pod
 		want string
 	}{
-		{"priority before use", []tick.Pod{bePod("high", prioritized(5500), uses(0, 9)), bePod("low", prioritized(5000), uses(0, 1))}, "low high"},
-		{"use within a priority", []tick.Pod{bePod("small", uses(0, 1)), bePod("large", uses(0, 2))}, "large small"},
-		{"negative priorities", []tick.Pod{bePod("a", prioritized(-1), uses(0, 1)), bePod("b", prioritized(0), uses(0, 2))}, "a b"},
-		{"without priorities, use alone", []tick.Pod{bePod("a", none, uses(0, 1)), bePod("b", none, uses(0, 2))}, "b a"},
-		{"with one that has none, use alone", []tick.Pod{bePod("a", prioritized(1), uses(0, 1)), bePod("b", none, uses(0, 2)), bePod("c", prioritized(9), uses(0, 3))}, "c b a"},
-		{"unknown use last, by name from the end", []tick.Pod{bePod("a", unknown), bePod("b", unknown), bePod("c", uses(0, 0)), bePod("d", uses(0, 1))}, "d c b a"},
-		{"unknown use within a priority", []tick.Pod{bePod("a", prioritized(1), unknown), bePod("b", prioritized(2), uses(0, 5))}, "a b"},
-		{"equal ones by name", []tick.Pod{bePod("b", uses(0, 1)), bePod("a", uses(0, 1))}, "a b"},
+		{"priority before use", []tick.Pod{bePod("high", prioritized(5500), usage(0, 9)), bePod("low", prioritized(5000), usage(0, 1))}, "low high"},
+		{"use within a priority", []tick.Pod{bePod("small", usage(0, 1)), bePod("large", usage(0, 2))}, "large small"},
+		{"negative priorities", []tick.Pod{bePod("a", prioritized(-1), usage(0, 1)), bePod("b", prioritized(0), usage(0, 2))}, "a b"},
+		{"without priorities, only use", []tick.Pod{bePod("a", none, usage(0, 1)), bePod("b", none, usage(0, 2))}, "b a"},
+		{"one without a priority, only use", []tick.Pod{bePod("a", prioritized(1), usage(0, 1)), bePod("b", none, usage(0, 2)), bePod("c", prioritized(9), usage(0, 3))}, "c b a"},
+		{"unknown use last, by name from the end", []tick.Pod{bePod("a", unknown), bePod("b", unknown), bePod("c", usage(0, 0)), bePod("d", usage(0, 1))}, "d c b a"},
+		{"unknown use within a priority", []tick.Pod{bePod("a", prioritized(1), unknown), bePod("b", prioritized(2), usage(0, 5))}, "a b"},
+		{"equal ones by name", []tick.Pod{bePod("b", usage(0, 1)), bePod("a", usage(0, 1))}, "a b"},
 	} {
 		for range 2 {
 			var f Finding
 			for i := range tt.pods {
 				f.Candidates = append(f.Candidates, Candidate{Pod: &tt.pods[i]})
 			}
-			batchRanks(f.Candidates, anonymous)
+			rankBEPods(f.Candidates, anonymousMemory)
 			if got := strings.Join(ranked(f), " "); got != tt.want {
 				t.Errorf("%s: %s; want %s", tt.name, got, tt.want)
 			}
@@ -259,8 +259,8 @@ func TestBatchRanks(t *testing.T) {
 }
 
 // This is the order of the pods of the newer rules.
-func TestAnnotatedRank(t *testing.T) {
-	within := func(n int64) func(*tick.Pod) { return func(p *tick.Pod) { p.KoordinatorPriority = &n } }
+func TestEvictionRank(t *testing.T) {
+	classPriority := func(n int64) func(*tick.Pod) { return func(p *tick.Pod) { p.KoordinatorPriority = &n } }
 	class := func(p *tick.Pod) { p.Priority = nil; p.Labels[qos.KoordinatorPriorityClass] = qos.Free }
 	for _, tt := range []struct {
 		name          string
@@ -269,27 +269,27 @@ func TestAnnotatedRank(t *testing.T) {
 		{"eviction priority", bePod("a", annotated(qos.EvictionPriority, "-5"), prioritized(9000)), bePod("b", prioritized(1))},
 		{"an eviction priority that is no number is 0", bePod("b", annotated(qos.EvictionPriority, "-1"), prioritized(9000)), bePod("a", annotated(qos.EvictionPriority, "-9e9"), prioritized(1))},
 		{"one of more than 32 bits is 0", bePod("b", annotated(qos.EvictionPriority, "-1")), bePod("a", annotated(qos.EvictionPriority, "-2147483649"))},
-		{"priority", bePod("b", prioritized(5000), uses(0, 1)), bePod("a", prioritized(5001), uses(0, 9))},
-		{"the class's number for a missing one", bePod("b", class, uses(0, 1)), bePod("a", prioritized(5000), uses(0, 9))},
-		{"priority within the class", bePod("b", within(10), uses(0, 1)), bePod("a", within(11), uses(0, 9))},
-		{"within the class, spec.priority for a missing one", bePod("b", within(10)), bePod("a")},
-		{"use", bePod("b", uses(0, 2)), bePod("a", uses(0, 1))},
-		{"name", bePod("a", uses(0, 2)), bePod("b", uses(0, 2))},
+		{"priority", bePod("b", prioritized(5000), usage(0, 1)), bePod("a", prioritized(5001), usage(0, 9))},
+		{"the class's number for a missing one", bePod("b", class, usage(0, 1)), bePod("a", prioritized(5000), usage(0, 9))},
+		{"priority within the class", bePod("b", classPriority(10), usage(0, 1)), bePod("a", classPriority(11), usage(0, 9))},
+		{"within the class, spec.priority for a missing one", bePod("b", classPriority(10)), bePod("a")},
+		{"use", bePod("b", usage(0, 2)), bePod("a", usage(0, 1))},
+		{"name", bePod("a", usage(0, 2)), bePod("b", usage(0, 2))},
 	} {
 		var list []Candidate
 		for _, p := range []*tick.Pod{&tt.first, &tt.second} {
-			used, _ := anonymous(p)
-			list = append(list, Candidate{Pod: p, Rank: annotatedRank(p, used)})
+			used, _ := anonymousMemory(p)
+			list = append(list, Candidate{Pod: p, Rank: evictionRank(p, used)})
 		}
 		if Compare(list[0], list[1]) >= 0 || Compare(list[1], list[0]) <= 0 {
-			t.Errorf("%s: %s does not go before %s: ranks %v, %v", tt.name, tt.first.Name, tt.second.Name, list[0].Rank, list[1].Rank)
+			t.Errorf("%s: %s is not before %s: ranks %v, %v", tt.name, tt.first.Name, tt.second.Name, list[0].Rank, list[1].Rank)
 		}
 	}
 }
 
 // These pods permit eviction by the newer rules.
-func TestMayGo(t *testing.T) {
-	const atMost = 5999
+func TestPermitsEviction(t *testing.T) {
+	const maxPriority = 5999
 	for _, tt := range []struct {
 		name string
 		pod  tick.Pod
@@ -297,7 +297,7 @@ func TestMayGo(t *testing.T) {
 	}{
 		{"labelled", bePod("p", enabledPod), true},
 		{"not labelled", bePod("p"), false},
-		{"labelled otherwise", bePod("p", labelled(qos.EvictionEnabled, "True")), false},
+		{"labelled with another value", bePod("p", labelled(qos.EvictionEnabled, "True")), false},
 		{"labelled false", bePod("p", labelled(qos.EvictionEnabled, "false")), false},
 		{"at the priority", bePod("p", enabledPod, prioritized(5999)), true},
 		{"over the priority", bePod("p", enabledPod, prioritized(6000)), false},
@@ -308,13 +308,13 @@ func TestMayGo(t *testing.T) {
 		{"policy names none", bePod("p", enabledPod, annotated(qos.EvictionPolicy, `[]`)), false},
 		{"policy is empty", bePod("p", enabledPod, annotated(qos.EvictionPolicy, ``)), false},
 		{"policy is no list", bePod("p", enabledPod, annotated(qos.EvictionPolicy, `"MemoryEvict"`)), false},
-		{"policy in other letters", bePod("p", enabledPod, annotated(qos.EvictionPolicy, `["memoryevict"]`)), false},
+		{"policy in lower case", bePod("p", enabledPod, annotated(qos.EvictionPolicy, `["memoryevict"]`)), false},
 		{"succeeded", bePod("p", enabledPod, phase("Succeeded")), false},
 		{"failed", bePod("p", enabledPod, phase("Failed")), false},
 		{"terminating", bePod("p", enabledPod, terminating), false},
 		{"pending", bePod("p", enabledPod, phase("Pending")), true},
 	} {
-		if got := mayGo(&tt.pod, "MemoryEvict", atMost); got != tt.want {
+		if got := permitsEviction(&tt.pod, "MemoryEvict", maxPriority); got != tt.want {
 			t.Errorf("%s: %t; want %t", tt.name, got, tt.want)
 		}
 	}
@@ -347,12 +347,12 @@ func text(f Finding) string { return fmt.Sprintf("%v %v %t %v", f.Value, f.Thres
 // pressedTick requires evictions by every rule of Koordinator's.
 func pressedTick(seconds int) *tick.Tick {
 	return koordTick(seconds, 9500, 95,
-		bePod("batch", enabledPod, asksBatch(9000, 90), uses(900, 9)),
-		bePod("mid", enabledPod, asksMid(9000, 90), uses(500, 5)),
-		bePod("free", enabledPod, asksOwn(3000, 50_000, 500), uses(700, 7)))
+		bePod("batch", enabledPod, requestBatch(9000, 90), usage(900, 9)),
+		bePod("mid", enabledPod, requestMid(9000, 90), usage(500, 5)),
+		bePod("free", enabledPod, requestOwn(3000, 50_000, 500), usage(700, 7)))
 }
 
-func TestKoordinatorsWindowsSurviveEncoding(t *testing.T) {
+func TestKoordinatorWindowsSurviveEncoding(t *testing.T) {
 	s := strategy(func(th *sloconfig.Threshold) { every(th); th.CPUEvictTimeWindowSeconds = new(int64(60)) })
 	for _, r := range All {
 		if !Koordinator(r.Name) {
@@ -379,8 +379,8 @@ func TestKoordinatorsWindowsSurviveEncoding(t *testing.T) {
 			t.Errorf("%s: %+v", r.Name, before)
 		}
 		for _, f := range before.Findings {
-			if !f.Met || f.Waits != "" || len(f.Candidates) == 0 {
-				t.Errorf("%s: %+v is not met: its window is not seen", r.Name, f.PressureFinding)
+			if !f.Met || f.WhyWait != "" || len(f.Candidates) == 0 {
+				t.Errorf("%s: %+v is not met: its window is not complete", r.Name, f.PressureFinding)
 			}
 		}
 	}

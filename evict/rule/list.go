@@ -29,19 +29,19 @@ func Select(names []string) ([]*Rule, error) {
 	if len(names) == 0 {
 		return All, nil
 	}
-	wanted := map[string]bool{}
+	unmatched := map[string]bool{}
 	for _, n := range names {
-		wanted[n] = true
+		unmatched[n] = true
 	}
 	var rules []*Rule
 	for _, r := range All {
-		if wanted[r.Name] {
+		if unmatched[r.Name] {
 			rules = append(rules, r)
-			delete(wanted, r.Name)
+			delete(unmatched, r.Name)
 		}
 	}
 	for _, n := range names {
-		if wanted[n] {
+		if unmatched[n] {
 			return nil, fmt.Errorf("no rule %q: want some of %s%s", n, strings.Join(Names(), ", "), choice.Meant(n, Names()))
 		}
 	}

@@ -11,9 +11,9 @@ import (
 
 // poolLoad is the state of one shared pool.
 type poolLoad struct {
-	Ring Ring[loadSample] `json:"ring"`
-	Soft level            `json:"soft"`
-	Hard level            `json:"hard"`
+	Window SampleWindow[loadSample] `json:"ring"`
+	Soft   condition                `json:"soft"`
+	Hard   condition                `json:"hard"`
 }
 
 // loadSample is a pool's load with the bounds at the time of the sample: the pool may have another size now.
@@ -32,12 +32,12 @@ type pool struct {
 	pods []*tick.Pod
 }
 
-func (w *cpuWindow) load(m *Measure, s *Settings, t *tick.Tick) {
+func (w *cpuWindow) measureLoad(m *Measure, s *Settings, t *tick.Tick) {
 	pools, err := sharedPools(t)
 	if err != nil {
 		m.Errors = append(m.Errors, fmt.Sprintf("%s: %v: not measured", ScopeLoad1, err))
 		for _, l := range w.Pools {
-			l.miss(t)
+			l.observeUnknown(t)
 		}
 		return
 	}
@@ -55,7 +55,7 @@ func (w *cpuWindow) load(m *Measure, s *Settings, t *tick.Tick) {
 	}
 }
 
-func (l *poolLoad) miss(t *tick.Tick) {
+func (l *poolLoad) observeUnknown(t *tick.Tick) {
 	if l == nil { // from a state file
 		return
 	}
@@ -64,38 +64,40 @@ func (l *poolLoad) miss(t *tick.Tick) {
 }
 
 func (l *poolLoad) measure(m *Measure, s *Settings, t *tick.Tick, p *pool, exclusive cpus.Set) {
-	due := l.Ring.Due(t.Time, s.LoadSyncPeriod, s.LoadMetricRingSize)
-	present, err := p.sample(s, m, exclusive)
+	due := l.Window.Due(t.Time, s.LoadSyncPeriod, s.LoadMetricRingSize)
+	current, err := p.sample(s, m, exclusive)
 	if err != nil {
 		m.Errors = append(m.Errors, fmt.Sprintf("%s: %v: not measured", ScopeLoad1, err))
-		l.miss(t)
+		l.observeUnknown(t)
 		return
 	}
 	if due {
-		l.Ring.Push(t.Time, present, s.LoadMetricRingSize)
+		l.Window.Add(t.Time, current, s.LoadMetricRingSize)
 	}
-	soft := l.finding(s, t, p, &l.Soft, present.Load, present.Lower, func(x *loadSample) float64 { return x.Lower })
-	hard := l.finding(s, t, p, &l.Hard, present.Load, present.Upper, func(x *loadSample) float64 { return x.Upper })
+	soft := l.finding(s, t, p, &l.Soft, current.Load, current.Lower, func(x *loadSample) float64 { return x.Lower })
+	hard := l.finding(s, t, p, &l.Hard, current.Load, current.Upper, func(x *loadSample) float64 { return x.Upper })
 	hard.Hard = true
 	hard.Cooldown = s.LoadCooldown
 	if hard.Met {
-		hard.Candidates = l.candidates(p.pods, present.Pods, s.LoadMetricRingSize)
-		hard.GracePeriodSeconds = grace(s.CPUGracePeriod)
+		hard.Candidates = l.candidates(p.pods, current.Pods, s.LoadMetricRingSize)
+		hard.GracePeriodSeconds = graceSeconds(s.CPUGracePeriod)
 	}
 	m.Findings = append(m.Findings, soft, hard)
 }
 
-func (l *poolLoad) finding(s *Settings, t *tick.Tick, p *pool, met *level, load, bound float64, of func(*loadSample) float64) Finding {
-	counts := 1.0 // the factor of a bound that must be exceeded
-	if met.held(t) {
-		counts -= s.LoadHysteresis
+func (l *poolLoad) finding(
+	s *Settings, t *tick.Tick, p *pool, state *condition, load, bound float64, boundOf func(*loadSample) float64,
+) Finding {
+	factor := 1.0 // the factor of a bound that must be exceeded
+	if state.wasMet(t) {
+		factor -= s.LoadHysteresis
 	}
-	share := l.Ring.Share(s.LoadMetricRingSize, func(x loadSample) bool { return x.Load > of(&x)*counts })
+	share := l.Window.Share(s.LoadMetricRingSize, func(x loadSample) bool { return x.Load > boundOf(&x)*factor })
 	f := Finding{PressureFinding: tick.PressureFinding{
-		Rule: cpuPressure.Name, Scope: ScopeLoad1, Part: p.name, Value: load, Threshold: bound * counts,
-		Met: met.observe(t, share >= s.LoadThresholdMetPercentage),
+		Rule: cpuPressure.Name, Scope: ScopeLoad1, Part: p.name, Value: load, Threshold: bound * factor,
+		Met: state.observe(t, share >= s.LoadThresholdMetPercentage),
 	}}
-	f.Since = since(met.Start)
+	f.Since = formatTime(state.Start)
 	if f.Met {
 		taint := taintCPUPressure
 		f.Taint = &taint
@@ -128,7 +130,7 @@ func (p *pool) sample(s *Settings, m *Measure, exclusive cpus.Set) (loadSample, 
 		return loadSample{}, fmt.Errorf("the sample has no load1 of any of the %d shared pods of pool %s", len(p.pods), p.name)
 	}
 	if len(unknown) > 0 {
-		m.Errors = append(m.Errors, fmt.Sprintf("%s: no load1 of %d of %d shared pods of pool %s, the sum is a lower bound: %s", ScopeLoad1, len(unknown), len(p.pods), p.name, some(unknown)))
+		m.Errors = append(m.Errors, fmt.Sprintf("%s: no load1 of %d of %d shared pods of pool %s, the sum is a lower bound: %s", ScopeLoad1, len(unknown), len(p.pods), p.name, firstNames(unknown)))
 	}
 	return x, nil
 }
@@ -141,7 +143,7 @@ func podLoad(p *tick.Pod, exclusive cpus.Set) (float64, bool) {
 		c := &p.Containers[i]
 		if v, ok := amount(c.Load1); ok {
 			found = true
-			if !hasOwnCPUs(c, exclusive) {
+			if !hasExclusiveCPUs(c, exclusive) {
 				sum += v
 			}
 		}
@@ -164,8 +166,8 @@ func exclusiveCPUs(t *tick.Tick) cpus.Set {
 	return set
 }
 
-// hasOwnCPUs reports whether kubelet assigned the container exclusive CPUs: it runs on such CPUs, as many as it requests.
-func hasOwnCPUs(c *tick.Container, exclusive cpus.Set) bool {
+// hasExclusiveCPUs reports whether kubelet assigned the container exclusive CPUs: it runs on such CPUs, as many as it requests.
+func hasExclusiveCPUs(c *tick.Container, exclusive cpus.Set) bool {
 	if exclusive.IsEmpty() || c.CPUSetCPUs == "" || c.Requests == nil || c.Requests.MilliCPU == nil {
 		return false
 	}
@@ -180,15 +182,15 @@ func sharedPools(t *tick.Tick) ([]pool, error) {
 		return nil, errors.New("the tick has no advice")
 	}
 	var pools []pool
-	at := map[string]int{}
+	indexByName := map[string]int{}
 	for _, p := range t.Advice.Pools {
 		if p.Name == tick.PoolReclaim || p.Name == tick.PoolReserve || strings.HasPrefix(p.Name, tick.PoolDedicatedPrefix) {
 			continue
 		}
-		if _, twice := at[p.Name]; twice {
+		if _, isDuplicate := indexByName[p.Name]; isDuplicate {
 			continue
 		}
-		at[p.Name] = len(pools)
+		indexByName[p.Name] = len(pools)
 		size, err := poolSize(p)
 		pools = append(pools, pool{name: p.Name, size: size, err: err})
 	}
@@ -197,19 +199,19 @@ func sharedPools(t *tick.Tick) ([]pool, error) {
 		if err != nil {
 			return nil, err
 		}
-		pools, at = []pool{{name: tick.PoolShare, size: size}}, map[string]int{tick.PoolShare: 0}
+		pools, indexByName = []pool{{name: tick.PoolShare, size: size}}, map[string]int{tick.PoolShare: 0}
 	}
-	for _, p := range active(t, tick.QoSShared) {
+	for _, p := range podsOfClass(t, tick.QoSShared) {
 		if t.Sample.HasOwnPartition(p) {
 			continue // its load is not on the pools' CPUs
 		}
-		i, ok := at[enhancement(p, annotationCPU, "cpuset_pool")]
+		i, ok := indexByName[enhancement(p, annotationCPU, "cpuset_pool")]
 		if !ok {
-			i, ok = at[tick.PoolShare]
+			i, ok = indexByName[tick.PoolShare]
 		}
 		if !ok {
 			i = len(pools)
-			at[tick.PoolShare] = i
+			indexByName[tick.PoolShare] = i
 			pools = append(pools, pool{name: tick.PoolShare, err: errors.New("the advice has no pool share")})
 		}
 		pools[i].pods = append(pools[i].pods, p)
@@ -241,18 +243,18 @@ func quotaSize(t *tick.Tick) (float64, error) {
 	if t.Advice.Reclaimed == nil || t.Advice.Reclaimed.MilliCPU == nil {
 		return 0, errors.New("the advice has neither a pool share nor reclaimed CPU")
 	}
-	offered, ok := whole(t.Advice.Reclaimed.MilliCPU)
-	left := (float64(machine.Size())*1000 - offered) / 1000
-	if !ok || left <= 0 {
+	offered, ok := intAmount(t.Advice.Reclaimed.MilliCPU)
+	remaining := (float64(machine.Size())*1000 - offered) / 1000
+	if !ok || remaining <= 0 {
 		return 0, fmt.Errorf("the advice leaves none of the machine's %d CPUs to shared pods", machine.Size())
 	}
-	return left, nil
+	return remaining, nil
 }
 
 // candidates ranks the pods by their load over the window, not only by the present one.
-func (l *poolLoad) candidates(pods []*tick.Pod, present map[string]float64, capacity int) []Candidate {
+func (l *poolLoad) candidates(pods []*tick.Pod, current map[string]float64, capacity int) []Candidate {
 	history := map[string]float64{}
-	samples := l.Ring.Samples
+	samples := l.Window.Samples
 	for _, s := range samples[max(0, len(samples)-capacity):] {
 		for uid, load := range s.Value.Pods {
 			if v, ok := amount(&load); ok { // a state file may contain anything
@@ -263,7 +265,7 @@ func (l *poolLoad) candidates(pods []*tick.Pod, present map[string]float64, capa
 	var out []Candidate
 	for _, p := range pods {
 		if sum := history[p.UID]; sum > 0 {
-			out = append(out, Candidate{Pod: p, Rank: []float64{sum}, Releases: present[p.UID]})
+			out = append(out, Candidate{Pod: p, Rank: []float64{sum}, Releases: current[p.UID]})
 		}
 	}
 	return out

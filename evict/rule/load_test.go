@@ -24,7 +24,7 @@ func measureLoad(s Settings, loads ...float64) (m Measure) {
 // samples counts the samples of all pools.
 func samples(w *cpuWindow) (n int) {
 	for _, l := range w.Pools {
-		n += len(l.Ring.Samples)
+		n += len(l.Window.Samples)
 	}
 	return n
 }
@@ -52,7 +52,7 @@ func TestLoadBounds(t *testing.T) {
 		{"at the upper bound", repeat(44*1.8, full), true, false},
 		{"over the upper bound", repeat(80, full), true, true},
 		{"seven samples are not enough", repeat(80, 7*3), false, false},
-		{"eight of ten are, also when the ring is not full", repeat(80, 7*3+1), true, true},
+		{"eight of ten are, also if the window is not full", repeat(80, 7*3+1), true, true},
 		{"seven of ten", slices.Concat(repeat(1, 9), repeat(80, 7*3)), false, false},
 		{"eight of ten", slices.Concat(repeat(1, 6), repeat(80, 8*3)), true, true},
 		{"long ago", slices.Concat(repeat(80, full), repeat(1, 3*3)), false, false},
@@ -76,7 +76,7 @@ func TestLoadBounds(t *testing.T) {
 				t.Errorf("soft: taint %v, candidates %v", soft.Taint, ranked(soft))
 			}
 			if tt.hard && cmp.Diff([]string{"a"}, ranked(hard)) != "" {
-				t.Errorf("candidates %v; want a alone", ranked(hard))
+				t.Errorf("candidates %v; want only a", ranked(hard))
 			}
 		})
 	}
@@ -88,19 +88,19 @@ func TestLoadVictimByHistory(t *testing.T) {
 	w := cpuPressure.New()
 	var m Measure
 	for i := range 10 {
-		steady, burst := sharedPod("steady", 50), sharedPod("burst", 40)
+		steady, spike := sharedPod("steady", 50), sharedPod("burst", 40)
 		if i == 9 {
-			burst = sharedPod("burst", 100)
+			spike = sharedPod("burst", 100)
 		}
-		m = w.Measure(&s, tickAt(i, burst, steady, sharedPod("twin-b", 50), sharedPod("twin-a", 50)))
+		m = w.Measure(&s, tickAt(i, spike, steady, sharedPod("twin-b", 50), sharedPod("twin-a", 50)))
 	}
 	if d := cmp.Diff([]string{"steady", "twin-a", "twin-b", "burst"}, ranked(m.Findings[1])); d != "" {
-		t.Errorf("who is evicted first (-want +got):\n%s", d)
+		t.Errorf("order of the candidates (-want +got):\n%s", d)
 	}
 	// A pod that disappears is no candidate, whatever its load was.
 	m = w.Measure(&s, tickAt(10, sharedPod("twin-b", 150)))
 	if d := cmp.Diff([]string{"twin-b"}, ranked(m.Findings[1])); d != "" {
-		t.Errorf("after the others vanished (-want +got):\n%s", d)
+		t.Errorf("after the others have ended (-want +got):\n%s", d)
 	}
 }
 
@@ -138,9 +138,9 @@ func TestLoadMissing(t *testing.T) {
 		{"bad pool", func(x *tick.Tick) { x.Advice.Pools[0].CPUs = "a-b" }, false, "pool share"},
 		{"empty pool", func(x *tick.Tick) { x.Advice.Pools[0].CPUs = "" }, false, "pool share has no CPUs"},
 		{"small machine", func(x *tick.Tick) { x.Advice.Pools = nil }, true, ""},
-		{"small machine without reclaimed", func(x *tick.Tick) { x.Advice.Pools, x.Advice.Reclaimed = nil, nil }, false, "neither a pool share nor reclaimed"},
+		{"small machine without an offer", func(x *tick.Tick) { x.Advice.Pools, x.Advice.Reclaimed = nil, nil }, false, "neither a pool share nor reclaimed"},
 		{"small machine without topology", func(x *tick.Tick) { x.Advice.Pools, x.Sample.Topology = nil, nil }, false, "no topology"},
-		{"everything is offered", func(x *tick.Tick) { x.Advice.Pools = nil; *x.Advice.Reclaimed.MilliCPU = 48000 }, false, "leaves none"},
+		{"all CPUs are offered", func(x *tick.Tick) { x.Advice.Pools = nil; *x.Advice.Reclaimed.MilliCPU = 48000 }, false, "leaves none"},
 		{"the pod's own load", func(x *tick.Tick) { x.Sample.Pods = []tick.Pod{{UID: "u", QoS: "shared", Load1: new(1.0)}} }, true, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -194,7 +194,7 @@ func TestLoadNamedPools(t *testing.T) {
 		Part             string
 		Value, Threshold float64
 		Met, Hard        bool
-		Who              []string
+		Candidates       []string
 	}
 	var got []row
 	for _, f := range m.Findings {
@@ -244,7 +244,7 @@ func TestLoadExclusiveCPUs(t *testing.T) {
 		{"the pool's", "4-7", "0-3", 2000, 9},
 		{"another number", "4-7", "4-5", 1500, 9},
 		{"none given", "", "4-5", 2000, 9},
-		{"not known", "x", "4-5", 2000, 9},
+		{"unknown", "x", "4-5", 2000, 9},
 		{"no cpuset", "4-7", "", 2000, 9},
 	} {
 		x := tickAt(0, sharedPod("a", 1), sharedPod("own", 8))
@@ -317,13 +317,13 @@ func TestTimeStepsBack(t *testing.T) {
 	if m.Findings[1].Since != "2026-11-21T12:00:00Z" {
 		t.Errorf("Since = %s; want the present, never the future", m.Findings[1].Since)
 	}
-	before := len(w.(*cpuWindow).Pools[tick.PoolShare].Ring.Samples)
+	before := len(w.(*cpuWindow).Pools[tick.PoolShare].Window.Samples)
 	w.Measure(&s, tickAt(29, sharedPod("a", 80)))
-	if n := len(w.(*cpuWindow).Pools[tick.PoolShare].Ring.Samples); n != before {
+	if n := len(w.(*cpuWindow).Pools[tick.PoolShare].Window.Samples); n != before {
 		t.Errorf("a sample was taken before the period was over")
 	}
 	w.Measure(&s, tickAt(30, sharedPod("a", 80)))
-	if n := len(w.(*cpuWindow).Pools[tick.PoolShare].Ring.Samples); n != before+1 {
-		t.Errorf("%d samples after a period; want %d: blocked until the old time comes again?", n, before+1)
+	if n := len(w.(*cpuWindow).Pools[tick.PoolShare].Window.Samples); n != before+1 {
+		t.Errorf("%d samples after a period; want %d: is it blocked until the old time?", n, before+1)
 	}
 }

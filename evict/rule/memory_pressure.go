@@ -12,29 +12,29 @@ import (
 // memoryPressure is "Memory" of Katalyst's guide.
 var memoryPressure = &Rule{
 	Name: "memory-pressure-eviction-plugin",
-	Doc: `memory is short: on the node, on a NUMA node, by kswapd's work, or by the pods' stalls
-All are hard, name one pod at a time, and but for NUMA taint the node MemoryPressure:NoSchedule. The part names the sign.
+	Doc: `memory is short: on the node, on a NUMA node, by kswapd's reclaim, or by pods' stalls
+All findings are hard and evict one pod at a time. All except NUMA's set the taint MemoryPressure:NoSchedule. The part names the finding.
 
-free: the node's free memory (bytes) is under the larger of memory-free-minimum and the kernel's watermark, which is
+free: the node's free memory (bytes) is below the larger of memory-free-minimum and the kernel's watermark, which is
 total x vm.watermark_scale_factor / 10000. Only reclaimed pods are evicted.
 
-numa<id>: a NUMA node's free memory (bytes) is under its total x vm.watermark_scale_factor / 10000. It is looked at every
-memory-sync-period. Found so memory-numa-below-times-reclaimed times in a row, a reclaimed pod is evicted; found so
-memory-numa-below-times times, any. Only pods that use at least the part memory-numa-victim-minimum of that node's memory
-are evicted. On a machine of one NUMA node a pod's whole memory is what it uses there.
+numa<id>: a NUMA node's free memory (bytes) is below its total x vm.watermark_scale_factor / 10000. It is measured every
+memory-sync-period. After memory-numa-below-times-reclaimed consecutive times a reclaimed pod is evicted, after
+memory-numa-below-times consecutive times any pod. Only pods that use at least the fraction memory-numa-victim-minimum of that node's
+memory are evicted. On a machine with one NUMA node a pod's whole memory counts as used there.
 
-kswapd: the kernel reclaims more than memory-kswapd-rate pages a second, over memory-kswapd-times periods of
-memory-sync-period in a row, or for memory-kswapd-duration where that is set. A reclaimed or shared pod is evicted, also while there is free
-memory, and the next one when the rate of another period is known.
+kswapd: the kernel reclaims more than memory-kswapd-rate pages a second, in memory-kswapd-times consecutive periods of
+memory-sync-period, or for memory-kswapd-duration if that is set. A reclaimed or shared pod is evicted, even if memory is free,
+and the next one when the rate of another period is known.
 
-psi, where the kernel has pressure stall information, on cgroup v2: the node's "some avg10" (percent of time) is over
-memory-psi-threshold, and so many shared and dedicated pods as memory-psi-pods are over memory-psi-pod-threshold, with a mean of at
-least memory-psi-pods-mean. After memory-psi-duration-reclaimed a reclaimed pod is evicted, after memory-psi-duration any. Then none
-for memory-psi-cooldown.
+psi (if the kernel has pressure stall information, on cgroup v2): the node's "some avg10" (percent of time) is over
+memory-psi-threshold, and at least memory-psi-pods shared and dedicated pods are over memory-psi-pod-threshold, with a mean of at
+least memory-psi-pods-mean. After memory-psi-duration-reclaimed a reclaimed pod is evicted, after memory-psi-duration any pod. The
+cooldown is memory-psi-cooldown.
 
-The order is by memory-system-ranking, for NUMA nodes memory-numa-ranking, compared from left to right. A pod whose
-measure is unknown comes before those whose measure is known, and is taken to release what is missing. A pod without a
-running container releases nothing and stays.`,
+The order is memory-system-ranking, for NUMA nodes memory-numa-ranking, compared from left to right. A pod with an unknown
+measure comes before pods with a known one, and counts as releasing what is missing. A pod without a
+running container releases nothing and is not evicted.`,
 	Scopes: []string{ScopeMemory},
 	Rows:   (*evictconfig.Settings).MemoryRows,
 	New:    func() Window { return &memoryWindow{} },
@@ -54,40 +54,40 @@ const (
 var taintMemoryPressure = tick.Taint{Key: "node.katalyst.kubewharf.io/MemoryPressure", Effect: "NoSchedule"}
 
 type memoryWindow struct {
-	Free   level               `json:"free"`
+	Free   condition           `json:"free"`
 	NUMA   map[int]*numaMemory `json:"numa,omitempty"` // by id
 	Kswapd kswapd              `json:"kswapd"`
-	PSI    level               `json:"psi"`
-	Pace   pace                `json:"pace"`
+	PSI    condition           `json:"psi"`
+	Period countPeriod         `json:"pace"`
 }
 
-// shortage is the amount of memory that is missing, as its finding needs it.
-type shortage struct {
-	s       *Settings
-	t       *tick.Tick
-	m       *Measure
-	pods    []victim
-	unknown []string // pods with unknown use
+// memoryCheck is the measurement of one tick: its inputs and its result.
+type memoryCheck struct {
+	s           *Settings
+	t           *tick.Tick
+	m           *Measure
+	pods        []memoryUser
+	unknownPods []string // pods with unknown use
 }
 
 func (w *memoryWindow) Measure(s *Settings, t *tick.Tick) Measure {
 	var m Measure
-	due, continued := w.Pace.due(t, s.MemorySyncPeriod)
+	due, continued := w.Period.due(t, s.MemorySyncPeriod)
 	if t.Sample.Memory == nil {
-		*w = memoryWindow{Pace: w.Pace}
+		*w = memoryWindow{Period: w.Period}
 		if s.MemorySystemEnabled || s.MemoryNUMAEnabled || s.MemoryKswapdRate > 0 {
-			m.Errors = []string{ScopeMemory + ": the sample has not the node's memory: not measured"}
+			m.Errors = []string{ScopeMemory + ": the sample lacks the node's memory: not measured"}
 		}
 		return m
 	}
-	x := &shortage{s: s, t: t, m: &m, pods: victims(t)}
+	x := &memoryCheck{s: s, t: t, m: &m, pods: memoryUsers(t)}
 	if s.MemorySystemEnabled {
 		w.free(x)
 	} else {
-		w.Free = level{}
+		w.Free = condition{}
 	}
 	if s.MemoryNUMAEnabled {
-		w.numa(x, due, continued)
+		w.measureNUMA(x, due, continued)
 	} else {
 		w.NUMA = nil
 	}
@@ -99,13 +99,13 @@ func (w *memoryWindow) Measure(s *Settings, t *tick.Tick) Measure {
 	if s.MemoryPSIEnabled {
 		measurePSI(x, &w.PSI)
 	} else {
-		w.PSI = level{}
+		w.PSI = condition{}
 	}
 	return m
 }
 
 // watermark returns the share of memory below which the kernel reclaims more, as in Katalyst.
-func watermark(t *tick.Tick) (part float64, ok bool) {
+func watermark(t *tick.Tick) (fraction float64, ok bool) {
 	scale, ok := amount(t.Sample.Memory.WatermarkScaleFactor)
 	if !ok || scale == 0 || scale >= 10_000 {
 		return 0, false // the kernel accepts 1 to 3000
@@ -113,62 +113,62 @@ func watermark(t *tick.Tick) (part float64, ok bool) {
 	return scale / 10_000, true
 }
 
-func (w *memoryWindow) free(x *shortage) {
+func (w *memoryWindow) free(x *memoryCheck) {
 	memory := x.t.Sample.Memory
 	free, okFree := amount(memory.FreeBytes)
 	total, okTotal := amount(memory.TotalBytes)
-	part, okPart := watermark(x.t)
-	least := float64(x.s.MemoryFreeMinimum)
+	fraction, okFraction := watermark(x.t)
+	minBytes := float64(x.s.MemoryFreeMinimum)
 	why := ""
 	switch {
 	case !okFree || !okTotal || total == 0:
-		why = "the sample has not the node's free and total memory"
-	case !okPart:
+		why = "the sample lacks the node's free or total memory"
+	case !okFraction:
 		why = "the sample has no watermark scale factor of 1 to 9999"
-	case least >= total:
+	case minBytes >= total:
 		why = fmt.Sprintf("memory-free-minimum %s is all of the node's memory, or more", x.s.MemoryFreeMinimum)
 	}
 	if why != "" {
 		w.Free.observe(x.t, false)
-		x.missing(partFree, why)
+		x.addError(partFree, why)
 		return
 	}
-	threshold, met := w.Free.under(x.t, free, max(least, total*part), x.s.MemoryHysteresis)
-	f := x.finding(partFree, free, threshold, met, &w.Free)
+	threshold, met := w.Free.isUnder(x.t, free, max(minBytes, total*fraction), x.s.MemoryHysteresis)
+	f := x.newFinding(partFree, free, threshold, met, &w.Free)
 	f.Below = true
 	if met {
 		taint := taintMemoryPressure
 		f.Taint = &taint
-		f.Candidates, f.Others = x.candidates(x.s.MemorySystemRanking, threshold-free, -1, only(tick.QoSReclaimed))
+		f.Candidates, f.Others = x.candidates(x.s.MemorySystemRanking, threshold-free, -1, ofClasses(tick.QoSReclaimed))
 		f.Message = fmt.Sprintf("%s of the node's memory are free, under the threshold of %s", mebibytes(free), mebibytes(threshold))
 	}
 	x.m.Findings = append(x.m.Findings, f)
 }
 
-func (x *shortage) missing(part, why string) {
+func (x *memoryCheck) addError(part, why string) {
 	x.m.Errors = append(x.m.Errors, fmt.Sprintf("%s (%s): %s: not measured", ScopeMemory, part, why))
 }
 
-func (x *shortage) finding(part string, value, threshold float64, met bool, l *level) Finding {
+func (x *memoryCheck) newFinding(part string, value, threshold float64, met bool, l *condition) Finding {
 	f := Finding{PressureFinding: tick.PressureFinding{
 		Rule: memoryPressure.Name, Scope: ScopeMemory, Part: part, Value: value, Threshold: threshold, Met: met, Hard: true,
-		Since: since(l.Start),
+		Since: formatTime(l.Start),
 	}}
 	f.Tolerance, f.Cooldown = x.s.MemoryTolerance, x.s.MemoryCooldown
-	f.GracePeriodSeconds = grace(x.s.MemoryGracePeriod)
+	f.GracePeriodSeconds = graceSeconds(x.s.MemoryGracePeriod)
 	return f
 }
 
-// victim is a pod that uses memory.
-type victim struct {
+// memoryUser is a pod that uses memory.
+type memoryUser struct {
 	pod   *tick.Pod
 	bytes float64
 	known bool
 }
 
-// victims returns the active pods of the classes that may be evicted, except those that have not started: they use nothing.
-func victims(t *tick.Tick) []victim {
-	var list []victim
+// memoryUsers returns the active pods of the classes that may be evicted, except those that have not started: they use nothing.
+func memoryUsers(t *tick.Tick) []memoryUser {
+	var list []memoryUser
 	for i := range t.Sample.Pods {
 		p := &t.Sample.Pods[i]
 		if p.Ended() || p.Missing == tick.MissingCgroup {
@@ -177,29 +177,29 @@ func victims(t *tick.Tick) []victim {
 		switch p.QoS {
 		case tick.QoSReclaimed, tick.QoSShared, tick.QoSDedicated:
 			bytes, ok := podMemory(p, usageBytes)
-			list = append(list, victim{p, bytes, ok})
+			list = append(list, memoryUser{p, bytes, ok})
 		}
 	}
 	return list
 }
 
-// only accepts pods of these classes.
-func only(classes ...string) func(*tick.Pod) bool {
+// ofClasses accepts pods of these classes.
+func ofClasses(classes ...string) func(*tick.Pod) bool {
 	return func(p *tick.Pod) bool {
 		return slices.Contains(classes, p.QoS)
 	}
 }
 
-func anyone(*tick.Pod) bool { return true }
+func anyPod(*tick.Pod) bool { return true }
 
 // candidates ranks the accepted pods, and returns the others separately. Their use is that on a NUMA node, or the total if
 // node is negative; need replaces the use of a pod if it is unknown.
-func (x *shortage) candidates(ranking []string, need float64, node int, accept func(*tick.Pod) bool) (out, others []Candidate) {
-	x.unknown = nil
+func (x *memoryCheck) candidates(ranking []string, need float64, node int, accept func(*tick.Pod) bool) (out, others []Candidate) {
+	x.unknownPods = nil
 	for _, v := range x.pods {
 		bytes, ok := v.bytes, v.known
 		if node >= 0 {
-			bytes, ok = memoryOn(v.pod, node)
+			bytes, ok = memoryOnNode(v.pod, node)
 		}
 		c := Candidate{Pod: v.pod, Releases: bytes, Rank: make([]float64, len(ranking))}
 		if !ok {
@@ -210,13 +210,13 @@ func (x *shortage) candidates(ranking []string, need float64, node int, accept f
 			continue
 		}
 		if !ok {
-			x.unknown = append(x.unknown, v.pod.Name)
+			x.unknownPods = append(x.unknownPods, v.pod.Name)
 		}
 		for i, name := range ranking {
 			c.Rank[i] = rank(name, v, bytes, ok)
 		}
 		if v.pod.QoS == tick.QoSReclaimed {
-			c.GracePeriodSeconds = grace(x.s.MemoryReclaimedGracePeriod)
+			c.GracePeriodSeconds = graceSeconds(x.s.MemoryReclaimedGracePeriod)
 		}
 		out = append(out, c)
 	}
@@ -227,7 +227,7 @@ func (x *shortage) candidates(ranking []string, need float64, node int, accept f
 const rankUnknown = 10 * maxAmount
 
 // rank returns one measure of a pod: the greater comes first.
-func rank(name string, v victim, onNode float64, known bool) float64 {
+func rank(name string, v memoryUser, onNode float64, known bool) float64 {
 	measure, ok := 0.0, true
 	switch name {
 	case evictconfig.RankQoS:
@@ -249,8 +249,8 @@ func rank(name string, v victim, onNode float64, known bool) float64 {
 	return measure
 }
 
-// memoryOn returns a pod's memory on one NUMA node; unknown if a container does not report it.
-func memoryOn(p *tick.Pod, id int) (float64, bool) {
+// memoryOnNode returns a pod's memory on one NUMA node; unknown if a container does not report it.
+func memoryOnNode(p *tick.Pod, id int) (float64, bool) {
 	sum := 0.0
 	for i := range p.Containers {
 		c := &p.Containers[i]

@@ -7,59 +7,59 @@ import (
 )
 
 // measurePSI measures memory pressure (PSI).
-func measurePSI(x *shortage, l *level) {
+func measurePSI(x *memoryCheck, l *condition) {
 	const v2 = 2
 	sample, now := x.t.Sample, x.t.Time
 	value, ok := some10(sample.Memory.Pressure)
 	if !ok || sample.CgroupVersion != v2 {
 		l.observe(x.t, false)
 		if sample.CgroupVersion == v2 && sample.Memory.Pressure != nil {
-			x.missing(partPSI, "the node's memory pressure has no some avg10 of 0 to 100")
+			x.addError(partPSI, "the node's memory pressure has no some avg10 of 0 to 100")
 		}
 		return // a machine without PSI
 	}
-	pressed, sum, without, all := 0, 0.0, []string(nil), 0
+	stalled, sum, unknown, total := 0, 0.0, []string(nil), 0
 	for _, v := range x.pods {
 		if v.pod.QoS == tick.QoSReclaimed {
 			continue
 		}
-		all++
+		total++
 		avg10, ok := some10(v.pod.MemoryPressure)
 		switch {
 		case !ok:
-			without = append(without, v.pod.Name)
+			unknown = append(unknown, v.pod.Name)
 		case avg10 > x.s.MemoryPSIPodThreshold:
-			pressed++
+			stalled++
 			sum += avg10
 		}
 	}
-	if len(without) > 0 {
-		x.m.Errors = append(x.m.Errors, fmt.Sprintf("%s (%s): no memory pressure of %d of %d shared and dedicated pods, they count as not pressed: %s", ScopeMemory, partPSI, len(without), all, some(without)))
+	if len(unknown) > 0 {
+		x.m.Errors = append(x.m.Errors, fmt.Sprintf("%s (%s): no memory pressure of %d of %d shared and dedicated pods, they count as without pressure: %s", ScopeMemory, partPSI, len(unknown), total, firstNames(unknown)))
 	}
-	counts := 1.0
-	if l.held(x.t) {
-		counts -= x.s.MemoryHysteresis
+	factor := 1.0
+	if l.wasMet(x.t) {
+		factor -= x.s.MemoryHysteresis
 	}
-	threshold := x.s.MemoryPSIThreshold * counts
-	suffer := pressed >= x.s.MemoryPSIPods && sum/float64(pressed) >= x.s.MemoryPSIPodsMean*counts
-	met := l.observe(x.t, value > threshold && suffer)
+	threshold := x.s.MemoryPSIThreshold * factor
+	podsStalled := stalled >= x.s.MemoryPSIPods && sum/float64(stalled) >= x.s.MemoryPSIPodsMean*factor
+	met := l.observe(x.t, value > threshold && podsStalled)
 
-	f := x.finding(partPSI, value, threshold, met, l)
+	f := x.newFinding(partPSI, value, threshold, met, l)
 	f.Tolerance = max(f.Tolerance, x.s.MemoryPSIDurationReclaimed)
 	f.Cooldown = max(f.Cooldown, x.s.MemoryPSICooldown)
 	if met {
-		lasted := l.lasted(now)
-		accept, who := only(tick.QoSReclaimed), "reclaimed pods may be evicted"
+		lasted := l.metFor(now)
+		accept, allowed := ofClasses(tick.QoSReclaimed), "reclaimed pods may be evicted"
 		if lasted >= x.s.MemoryPSIDuration {
-			accept, who = anyone, "any pod may be evicted"
+			accept, allowed = anyPod, "any pod may be evicted"
 		}
 		if lasted >= f.Tolerance {
 			taint := taintMemoryPressure
 			f.Taint = &taint
 		}
-		f.Candidates, f.Others = x.relieving(value, accept)
+		f.Candidates, f.Others = x.relievingCandidates(value, accept)
 		f.Message = fmt.Sprintf("tasks wait for memory %.2f%% of the time, over the threshold of %.2f%%, and %d pods for %.2f%% on average, for %.0fs: %s",
-			value, threshold, pressed, sum/float64(pressed), lasted.Seconds(), who)
+			value, threshold, stalled, sum/float64(stalled), lasted.Seconds(), allowed)
 	}
 	x.m.Findings = append(x.m.Findings, f)
 }

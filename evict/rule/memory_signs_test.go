@@ -13,7 +13,7 @@ import (
 )
 
 func TestKswapd(t *testing.T) {
-	pods := []tick.Pod{holder("r", tick.QoSReclaimed, 1), holder("s", tick.QoSShared, 9000), holder("d", tick.QoSDedicated, 9000)}
+	pods := []tick.Pod{podWithMemory("r", tick.QoSReclaimed, 1), podWithMemory("s", tick.QoSShared, 9000), podWithMemory("d", tick.QoSDedicated, 9000)}
 	steady := func(rate float64) []float64 {
 		pages := make([]float64, 12)
 		for i := range pages {
@@ -30,8 +30,8 @@ func TestKswapd(t *testing.T) {
 	}{
 		{"at the rate", steady(2000), 4, 0, false},
 		{"over the rate", steady(2000.2), 4, 0, true},
-		{"not long enough", steady(9000)[:4], 4, 0, false},
-		{"just long enough", steady(9000)[:5], 4, 0, true},
+		{"too short", steady(9000)[:4], 4, 0, false},
+		{"exactly long enough", steady(9000)[:5], 4, 0, true},
 		{"once is enough", steady(9000)[:2], 1, 0, true},
 		{"the first sample has no rate", steady(9000)[:1], 1, 0, false},
 		{"a pause", []float64{0, 5e4, 1e5, 1e5, 1.5e5, 2e5, 2.5e5}, 4, 0, false},
@@ -67,7 +67,7 @@ func TestKswapd(t *testing.T) {
 					t.Errorf("candidates (-want +got):\n%s", d)
 				}
 				if f.Candidates[0].Releases != f.Value {
-					t.Errorf("one releases %v of %v; want all, until it has gone", f.Candidates[0].Releases, f.Value)
+					t.Errorf("one releases %v of %v; want all, until it has ended", f.Candidates[0].Releases, f.Value)
 				}
 			}
 		})
@@ -80,15 +80,15 @@ func TestKswapdBetweenPeriods(t *testing.T) {
 	s.MemoryKswapdTimes = 1
 	w := memoryPressure.New()
 	for i := range 16 {
-		x := shortTick(i, 50, holder("r", tick.QoSReclaimed, 1), holder("q", tick.QoSReclaimed, 2))
+		x := shortTick(i, 50, podWithMemory("r", tick.QoSReclaimed, 1), podWithMemory("q", tick.QoSReclaimed, 2))
 		pages := float64(i) * 9000
 		x.Sample.Memory.KswapdStealPages = &pages
 		f := part(w.Measure(&s, x), partKswapd)
 		if i < 5 {
 			continue
 		}
-		if !f.Met || f.Taint == nil || len(f.Candidates) != 2 || (f.Waits == "") != (i%5 == 0) {
-			t.Errorf("second %d: met %t, taint %v, %d candidates, waits %q; want it met, and somebody to go at every fifth alone", i, f.Met, f.Taint, len(f.Candidates), f.Waits)
+		if !f.Met || f.Taint == nil || len(f.Candidates) != 2 || (f.WhyWait == "") != (i%5 == 0) {
+			t.Errorf("second %d: met %t, taint %v, %d candidates, waits %q; want it met, and a candidate only at every fifth tick", i, f.Met, f.Taint, len(f.Candidates), f.WhyWait)
 		}
 	}
 }
@@ -134,10 +134,10 @@ func TestKswapdInputs(t *testing.T) {
 
 func TestPSI(t *testing.T) {
 	pods := func(avg10 ...float64) []tick.Pod {
-		list := []tick.Pod{holder("r", tick.QoSReclaimed, 1)}
+		list := []tick.Pod{podWithMemory("r", tick.QoSReclaimed, 1)}
 		list[0].MemoryPressure = stall(90)
 		for i, v := range avg10 {
-			p := holder(fmt.Sprintf("s%d", i), []string{tick.QoSShared, tick.QoSDedicated}[i%2], 1)
+			p := podWithMemory(fmt.Sprintf("s%d", i), []string{tick.QoSShared, tick.QoSDedicated}[i%2], 1)
 			p.MemoryPressure = stall(v)
 			list = append(list, p)
 		}
@@ -158,8 +158,8 @@ func TestPSI(t *testing.T) {
 		{"two pods", 50, pods(9, 9, 1), 60, false, nil},
 		{"the mean", 50, pods(1.01, 1.01, 9.98), 45, true, []string{"r", "s0", "s1", "s2"}},
 		{"under the mean", 50, pods(1.01, 1.01, 9.97), 45, false, nil},
-		{"those at rest do not count", 50, pods(4, 4, 4, 0, 1), 0, true, []string{"r"}},
-		{"reclaimed ones neither", 50, pods(9, 9), 60, false, nil},
+		{"pods without pressure do not count", 50, pods(4, 4, 4, 0, 1), 0, true, []string{"r"}},
+		{"reclaimed pods do not count", 50, pods(9, 9), 60, false, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := Defaults()
@@ -196,10 +196,10 @@ func TestPSIMissing(t *testing.T) {
 		"no PSI":        {func(s *tick.Sample) { s.Memory.Pressure = nil }, false, ""},
 		"no some":       {func(s *tick.Sample) { s.Memory.Pressure.Some = nil }, false, "memory (psi): the node's memory pressure has no some avg10"},
 		"nonsense":      {func(s *tick.Sample) { s.Memory.Pressure.Some.Avg10 = 101 }, false, "memory (psi): the node's memory pressure has no some avg10"},
-		"a pod without": {func(s *tick.Sample) { s.Pods[0].MemoryPressure = nil }, true, "no memory pressure of 1 of 2 shared and dedicated pods, they count as not pressed: a"},
+		"a pod without": {func(s *tick.Sample) { s.Pods[0].MemoryPressure = nil }, true, "no memory pressure of 1 of 2 shared and dedicated pods, they count as without pressure: a"},
 	} {
 		s := Defaults()
-		x := shortTick(0, 50, holder("a", tick.QoSShared, 1), holder("b", tick.QoSDedicated, 1))
+		x := shortTick(0, 50, podWithMemory("a", tick.QoSShared, 1), podWithMemory("b", tick.QoSDedicated, 1))
 		x.Sample.Memory.Pressure = stall(50)
 		for i := range x.Sample.Pods {
 			x.Sample.Pods[i].MemoryPressure = stall(50)

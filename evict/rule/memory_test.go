@@ -26,8 +26,8 @@ func shortTick(seconds int, freeGiB float64, pods ...tick.Pod) *tick.Tick {
 	return x
 }
 
-// holder is a pod that uses memory, all of it on NUMA node 0, and requests half of that.
-func holder(name, class string, mebi float64) tick.Pod {
+// podWithMemory is a pod that uses memory, all of it on NUMA node 0, and requests half of that.
+func podWithMemory(name, class string, mebi float64) tick.Pod {
 	bytes := mebi * (1 << 20)
 	memory := &tick.Memory{UsageBytes: new(bytes), RSSBytes: new(bytes)}
 	requests := &tick.Resources{MemoryBytes: new(bytes / 2), ReclaimedMemoryBytes: new(bytes / 2), ReclaimedMilliCPU: new(0.0)}
@@ -70,7 +70,7 @@ func TestFreeMemory(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := Defaults()
 			s.MemoryFreeMinimum = tt.minimum
-			x := shortTick(0, 10, holder("r", tick.QoSReclaimed, 10), holder("s", tick.QoSShared, 99), holder("d", tick.QoSDedicated, 99))
+			x := shortTick(0, 10, podWithMemory("r", tick.QoSReclaimed, 10), podWithMemory("s", tick.QoSShared, 99), podWithMemory("d", tick.QoSDedicated, 99))
 			x.Sample.Memory.FreeBytes = new(tt.free)
 			m := memoryPressure.New().Measure(&s, x)
 			f := part(m, partFree)
@@ -100,14 +100,14 @@ func TestFreeMemory(t *testing.T) {
 }
 
 func TestMemoryRanking(t *testing.T) {
-	low, high := holder("low", tick.QoSReclaimed, 100), holder("high", tick.QoSReclaimed, 900)
+	low, high := podWithMemory("low", tick.QoSReclaimed, 100), podWithMemory("high", tick.QoSReclaimed, 900)
 	low.Priority, high.Priority = new(int64(-5)), new(int64(10))
-	b, a := holder("b", tick.QoSReclaimed, 200), holder("a", tick.QoSReclaimed, 200)
+	b, a := podWithMemory("b", tick.QoSReclaimed, 200), podWithMemory("a", tick.QoSReclaimed, 200)
 	b.Priority, a.Priority = new(int64(-5)), new(int64(-5))
 	unknown := tick.Pod{UID: "u", Name: "unknown", QoS: tick.QoSReclaimed, Priority: new(int64(-5))}
-	ended, waiting := holder("ended", tick.QoSReclaimed, 5000), holder("waiting", tick.QoSReclaimed, 5000)
+	ended, waiting := podWithMemory("ended", tick.QoSReclaimed, 5000), podWithMemory("waiting", tick.QoSReclaimed, 5000)
 	ended.Phase, waiting.Missing = "Failed", tick.MissingCgroup
-	pods := []tick.Pod{high, low, b, a, unknown, ended, waiting, holder("none", tick.QoSReclaimed, 1)}
+	pods := []tick.Pod{high, low, b, a, unknown, ended, waiting, podWithMemory("none", tick.QoSReclaimed, 1)}
 	for _, tt := range []struct {
 		ranking []string
 		want    []string
@@ -125,7 +125,7 @@ func TestMemoryRanking(t *testing.T) {
 		}
 		for _, c := range f.Candidates {
 			if c.Pod.Name == "unknown" && c.Releases != f.Threshold {
-				t.Errorf("a pod of which nothing is known releases %v; want all that is missing, %v", c.Releases, f.Threshold)
+				t.Errorf("a pod with unknown memory releases %v; want the whole need, %v", c.Releases, f.Threshold)
 			}
 		}
 	}
@@ -136,17 +136,17 @@ func TestFreeMemoryMissing(t *testing.T) {
 		change func(*tick.Sample)
 		err    string
 	}{
-		"no memory":    {func(s *tick.Sample) { s.Memory = nil }, "memory: the sample has not the node's memory: not measured"},
-		"no free":      {func(s *tick.Sample) { s.Memory.FreeBytes = nil }, "has not the node's free and total memory"},
-		"negative":     {func(s *tick.Sample) { s.Memory.FreeBytes = new(-1.0) }, "has not the node's free and total memory"},
-		"no total":     {func(s *tick.Sample) { s.Memory.TotalBytes = nil }, "has not the node's free and total memory"},
+		"no memory":    {func(s *tick.Sample) { s.Memory = nil }, "memory: the sample lacks the node's memory: not measured"},
+		"no free":      {func(s *tick.Sample) { s.Memory.FreeBytes = nil }, "lacks the node's free or total memory"},
+		"negative":     {func(s *tick.Sample) { s.Memory.FreeBytes = new(-1.0) }, "lacks the node's free or total memory"},
+		"no total":     {func(s *tick.Sample) { s.Memory.TotalBytes = nil }, "lacks the node's free or total memory"},
 		"no watermark": {func(s *tick.Sample) { s.Memory.WatermarkScaleFactor = nil }, "no watermark scale factor"},
 		"all of it":    {func(s *tick.Sample) { s.Memory.WatermarkScaleFactor = new(1e4) }, "no watermark scale factor"},
 		"small":        {func(s *tick.Sample) { s.Memory.TotalBytes = new(gib) }, "memory-free-minimum 1Gi is all of the node's memory"},
 	} {
 		s := Defaults()
 		s.MemoryFreeMinimum = 1 << 30
-		x := shortTick(0, 0, holder("r", tick.QoSReclaimed, 10))
+		x := shortTick(0, 0, podWithMemory("r", tick.QoSReclaimed, 10))
 		tt.change(x.Sample)
 		m := memoryPressure.New().Measure(&s, x)
 		if f := part(m, partFree); f != nil || !strings.Contains(strings.Join(m.Errors, "\n"), tt.err) {
@@ -155,8 +155,8 @@ func TestFreeMemoryMissing(t *testing.T) {
 	}
 }
 
-// measureEvery measures a tick every 5 seconds; each call changes the tick, which is short of memory on NUMA node 0.
-func measureEvery(s Settings, n int, change func(i int, x *tick.Tick), pods ...tick.Pod) (m Measure) {
+// measureTicks measures a tick every 5 seconds; each call changes the tick, which is short of memory on NUMA node 0.
+func measureTicks(s Settings, n int, change func(i int, x *tick.Tick), pods ...tick.Pod) (m Measure) {
 	w := memoryPressure.New()
 	for i := range n {
 		x := shortTick(5*i, 50, pods...)
@@ -171,10 +171,10 @@ func measureEvery(s Settings, n int, change func(i int, x *tick.Tick), pods ...t
 
 func TestNUMAMemory(t *testing.T) {
 	const watermark = 50 * gib * 10 / 10_000
-	small := holder("small", tick.QoSReclaimed, 51) // a thousandth of 50 GiB is 51.2 MiB
-	elsewhere := holder("elsewhere", tick.QoSShared, 9000)
-	elsewhere.Containers[0].NUMAMemory = []tick.NUMABytes{{ID: 1, Bytes: 9000 << 20}}
-	pods := []tick.Pod{holder("r", tick.QoSReclaimed, 100), holder("r2", tick.QoSReclaimed, 200), small, holder("s", tick.QoSShared, 9000), holder("d", tick.QoSDedicated, 52), elsewhere}
+	small := podWithMemory("small", tick.QoSReclaimed, 51) // a thousandth of 50 GiB is 51.2 MiB
+	otherNode := podWithMemory("elsewhere", tick.QoSShared, 9000)
+	otherNode.Containers[0].NUMAMemory = []tick.NUMABytes{{ID: 1, Bytes: 9000 << 20}}
+	pods := []tick.Pod{podWithMemory("r", tick.QoSReclaimed, 100), podWithMemory("r2", tick.QoSReclaimed, 200), small, podWithMemory("s", tick.QoSShared, 9000), podWithMemory("d", tick.QoSDedicated, 52), otherNode}
 	free := func(bytes float64, at ...int) func(int, *tick.Tick) {
 		return func(i int, x *tick.Tick) {
 			for _, k := range at {
@@ -205,13 +205,13 @@ func TestNUMAMemory(t *testing.T) {
 				x.Sample.NUMANodes[0].Memory.FreeBytes = tick.Ptr(watermark)
 			}
 		}, false, nil},
-		{"a time that is missing", 5, func(i int, x *tick.Tick) {
+		{"a missing time", 5, func(i int, x *tick.Tick) {
 			if i == 2 {
 				x.Sample.NUMANodes[0].Memory = nil
 			}
 		}, true, []string{"r2", "r"}},
-		{"two ticks a period count once", 7, func(i int, x *tick.Tick) { x.Time = start.Add(time.Duration(i) * 2500 * time.Millisecond) }, true, []string{"r2", "r", "s", "d"}},
-		{"two ticks a period, not yet", 6, func(i int, x *tick.Tick) { x.Time = start.Add(time.Duration(i) * 2500 * time.Millisecond) }, true, []string{"r2", "r"}},
+		{"two ticks per period count once", 7, func(i int, x *tick.Tick) { x.Time = start.Add(time.Duration(i) * 2500 * time.Millisecond) }, true, []string{"r2", "r", "s", "d"}},
+		{"two ticks per period, not yet", 6, func(i int, x *tick.Tick) { x.Time = start.Add(time.Duration(i) * 2500 * time.Millisecond) }, true, []string{"r2", "r"}},
 		{"after a long silence", 4, func(i int, x *tick.Tick) {
 			if i == 3 {
 				x.Time = start.Add(time.Hour)
@@ -219,7 +219,7 @@ func TestNUMAMemory(t *testing.T) {
 		}, true, []string{"r2", "r"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			m := measureEvery(Defaults(), tt.times, tt.change, pods...)
+			m := measureTicks(Defaults(), tt.times, tt.change, pods...)
 			f := part(m, "numa0")
 			if f.Met != tt.met || f.Taint != nil || !f.Hard || !f.Below || f.Threshold != watermark {
 				t.Errorf("finding %+v; want met %t against %v, without a taint", f, tt.met, watermark)
@@ -242,22 +242,22 @@ func TestNUMAMemory(t *testing.T) {
 func TestNUMAMemoryTimesAreSettings(t *testing.T) {
 	s := Defaults()
 	s.MemoryNUMABelowTimes, s.MemoryNUMABelowTimesReclaimed = 3, 2
-	pods := []tick.Pod{holder("r", tick.QoSReclaimed, 100), holder("s", tick.QoSShared, 9000)}
+	pods := []tick.Pod{podWithMemory("r", tick.QoSReclaimed, 100), podWithMemory("s", tick.QoSShared, 9000)}
 	for times, want := range map[int][]string{1: nil, 2: {"r"}, 3: {"r", "s"}} {
-		if d := cmp.Diff(want, ranked(*part(measureEvery(s, times, nil, pods...), "numa0"))); d != "" {
+		if d := cmp.Diff(want, ranked(*part(measureTicks(s, times, nil, pods...), "numa0"))); d != "" {
 			t.Errorf("%d times (-want +got):\n%s", times, d)
 		}
 	}
 }
 
 func TestNUMAMemoryMissing(t *testing.T) {
-	blind := holder("blind", tick.QoSReclaimed, 9000)
-	blind.Containers[0].NUMAMemory = nil
-	m := measureEvery(Defaults(), 1, nil, blind, holder("r", tick.QoSReclaimed, 100))
+	withoutNUMAMemory := podWithMemory("blind", tick.QoSReclaimed, 9000)
+	withoutNUMAMemory.Containers[0].NUMAMemory = nil
+	m := measureTicks(Defaults(), 1, nil, withoutNUMAMemory, podWithMemory("r", tick.QoSReclaimed, 100))
 	if d := cmp.Diff([]string{"r"}, ranked(*part(m, "numa0"))); d != "" {
 		t.Errorf("candidates (-want +got):\n%s", d)
 	}
-	if !strings.Contains(fmt.Sprint(m.Errors), "memory (numa0): it is not known what 1 of the pods use there, they stay: blind") {
+	if !strings.Contains(fmt.Sprint(m.Errors), "memory (numa0): the memory of 1 pods there is unknown, they are not evicted: blind") {
 		t.Errorf("errors %q; want the pod named", m.Errors)
 	}
 	for name, tt := range map[string]struct {
@@ -266,20 +266,20 @@ func TestNUMAMemoryMissing(t *testing.T) {
 	}{
 		"no nodes":     {func(s *tick.Sample) { s.NUMANodes = nil }, "memory (numa): the sample has no NUMA nodes"},
 		"no watermark": {func(s *tick.Sample) { s.Memory.WatermarkScaleFactor = nil }, "memory (numa): the sample has no watermark scale factor"},
-		"no memory":    {func(s *tick.Sample) { s.NUMANodes[0].Memory = nil }, "memory (numa0): the sample has not the free and total memory"},
+		"no memory":    {func(s *tick.Sample) { s.NUMANodes[0].Memory = nil }, "memory (numa0): the sample lacks the free or total memory"},
 	} {
-		m := measureEvery(Defaults(), 1, func(_ int, x *tick.Tick) { tt.change(x.Sample) }, blind)
+		m := measureTicks(Defaults(), 1, func(_ int, x *tick.Tick) { tt.change(x.Sample) }, withoutNUMAMemory)
 		if part(m, "numa0") != nil || !strings.Contains(fmt.Sprint(m.Errors), tt.err) {
 			t.Errorf("%s: %+v; want NUMA node 0 not measured, and %q", name, m, tt.err)
 		}
 	}
 	// A node with only CPUs cannot be short of memory; on a machine of one node all of a pod's memory is there.
-	m = measureEvery(Defaults(), 1, func(_ int, x *tick.Tick) { x.Sample.NUMANodes[0].Memory.TotalBytes = new(0.0) })
+	m = measureTicks(Defaults(), 1, func(_ int, x *tick.Tick) { x.Sample.NUMANodes[0].Memory.TotalBytes = new(0.0) })
 	if part(m, "numa0") != nil || len(m.Errors) != 0 {
 		t.Errorf("a node without memory: %+v", m)
 	}
-	m = measureEvery(Defaults(), 1, func(_ int, x *tick.Tick) { x.Sample.NUMANodes = x.Sample.NUMANodes[:1] }, blind)
+	m = measureTicks(Defaults(), 1, func(_ int, x *tick.Tick) { x.Sample.NUMANodes = x.Sample.NUMANodes[:1] }, withoutNUMAMemory)
 	if d := cmp.Diff([]string{"blind"}, ranked(*part(m, "numa0"))); d != "" {
-		t.Errorf("on a machine of one node (-want +got):\n%s", d)
+		t.Errorf("on a machine with one NUMA node (-want +got):\n%s", d)
 	}
 }

@@ -16,10 +16,10 @@ const shownBytes = 40
 
 // These are the annotations that the rules read. The enhancements are JSON objects in a string, with strings as values.
 const (
-	annotationCPU        = "katalyst.kubewharf.io/cpu_enhancement"
-	annotationMemory     = "katalyst.kubewharf.io/memory_enhancement"
-	annotationEvictScore = "katalyst.kubewharf.io/pod_evict_score"
-	annotationNUMABound  = "katalyst.kubewharf.io/numa_bind_result"
+	annotationCPU         = "katalyst.kubewharf.io/cpu_enhancement"
+	annotationMemory      = "katalyst.kubewharf.io/memory_enhancement"
+	annotationEvictScore  = "katalyst.kubewharf.io/pod_evict_score"
+	annotationNUMABinding = "katalyst.kubewharf.io/numa_bind_result"
 )
 
 // maxEnhancement bounds an annotation, in bytes.
@@ -50,7 +50,7 @@ func rate(p *tick.Pod, annotation, field string) (*float64, error) {
 	}
 	v, err := strconv.ParseFloat(text, 64)
 	if err != nil || !(v > 0 && v <= evictconfig.MaxRatio) {
-		return nil, fmt.Errorf("%s %q is no number over 0", field, clip.Text(text, shownBytes))
+		return nil, fmt.Errorf("%s %q is not a number over 0", field, clip.Text(text, shownBytes))
 	}
 	return &v, nil
 }
@@ -115,11 +115,11 @@ func milliCPU(v float64) string { return fmt.Sprintf("%.0fm", v) }
 
 func mebibytes(v float64) string { return fmt.Sprintf("%.0fMi", v/(1<<20)) }
 
-// some returns the first few names.
-func some(names []string) string {
-	const most = 3
-	if len(names) <= most {
+// firstNames returns the first few names.
+func firstNames(names []string) string {
+	const limit = 3
+	if len(names) <= limit {
 		return strings.Join(names, ", ")
 	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:limit], ", "), len(names)-limit)
 }

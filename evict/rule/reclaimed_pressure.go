@@ -14,17 +14,17 @@ import (
 // reclaimedPressure is "Resource Overcommit" of Katalyst's guide.
 var reclaimedPressure = &Rule{
 	Name: "reclaimed-resource-pressure-eviction-plugin",
-	Doc: `reclaimed pods request far more than there is to reclaim
-Met and hard where the sum of the active reclaimed pods' requests (milli-CPU, or bytes) is over reclaimed-threshold times
-what the advice offers, for reclaimed-tolerance. CPU and memory can have a threshold each, and a lower soft one, for which
-one pod at a time is evicted when no other has to be. An offer of 0 counts as withdrawn, unless reclaimed-zero-offer-enabled: nothing is
-measured against it, for the pods were promised capacity, and the switch that withdraws it asks nobody to end them. The pod with
-the lowest number in its annotation katalyst.kubewharf.io/pod_evict_score is first (none is 0), then the one of lowest priority (one without
-a priority before all), then the one with the largest request.
+	Doc: `reclaimed pods request far more than the offer
+The condition is met, and hard, if the sum of the active reclaimed pods' requests (milli-CPU, or bytes) is over reclaimed-threshold times
+the offer for reclaimed-tolerance. CPU and memory can have a threshold each, and a lower soft one, for which one pod
+at a time is evicted when no hard finding needs a victim. An offer of 0 counts as withdrawn, unless reclaimed-zero-offer-enabled is on:
+nothing is measured against it, because withdrawing an offer does not ask running pods to end. The pod with the
+lowest number in its annotation katalyst.kubewharf.io/pod_evict_score (default 0) is first, then the pod with the lowest priority (pods
+without a priority before all others), then the pod with the largest request.
 
-On each NUMA node the requests of the reclaimed pods that are bound to it are compared with that node's part of the
-offer. A pod is bound that has the annotation katalyst.kubewharf.io/numa_bind_result with one node, or asks for numa_binding in
-its memory_enhancement and whose containers' CPUs are all of one node.`,
+On each NUMA node the rule compares the requests of the reclaimed pods that are bound to it with that node's part of the
+offer. A pod is bound if its annotation katalyst.kubewharf.io/numa_bind_result has one node, or if it requests numa_binding in
+its memory_enhancement and its containers' CPUs are all of one node.`,
 	Scopes: []string{ScopeReclaimedMilliCPU, ScopeReclaimedMemory, "zone<id>|<one of these>"},
 	Rows:   (*evictconfig.Settings).ReclaimedRows,
 	New:    func() Window { return &reclaimedWindow{} },
@@ -37,11 +37,11 @@ const (
 )
 
 type reclaimedWindow struct {
-	MilliCPU   level             `json:"milliCPU"`
-	Memory     level             `json:"memory"`
-	SoftCPU    level             `json:"softMilliCPU"`
-	SoftMemory level             `json:"softMemory"`
-	Zones      map[string]*level `json:"zones,omitempty"` // by scope
+	MilliCPU   condition             `json:"milliCPU"`
+	Memory     condition             `json:"memory"`
+	SoftCPU    condition             `json:"softMilliCPU"`
+	SoftMemory condition             `json:"softMemory"`
+	Zones      map[string]*condition `json:"zones,omitempty"` // by scope
 }
 
 // resource is one of the two reclaimed resources.
@@ -59,21 +59,21 @@ func (w *reclaimedWindow) Measure(s *Settings, t *tick.Tick) Measure {
 	if t.Advice != nil && t.Advice.Reclaimed != nil {
 		offered = t.Advice.Reclaimed
 	}
-	milli := resource{ScopeReclaimedMilliCPU, "reclaimed CPU", milliCPU, reclaimedMilliCPU, or(s.ReclaimedCPUThreshold, s.ReclaimedThreshold), s.ReclaimedSoftCPUThreshold}
-	memory := resource{ScopeReclaimedMemory, "reclaimed memory", mebibytes, reclaimedMemoryBytes, or(s.ReclaimedMemoryThreshold, s.ReclaimedThreshold), s.ReclaimedSoftMemoryThreshold}
-	pods := active(t, tick.QoSReclaimed)
+	cpu := resource{ScopeReclaimedMilliCPU, "reclaimed CPU", milliCPU, reclaimedMilliCPU, firstPositive(s.ReclaimedCPUThreshold, s.ReclaimedThreshold), s.ReclaimedSoftCPUThreshold}
+	memory := resource{ScopeReclaimedMemory, "reclaimed memory", mebibytes, reclaimedMemoryBytes, firstPositive(s.ReclaimedMemoryThreshold, s.ReclaimedThreshold), s.ReclaimedSoftMemoryThreshold}
+	pods := podsOfClass(t, tick.QoSReclaimed)
 	scores := evictScores(&m, pods)
-	w.measure(&m, s, t, &w.MilliCPU, &w.SoftCPU, milli, offered.MilliCPU, pods, scores)
+	w.measure(&m, s, t, &w.MilliCPU, &w.SoftCPU, cpu, offered.MilliCPU, pods, scores)
 	w.measure(&m, s, t, &w.Memory, &w.SoftMemory, memory, offered.MemoryBytes, pods, scores)
-	w.zones(&m, s, t, []resource{milli, memory}, offered.NUMANodes, pods, scores)
+	w.measureZones(&m, s, t, []resource{cpu, memory}, offered.NUMANodes, pods, scores)
 	return m
 }
 
-func or(v, otherwise float64) float64 {
+func firstPositive(v, fallback float64) float64 {
 	if v > 0 {
 		return v
 	}
-	return otherwise
+	return fallback
 }
 
 // evictScores returns the pods' annotations, by UID; an invalid number counts as none.
@@ -86,7 +86,7 @@ func evictScores(m *Measure, pods []*tick.Pod) map[string]float64 {
 		}
 		v, err := strconv.ParseFloat(text, 64)
 		if err != nil || !(math.Abs(v) <= maxAmount) {
-			m.Errors = append(m.Errors, fmt.Sprintf("pod %s: annotation %s %q is no number and counts as 0", p.Name, annotationEvictScore, clip.Text(text, shownBytes)))
+			m.Errors = append(m.Errors, fmt.Sprintf("pod %s: annotation %s %q is not a number and counts as 0", p.Name, annotationEvictScore, clip.Text(text, shownBytes)))
 			continue
 		}
 		if scores == nil {
@@ -98,9 +98,9 @@ func evictScores(m *Measure, pods []*tick.Pod) map[string]float64 {
 }
 
 func (w *reclaimedWindow) measure(
-	m *Measure, s *Settings, t *tick.Tick, hard, soft *level, r resource, offer *int64, pods []*tick.Pod, scores map[string]float64,
+	m *Measure, s *Settings, t *tick.Tick, hard, soft *condition, r resource, offer *int64, pods []*tick.Pod, scores map[string]float64,
 ) {
-	sum, candidates, without := requests(pods, r, scores)
+	sum, candidates, withoutRequest := requests(pods, r, scores)
 	offered, why := r.offer(s, offer, sum)
 	if why != "" {
 		hard.observe(t, false)
@@ -108,12 +108,12 @@ func (w *reclaimedWindow) measure(
 		m.Errors = append(m.Errors, why)
 		return
 	}
-	if len(without) > 0 {
-		m.Errors = append(m.Errors, fmt.Sprintf("%s: %d of %d reclaimed pods request none and count as 0: %s", r.scope, len(without), len(pods), some(without)))
+	if len(withoutRequest) > 0 {
+		m.Errors = append(m.Errors, fmt.Sprintf("%s: %d of %d reclaimed pods request none and count as 0: %s", r.scope, len(withoutRequest), len(pods), firstNames(withoutRequest)))
 	}
-	m.Findings = append(m.Findings, r.finding(s, t, hard, r.hard, offered, sum, candidates, ""))
+	m.Findings = append(m.Findings, r.newFinding(s, t, hard, r.hard, offered, sum, candidates, ""))
 	if r.soft > 0 {
-		f := r.finding(s, t, soft, r.soft, offered, sum, candidates, "soft ")
+		f := r.newFinding(s, t, soft, r.soft, offered, sum, candidates, "soft ")
 		f.Hard = false
 		m.Findings = append(m.Findings, f)
 	} else {
@@ -124,12 +124,12 @@ func (w *reclaimedWindow) measure(
 // offer returns the offer, or why the requests are not compared with it. An offer of 0 is not used if anything is requested: a
 // disabled switch, a reserve or a brief wrong reading cause it, and every pod would be evicted.
 func (r resource) offer(s *Settings, offer *int64, requested float64) (offered float64, why string) {
-	offered, ok := whole(offer)
+	offered, ok := intAmount(offer)
 	switch {
 	case offer == nil:
 		return 0, fmt.Sprintf("%s: the advice has no %s: not measured", r.scope, r.name)
 	case !ok:
-		return 0, fmt.Sprintf("%s: the advice has %d of %s, which is no amount: not measured", r.scope, *offer, r.name)
+		return 0, fmt.Sprintf("%s: the advice has %d of %s, which is not a valid amount: not measured", r.scope, *offer, r.name)
 	case offered == 0 && requested > 0 && !s.ReclaimedZeroOfferEnabled:
 		return 0, fmt.Sprintf("%s: the advice offers no %s, which counts as withdrawn: not measured", r.scope, r.name)
 	}
@@ -137,12 +137,12 @@ func (r resource) offer(s *Settings, offer *int64, requested float64) (offered f
 }
 
 // requests adds up the pods' requests; without are the names of pods that request nothing.
-func requests(pods []*tick.Pod, r resource, scores map[string]float64) (sum float64, candidates []Candidate, without []string) {
+func requests(pods []*tick.Pod, r resource, scores map[string]float64) (sum float64, candidates []Candidate, withoutRequest []string) {
 	for _, p := range pods {
 		request, ok := podRequest(p, r.request)
 		if !ok {
 			if p.Namespace != "" { // a cgroup of a plain host cannot request anything: that is no error
-				without = append(without, p.Name)
+				withoutRequest = append(withoutRequest, p.Name)
 			}
 			continue
 		}
@@ -151,29 +151,31 @@ func requests(pods []*tick.Pod, r resource, scores map[string]float64) (sum floa
 			candidates = append(candidates, Candidate{Pod: p, Rank: []float64{-scores[p.UID], -priority(p), request}, Releases: request})
 		}
 	}
-	return sum, candidates, without
+	return sum, candidates, withoutRequest
 }
 
-func (r resource) finding(s *Settings, t *tick.Tick, l *level, times, offered, sum float64, candidates []Candidate, kind string) Finding {
-	threshold, met := l.over(t, sum, times*offered, s.ReclaimedHysteresis)
+func (r resource) newFinding(
+	s *Settings, t *tick.Tick, l *condition, factor, offered, sum float64, candidates []Candidate, kind string,
+) Finding {
+	threshold, met := l.isOver(t, sum, factor*offered, s.ReclaimedHysteresis)
 	f := Finding{PressureFinding: tick.PressureFinding{
-		Rule: reclaimedPressure.Name, Scope: r.scope, Value: sum, Threshold: threshold, Met: met, Hard: true, Since: since(l.Start),
+		Rule: reclaimedPressure.Name, Scope: r.scope, Value: sum, Threshold: threshold, Met: met, Hard: true, Since: formatTime(l.Start),
 	}}
 	f.Tolerance = s.ReclaimedTolerance
 	if met {
 		f.Candidates = candidates
-		f.GracePeriodSeconds = grace(s.ReclaimedGracePeriod)
+		f.GracePeriodSeconds = graceSeconds(s.ReclaimedGracePeriod)
 		f.Message = fmt.Sprintf("reclaimed pods request %s of %s, over the %sthreshold of %s (%v x the %s offered)",
-			r.text(sum), r.name, kind, r.text(threshold), times, r.text(offered))
+			r.text(sum), r.name, kind, r.text(threshold), factor, r.text(offered))
 	}
 	return f
 }
 
-// zones compares on each NUMA node to which pods are bound.
-func (w *reclaimedWindow) zones(
+// measureZones compares on each NUMA node to which pods are bound.
+func (w *reclaimedWindow) measureZones(
 	m *Measure, s *Settings, t *tick.Tick, resources []resource, offered []tick.ReclaimedNUMA, pods []*tick.Pod, scores map[string]float64,
 ) {
-	before := w.Zones
+	previous := w.Zones
 	w.Zones = nil
 	if !s.ReclaimedNUMAEnabled || t.Sample.Topology == nil || len(t.Sample.Topology.NUMANodes) < 2 {
 		return
@@ -181,7 +183,7 @@ func (w *reclaimedWindow) zones(
 	nodes := numaNodes(t.Sample.Topology)
 	bound := map[int][]*tick.Pod{}
 	for _, p := range pods {
-		if id, ok := boundTo(p, nodes); ok {
+		if id, ok := boundNode(p, nodes); ok {
 			bound[id] = append(bound[id], p)
 		}
 	}
@@ -199,15 +201,15 @@ func (w *reclaimedWindow) zones(
 				m.Errors = append(m.Errors, why)
 				continue
 			}
-			l := before[r.scope]
+			l := previous[r.scope]
 			if l == nil {
-				l = &level{}
+				l = &condition{}
 			}
 			if w.Zones == nil {
-				w.Zones = map[string]*level{}
+				w.Zones = map[string]*condition{}
 			}
 			w.Zones[r.scope] = l
-			m.Findings = append(m.Findings, r.finding(s, t, l, r.hard, offer, sum, candidates, ""))
+			m.Findings = append(m.Findings, r.newFinding(s, t, l, r.hard, offer, sum, candidates, ""))
 		}
 	}
 }
@@ -239,9 +241,9 @@ func numaNodes(t *tick.Topology) []numaNode {
 	return nodes
 }
 
-// boundTo returns the NUMA node to which a pod is bound, as far as a tick shows.
-func boundTo(p *tick.Pod, nodes []numaNode) (int, bool) {
-	if text, ok := p.Annotations[annotationNUMABound]; ok {
+// boundNode returns the NUMA node to which a pod is bound, as far as a tick shows.
+func boundNode(p *tick.Pod, nodes []numaNode) (int, bool) {
+	if text, ok := p.Annotations[annotationNUMABinding]; ok {
 		id, err := strconv.Atoi(text)
 		for i := range nodes {
 			if err == nil && nodes[i].id == id {
@@ -254,15 +256,15 @@ func boundTo(p *tick.Pod, nodes []numaNode) (int, bool) {
 		return 0, false
 	}
 	for i := range nodes {
-		if confined(p, nodes[i].cpus) {
+		if runsOnlyOn(p, nodes[i].cpus) {
 			return nodes[i].id, true
 		}
 	}
 	return 0, false
 }
 
-// confined reports whether all of a pod's containers run only on these CPUs.
-func confined(p *tick.Pod, to cpus.Set) bool {
+// runsOnlyOn reports whether all of a pod's containers run only on these CPUs.
+func runsOnlyOn(p *tick.Pod, to cpus.Set) bool {
 	for i := range p.Containers {
 		set, err := cpus.Parse(p.Containers[i].CPUSetCPUs)
 		if err != nil || set.IsEmpty() || !set.IsSubsetOf(to) {

@@ -57,7 +57,7 @@ func TestReclaimedRanking(t *testing.T) {
 	m := reclaimedPressure.New().Measure(&s, tickAt(0, high, low, none, zero, ended, service, b, a, other))
 	got := ranked(m.Findings[0])
 	if d := cmp.Diff([]string{"none", "z", "a", "b", "low", "high"}, got); d != "" {
-		t.Errorf("who is evicted first (-want +got):\n%s", d)
+		t.Errorf("order of the candidates (-want +got):\n%s", d)
 	}
 	if v := m.Findings[0].Value; v != 6000+90000+1000+3*7000 {
 		t.Errorf("Value = %v: ended and shared pods count?", v)
@@ -104,11 +104,11 @@ func TestReclaimedMissing(t *testing.T) {
 
 func TestReclaimedThresholds(t *testing.T) {
 	type row struct {
-		Scope     string
-		Threshold float64
-		Met, Hard bool
-		Tolerance time.Duration
-		Who       []string
+		Scope      string
+		Threshold  float64
+		Met, Hard  bool
+		Tolerance  time.Duration
+		Candidates []string
 	}
 	s := Defaults()
 	s.ReclaimedCPUThreshold, s.ReclaimedSoftCPUThreshold, s.ReclaimedSoftMemoryThreshold = 10, 1.5, 1.2
@@ -145,10 +145,10 @@ func TestReclaimedScore(t *testing.T) {
 	important.Priority = new(int64(1000))
 	m := reclaimedPressure.New().Measure(&s, tickAt(0, reclaimedPod("none", 30_000), scored("later", "0.5", 90_000), scored("first", "-3", 1), scored("broken", "x", 20_000), scored("nan", "NaN", 10_000), important))
 	if d := cmp.Diff([]string{"first", "none", "broken", "nan", "important", "later"}, ranked(m.Findings[0])); d != "" {
-		t.Errorf("who is evicted first (-want +got):\n%s", d)
+		t.Errorf("order of the candidates (-want +got):\n%s", d)
 	}
-	if len(m.Errors) != 2 || !strings.Contains(m.Errors[0], `pod broken: annotation katalyst.kubewharf.io/pod_evict_score "x" is no number`) {
-		t.Errorf("errors %q; want the two annotations that are no numbers", m.Errors)
+	if len(m.Errors) != 2 || !strings.Contains(m.Errors[0], `pod broken: annotation katalyst.kubewharf.io/pod_evict_score "x" is not a number`) {
+		t.Errorf("errors %q; want the two annotations that are not numbers", m.Errors)
 	}
 }
 
@@ -184,16 +184,16 @@ func TestReclaimedZones(t *testing.T) {
 		}
 		return p
 	}
-	asks := map[string]string{annotationMemory: `{"numa_binding": "true"}`}
-	told := func(id string) map[string]string { return map[string]string{annotationNUMABound: id} }
-	numbers := func(x *tick.Tick) {
+	requestsBinding := map[string]string{annotationMemory: `{"numa_binding": "true"}`}
+	boundBy := func(id string) map[string]string { return map[string]string{annotationNUMABinding: id} }
+	setOffers := func(x *tick.Tick) {
 		x.Sample.Topology.NUMANodes = []tick.TopologyNUMA{{ID: 0, CPUs: "0-23"}, {ID: 1, CPUs: "24-47"}}
 		x.Advice.Reclaimed.NUMANodes = []tick.ReclaimedNUMA{{ID: 0, MilliCPU: new(int64(1000)), MemoryBytes: new(int64(1 << 20))}, {ID: 1, MilliCPU: new(int64(3000)), MemoryBytes: new(int64(1 << 20))}}
 	}
 	pods := []tick.Pod{
-		bound("asked", 3000, asks, "1-2", "3"), bound("told", 2001, told("0")), bound("other", 9000, asks, "24-30"),
-		bound("free", 3000, nil, "1-2"), bound("both", 3000, asks, "1-30"), bound("two", 3000, asks, "1", "30"),
-		bound("unknown", 3000, asks, ""), bound("elsewhere", 3000, told("7")), bound("nowhere", 3000, asks),
+		bound("asked", 3000, requestsBinding, "1-2", "3"), bound("told", 2001, boundBy("0")), bound("other", 9000, requestsBinding, "24-30"),
+		bound("free", 3000, nil, "1-2"), bound("both", 3000, requestsBinding, "1-30"), bound("two", 3000, requestsBinding, "1", "30"),
+		bound("unknown", 3000, requestsBinding, ""), bound("elsewhere", 3000, boundBy("7")), bound("nowhere", 3000, requestsBinding),
 	}
 	for _, tt := range []struct {
 		name   string
@@ -208,7 +208,7 @@ func TestReclaimedZones(t *testing.T) {
 		{"one node", func(_ *Settings, x *tick.Tick) { x.Sample.Topology.NUMANodes = x.Sample.Topology.NUMANodes[:1] }, -1, false, 0},
 		{"no topology", func(_ *Settings, x *tick.Tick) { x.Sample.Topology = nil }, -1, false, 0},
 		{"no offer of that node", func(_ *Settings, x *tick.Tick) { x.Advice.Reclaimed.NUMANodes = x.Advice.Reclaimed.NUMANodes[1:] }, -1, false, 2},
-		{"nobody bound", func(_ *Settings, x *tick.Tick) { x.Sample.Pods = x.Sample.Pods[3:] }, -1, false, 0},
+		{"no bound pod", func(_ *Settings, x *tick.Tick) { x.Sample.Pods = x.Sample.Pods[3:] }, -1, false, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := Defaults()
@@ -219,7 +219,7 @@ func TestReclaimedZones(t *testing.T) {
 				list[i] = p
 			}
 			x := tickAt(0, list...)
-			numbers(x)
+			setOffers(x)
 			tt.change(&s, x)
 			m := reclaimedPressure.New().Measure(&s, x)
 			if len(m.Errors) != tt.errors {
@@ -249,7 +249,7 @@ func TestReclaimedZones(t *testing.T) {
 
 // A pod with promised capacity is not evicted because the offer was switched off: an offer of 0 or less causes no decision
 // without the explicit setting, for the machine, for a NUMA node, hard or soft.
-func TestNothingIsDecidedOnAnOfferOfZero(t *testing.T) {
+func TestZeroOfferIsNotMeasured(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		change  func(*tick.Tick)
@@ -258,14 +258,14 @@ func TestNothingIsDecidedOnAnOfferOfZero(t *testing.T) {
 	}{
 		{"enough is offered", func(*tick.Tick) {}, false, nil},
 		{"CPU and memory are switched off", func(x *tick.Tick) { offer(x, 0, 0) }, false, nil},
-		{"memory alone touches 0", func(x *tick.Tick) { offer(x, 40_000, 0) }, false, nil},
+		{"only memory has the offer 0", func(x *tick.Tick) { offer(x, 40_000, 0) }, false, nil},
 		{"less than 0", func(x *tick.Tick) { offer(x, -1, -1) }, false, nil},
 		{"less than 0 with the setting", func(x *tick.Tick) { offer(x, -1, -1) }, true, nil},
 		{"nothing is requested", func(x *tick.Tick) { offer(x, 0, 0); x.Sample.Pods = nil }, false, nil},
 		{"0 with the setting", func(x *tick.Tick) { offer(x, 0, 0) }, true, []string{
 			ScopeReclaimedMilliCPU, ScopeReclaimedMilliCPU, ScopeReclaimedMemory, ScopeReclaimedMemory, "zone0|" + ScopeReclaimedMilliCPU, "zone0|" + ScopeReclaimedMemory,
 		}},
-		{"next to nothing", func(x *tick.Tick) { offer(x, 1, 0) }, false, []string{ScopeReclaimedMilliCPU, ScopeReclaimedMilliCPU, "zone0|" + ScopeReclaimedMilliCPU}},
+		{"a very small request", func(x *tick.Tick) { offer(x, 1, 0) }, false, []string{ScopeReclaimedMilliCPU, ScopeReclaimedMilliCPU, "zone0|" + ScopeReclaimedMilliCPU}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := Defaults()
@@ -273,7 +273,7 @@ func TestNothingIsDecidedOnAnOfferOfZero(t *testing.T) {
 			s.ReclaimedSoftCPUThreshold, s.ReclaimedSoftMemoryThreshold = 1.5, 1.2
 			p := reclaimedPod("a", 6000)
 			p.Requests.ReclaimedMemoryBytes = new(1e6)
-			p.Annotations = map[string]string{annotationNUMABound: "0"}
+			p.Annotations = map[string]string{annotationNUMABinding: "0"}
 			x := tickAt(0, p)
 			x.Sample.Topology.NUMANodes = []tick.TopologyNUMA{{ID: 0, CPUs: "0-23"}, {ID: 1, CPUs: "24-47"}}
 			offer(x, 40_000, 1<<30)

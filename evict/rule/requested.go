@@ -8,8 +8,8 @@ import (
 	"polder/lib/tick"
 )
 
-// requested is a resource that pods of some priority classes request.
-type requested struct {
+// requestedResource is a resource that pods of some priority classes request.
+type requestedResource struct {
 	name  string
 	class string // of the pods; empty for all except batch and mid
 	text  func(float64) string
@@ -18,16 +18,16 @@ type requested struct {
 
 // These are the resources by their names in Kubernetes.
 var (
-	resourceBatchCPU    = requested{"kubernetes.io/batch-cpu", qos.Batch, milliCPU, reclaimedMilliCPU}
-	resourceMidCPU      = requested{"kubernetes.io/mid-cpu", qos.Mid, milliCPU, func(r *tick.Resources) *float64 { return r.MidMilliCPU }}
-	resourceCPU         = requested{"cpu", "", milliCPU, func(r *tick.Resources) *float64 { return r.MilliCPU }}
-	resourceBatchMemory = requested{"kubernetes.io/batch-memory", qos.Batch, mebibytes, reclaimedMemoryBytes}
-	resourceMidMemory   = requested{"kubernetes.io/mid-memory", qos.Mid, mebibytes, func(r *tick.Resources) *float64 { return r.MidMemoryBytes }}
-	resourceMemory      = requested{"memory", "", mebibytes, func(r *tick.Resources) *float64 { return r.MemoryBytes }}
+	resourceBatchCPU    = requestedResource{"kubernetes.io/batch-cpu", qos.Batch, milliCPU, reclaimedMilliCPU}
+	resourceMidCPU      = requestedResource{"kubernetes.io/mid-cpu", qos.Mid, milliCPU, func(r *tick.Resources) *float64 { return r.MidMilliCPU }}
+	resourceCPU         = requestedResource{"cpu", "", milliCPU, func(r *tick.Resources) *float64 { return r.MilliCPU }}
+	resourceBatchMemory = requestedResource{"kubernetes.io/batch-memory", qos.Batch, mebibytes, reclaimedMemoryBytes}
+	resourceMidMemory   = requestedResource{"kubernetes.io/mid-memory", qos.Mid, mebibytes, func(r *tick.Resources) *float64 { return r.MidMemoryBytes }}
+	resourceMemory      = requestedResource{"memory", "", mebibytes, func(r *tick.Resources) *float64 { return r.MemoryBytes }}
 )
 
-// ofPod returns what a pod requests of it; false if its class requests another resource.
-func (r requested) ofPod(p *tick.Pod) (float64, bool) {
+// requestOf returns what a pod requests of it; false if its class requests another resource.
+func (r requestedResource) requestOf(p *tick.Pod) (float64, bool) {
 	class := qos.PriorityClassOrDefault(p)
 	if class != qos.Batch && class != qos.Mid {
 		class = ""
@@ -41,7 +41,7 @@ func (r requested) ofPod(p *tick.Pod) (float64, bool) {
 
 // allocatable returns what the node offers of a resource, or why that is unknown. A 0 is not used: a withdrawn offer, or a
 // kubelet that has just started, causes it, and every pod would be evicted.
-func allocatable(t *tick.Tick, r requested) (float64, string) {
+func allocatable(t *tick.Tick, r requestedResource) (float64, string) {
 	if r.class != "" && t.Advice != nil && t.Advice.Withdrawn != "" {
 		return 0, fmt.Sprintf("the offer of %s is withdrawn", r.name)
 	}
@@ -50,33 +50,35 @@ func allocatable(t *tick.Tick, r requested) (float64, string) {
 		case ok && v > 0:
 			return v, ""
 		case ok:
-			return 0, fmt.Sprintf("the node's allocatable %s is 0, which is taken for withdrawn", r.name)
+			return 0, fmt.Sprintf("the node's allocatable %s is 0, which counts as withdrawn", r.name)
 		}
 	}
 	return 0, fmt.Sprintf("the node has no allocatable %s", r.name)
 }
 
-// levels are those of a rule's resources, by name.
-type levels map[string]*level
+// conditions are those of a rule's resources, by name.
+type conditions map[string]*condition
 
 // measure compares the requests of pods up to a priority with what the node offers.
-func (l *levels) measure(m *Measure, r *Rule, b bounds, atMost int64, t *tick.Tick, waits string, resources []requested) {
-	before := *l
+func (l *conditions) measure(
+	m *Measure, r *Rule, b bounds, maxPriority int64, t *tick.Tick, whyWait string, resources []requestedResource,
+) {
+	previous := *l
 	*l = nil
 	for _, x := range resources {
-		f, sum := r.finding(x.name, 0, 0), 0.0
+		f, sum := r.newFinding(x.name, 0, 0), 0.0
 		for i := range t.Sample.Pods {
 			p := &t.Sample.Pods[i]
-			if !activePod(p) || qos.PriorityNumber(p) > atMost {
+			if !isActive(p) || qos.PriorityNumber(p) > maxPriority {
 				continue
 			}
-			request, ok := x.ofPod(p)
+			request, ok := x.requestOf(p)
 			if !ok {
 				continue
 			}
 			sum += request
-			c := Candidate{Pod: p, Releases: request, Rank: annotatedRank(p, request), Message: triggered(r.Name, p)}
-			if mayGo(p, r.Name, atMost) {
+			c := Candidate{Pod: p, Releases: request, Rank: evictionRank(p, request), Message: triggerMessage(r.Name, p)}
+			if permitsEviction(p, r.Name, maxPriority) {
 				f.Candidates = append(f.Candidates, c)
 			} else {
 				f.Others = append(f.Others, c)
@@ -90,23 +92,23 @@ func (l *levels) measure(m *Measure, r *Rule, b bounds, atMost int64, t *tick.Ti
 			m.Errors = append(m.Errors, missingInput(r.Name, why))
 			continue
 		}
-		over := before[x.name]
-		if over == nil {
-			over = &level{}
+		exceeded := previous[x.name]
+		if exceeded == nil {
+			exceeded = &condition{}
 		}
 		if *l == nil {
-			*l = levels{}
+			*l = conditions{}
 		}
-		(*l)[x.name] = over
+		(*l)[x.name] = exceeded
 		f.Value, f.Threshold = sum, b.upper*offered/100
-		f.Met = over.observe(t, f.Value > f.Threshold)
-		f.Since = since(over.Start)
+		f.Met = exceeded.observe(t, f.Value > f.Threshold)
+		f.Since = formatTime(exceeded.Start)
 		if !f.Met {
 			f.Candidates, f.Others = nil, nil
 		} else {
-			f.Need, f.Reason, f.Waits = math.Ceil(sum-b.lower*offered/100), reasonEvicted, waits
-			f.Message = fmt.Sprintf("pods of priority %d or lower request %s of %s, over %.0f%% of the %s that the node offers: %s have to be released to come to %.0f%%",
-				atMost, x.text(sum), x.name, b.upper, x.text(offered), x.text(f.Need), b.lower)
+			f.Need, f.Reason, f.WhyWait = math.Ceil(sum-b.lower*offered/100), reasonEvicted, whyWait
+			f.Message = fmt.Sprintf("pods of priority %d or lower request %s of %s, over %.0f%% of the %s that the node offers: %s must be released to reach %.0f%%",
+				maxPriority, x.text(sum), x.name, b.upper, x.text(offered), x.text(f.Need), b.lower)
 		}
 		m.Findings = append(m.Findings, f)
 	}

@@ -20,15 +20,15 @@ func allocatableStrategy(upper, lower, priority int64) *Settings {
 	})
 }
 
-// asksMid and asksOwn create a pod of another class with its requests.
-func asksMid(milli, gibs float64) func(*tick.Pod) {
+// requestMid and requestOwn create a pod of another class with its requests.
+func requestMid(milli, gibs float64) func(*tick.Pod) {
 	return func(p *tick.Pod) {
 		p.Priority = new(int64(7000))
 		p.Requests = &tick.Resources{MidMilliCPU: new(milli), MidMemoryBytes: new(gibs * gib)}
 	}
 }
 
-func asksOwn(priority int64, milli, gibs float64) func(*tick.Pod) {
+func requestOwn(priority int64, milli, gibs float64) func(*tick.Pod) {
 	return func(p *tick.Pod) {
 		p.Priority = &priority
 		p.Labels[qos.KoordinatorClass] = qos.LS
@@ -36,7 +36,7 @@ func asksOwn(priority int64, milli, gibs float64) func(*tick.Pod) {
 	}
 }
 
-func asksBatch(milli, gibs float64) func(*tick.Pod) {
+func requestBatch(milli, gibs float64) func(*tick.Pod) {
 	return func(p *tick.Pod) {
 		p.Requests = &tick.Resources{ReclaimedMilliCPU: new(milli), ReclaimedMemoryBytes: new(gibs * gib)}
 	}
@@ -51,22 +51,22 @@ func TestRequested(t *testing.T) {
 		cpu, memory string // resource: value of threshold, need
 	}{
 		{"no pods", nil, allocatableStrategy(100, 90, 7999), "", ""},
-		{"who asks for nothing", []tick.Pod{bePod("a")}, allocatableStrategy(100, 90, 7999), "", ""},
-		{"as much as there is", []tick.Pod{bePod("a", asksBatch(4000, 40))}, allocatableStrategy(100, 90, 7999), "kubernetes.io/batch-cpu 4000 of 4000, 0", "kubernetes.io/batch-memory 40 of 40, 0"},
-		{"a little more", []tick.Pod{bePod("a", asksBatch(4001, 41))}, allocatableStrategy(100, 90, 7999), "kubernetes.io/batch-cpu 4001 of 4000, 401", "kubernetes.io/batch-memory 41 of 40, 5"},
-		{"the sum", []tick.Pod{bePod("a", asksBatch(3000, 30)), bePod("b", asksBatch(3000, 30))}, allocatableStrategy(100, 90, 7999), "kubernetes.io/batch-cpu 6000 of 4000, 2400", "kubernetes.io/batch-memory 60 of 40, 24"},
-		{"over 100 %", []tick.Pod{bePod("a", asksBatch(8001, 81))}, allocatableStrategy(200, 150, 7999), "kubernetes.io/batch-cpu 8001 of 8000, 2001", "kubernetes.io/batch-memory 81 of 80, 21"},
-		{"down to nothing", []tick.Pod{bePod("a", asksBatch(8001, 81))}, allocatableStrategy(100, 0, 7999), "kubernetes.io/batch-cpu 8001 of 4000, 8001", "kubernetes.io/batch-memory 81 of 40, 81"},
-		{"over the priority", []tick.Pod{bePod("a", asksBatch(9000, 90), prioritized(5001))}, allocatableStrategy(100, 90, 5000), "", ""},
+		{"a pod without a request", []tick.Pod{bePod("a")}, allocatableStrategy(100, 90, 7999), "", ""},
+		{"as much as is offered", []tick.Pod{bePod("a", requestBatch(4000, 40))}, allocatableStrategy(100, 90, 7999), "kubernetes.io/batch-cpu 4000 of 4000, 0", "kubernetes.io/batch-memory 40 of 40, 0"},
+		{"a little more", []tick.Pod{bePod("a", requestBatch(4001, 41))}, allocatableStrategy(100, 90, 7999), "kubernetes.io/batch-cpu 4001 of 4000, 401", "kubernetes.io/batch-memory 41 of 40, 5"},
+		{"the sum", []tick.Pod{bePod("a", requestBatch(3000, 30)), bePod("b", requestBatch(3000, 30))}, allocatableStrategy(100, 90, 7999), "kubernetes.io/batch-cpu 6000 of 4000, 2400", "kubernetes.io/batch-memory 60 of 40, 24"},
+		{"over 100 %", []tick.Pod{bePod("a", requestBatch(8001, 81))}, allocatableStrategy(200, 150, 7999), "kubernetes.io/batch-cpu 8001 of 8000, 2001", "kubernetes.io/batch-memory 81 of 80, 21"},
+		{"down to nothing", []tick.Pod{bePod("a", requestBatch(8001, 81))}, allocatableStrategy(100, 0, 7999), "kubernetes.io/batch-cpu 8001 of 4000, 8001", "kubernetes.io/batch-memory 81 of 40, 81"},
+		{"over the priority", []tick.Pod{bePod("a", requestBatch(9000, 90), prioritized(5001))}, allocatableStrategy(100, 90, 5000), "", ""},
 		{
-			"who has ended or ends does not ask",
-			[]tick.Pod{bePod("a", asksBatch(9000, 90), terminating), bePod("b", asksBatch(9000, 90), phase("Succeeded")), bePod("c", asksBatch(1000, 10))},
+			"ended and terminating pods do not count",
+			[]tick.Pod{bePod("a", requestBatch(9000, 90), terminating), bePod("b", requestBatch(9000, 90), phase("Succeeded")), bePod("c", requestBatch(1000, 10))},
 			allocatableStrategy(100, 90, 7999),
 			"kubernetes.io/batch-cpu 1000 of 4000, 0", "kubernetes.io/batch-memory 10 of 40, 0",
 		},
 		{
-			"each class its own",
-			[]tick.Pod{bePod("a", asksBatch(4400, 44)), bePod("b", asksMid(2200, 22)), bePod("c", asksOwn(3000, 11_000, 110)), bePod("d", asksOwn(9000, 50_000, 500))},
+			"each class its own resource",
+			[]tick.Pod{bePod("a", requestBatch(4400, 44)), bePod("b", requestMid(2200, 22)), bePod("c", requestOwn(3000, 11_000, 110)), bePod("d", requestOwn(9000, 50_000, 500))},
 			allocatableStrategy(100, 90, 7999),
 			"kubernetes.io/batch-cpu 4400 of 4000, 800; kubernetes.io/mid-cpu 2200 of 2000, 400; cpu 11000 of 10000, 2000",
 			"kubernetes.io/batch-memory 44 of 40, 8; kubernetes.io/mid-memory 22 of 20, 4; memory 110 of 100, 20",
@@ -106,12 +106,12 @@ func TestRequestedOfNothing(t *testing.T) {
 	}{
 		{"no allocatable", func(x *tick.Tick) { x.Sample.Allocatable = nil }, "the node has no allocatable kubernetes.io/batch-cpu"},
 		{"no batch-cpu", func(x *tick.Tick) { x.Sample.Allocatable.ReclaimedMilliCPU = nil }, "the node has no allocatable kubernetes.io/batch-cpu"},
-		{"0 of it", func(x *tick.Tick) { x.Sample.Allocatable.ReclaimedMilliCPU = new(0.0) }, "the node's allocatable kubernetes.io/batch-cpu is 0, which is taken for withdrawn"},
+		{"an allocatable of 0", func(x *tick.Tick) { x.Sample.Allocatable.ReclaimedMilliCPU = new(0.0) }, "the node's allocatable kubernetes.io/batch-cpu is 0, which counts as withdrawn"},
 		{"a negative amount", func(x *tick.Tick) { x.Sample.Allocatable.ReclaimedMilliCPU = new(-5.0) }, "the node has no allocatable kubernetes.io/batch-cpu"},
 		{"a huge one", func(x *tick.Tick) { x.Sample.Allocatable.ReclaimedMilliCPU = new(1e300) }, "the node has no allocatable kubernetes.io/batch-cpu"},
 		{"withdrawn", func(x *tick.Tick) { x.Advice = &tick.Advice{Withdrawn: "the strategy is disabled"} }, "the offer of kubernetes.io/batch-cpu is withdrawn"},
 	} {
-		x := koordTick(0, 0, 0, bePod("a", enabledPod, asksBatch(4400, 44)))
+		x := koordTick(0, 0, 0, bePod("a", enabledPod, requestBatch(4400, 44)))
 		tt.change(x)
 		m := cpuAllocatableEvict.New().Measure(allocatableStrategy(100, 90, 7999), x)
 		if want := "CPUAllocatableEvict: " + tt.want + ": not measured"; len(m.Findings) > 0 || errorsOf(m) != want {
@@ -119,7 +119,7 @@ func TestRequestedOfNothing(t *testing.T) {
 		}
 	}
 	// The node's own resources are not withdrawn with the offer.
-	x := koordTick(0, 0, 0, bePod("a", enabledPod, asksOwn(3000, 11_000, 1)))
+	x := koordTick(0, 0, 0, bePod("a", enabledPod, requestOwn(3000, 11_000, 1)))
 	x.Advice = &tick.Advice{Withdrawn: "degraded"}
 	if f := onlyFinding(t, cpuAllocatableEvict.New().Measure(allocatableStrategy(100, 90, 7999), x)); !f.Met || f.Scope != "cpu" {
 		t.Errorf("%+v", f.PressureFinding)
@@ -129,7 +129,7 @@ func TestRequestedOfNothing(t *testing.T) {
 // A missing value of one resource does not affect another one in the same tick.
 func TestRequestedOneMissing(t *testing.T) {
 	pods := []tick.Pod{
-		bePod("batch", enabledPod, asksBatch(4400, 44)), bePod("mid", enabledPod, asksMid(2200, 22)), bePod("own", enabledPod, asksOwn(3000, 11_000, 110)),
+		bePod("batch", enabledPod, requestBatch(4400, 44)), bePod("mid", enabledPod, requestMid(2200, 22)), bePod("own", enabledPod, requestOwn(3000, 11_000, 110)),
 	}
 	const batchCPU, midCPU, ownCPU = "kubernetes.io/batch-cpu 800", "kubernetes.io/mid-cpu 400", "cpu 2000"
 	const batchMemory, midMemory, ownMemory = "kubernetes.io/batch-memory 8", "kubernetes.io/mid-memory 4", "memory 20"
@@ -141,14 +141,14 @@ func TestRequestedOneMissing(t *testing.T) {
 		errors []string // the resources that are not measured
 	}{
 		{"batch-cpu", func(x *tick.Tick) { x.Sample.Allocatable.ReclaimedMilliCPU = nil }, cpuAllocatableEvict, []string{midCPU, ownCPU}, []string{"the node has no allocatable kubernetes.io/batch-cpu"}},
-		{"mid-cpu of 0", func(x *tick.Tick) { x.Sample.Allocatable.MidMilliCPU = new(0.0) }, cpuAllocatableEvict, []string{batchCPU, ownCPU}, []string{"the node's allocatable kubernetes.io/mid-cpu is 0, which is taken for withdrawn"}},
+		{"mid-cpu of 0", func(x *tick.Tick) { x.Sample.Allocatable.MidMilliCPU = new(0.0) }, cpuAllocatableEvict, []string{batchCPU, ownCPU}, []string{"the node's allocatable kubernetes.io/mid-cpu is 0, which counts as withdrawn"}},
 		{"cpu", func(x *tick.Tick) { x.Sample.Allocatable.MilliCPU = nil }, cpuAllocatableEvict, []string{batchCPU, midCPU}, []string{"the node has no allocatable cpu"}},
-		{"the other rule's alone", func(x *tick.Tick) { x.Sample.Allocatable.ReclaimedMemoryBytes = nil }, cpuAllocatableEvict, []string{batchCPU, midCPU, ownCPU}, nil},
+		{"only the other rule's", func(x *tick.Tick) { x.Sample.Allocatable.ReclaimedMemoryBytes = nil }, cpuAllocatableEvict, []string{batchCPU, midCPU, ownCPU}, nil},
 		{"batch-memory", func(x *tick.Tick) { x.Sample.Allocatable.ReclaimedMemoryBytes = nil }, memoryAllocatableEvict, []string{midMemory, ownMemory}, []string{"the node has no allocatable kubernetes.io/batch-memory"}},
 		{"mid-memory and memory", func(x *tick.Tick) {
 			x.Sample.Allocatable.MidMemoryBytes, x.Sample.Allocatable.MemoryBytes = new(-1.0), nil
 		}, memoryAllocatableEvict, []string{batchMemory}, []string{"the node has no allocatable kubernetes.io/mid-memory", "the node has no allocatable memory"}},
-		{"what is offered, withdrawn", func(x *tick.Tick) { x.Advice = &tick.Advice{Withdrawn: "degraded"} }, memoryAllocatableEvict, []string{ownMemory}, []string{"the offer of kubernetes.io/batch-memory is withdrawn", "the offer of kubernetes.io/mid-memory is withdrawn"}},
+		{"a withdrawn offer", func(x *tick.Tick) { x.Advice = &tick.Advice{Withdrawn: "degraded"} }, memoryAllocatableEvict, []string{ownMemory}, []string{"the offer of kubernetes.io/batch-memory is withdrawn", "the offer of kubernetes.io/mid-memory is withdrawn"}},
 	} {
 		x := koordTick(0, 0, 0, pods...)
 		tt.change(x)
@@ -180,18 +180,18 @@ func TestRequestedOneMissing(t *testing.T) {
 
 func TestRequestedCandidates(t *testing.T) {
 	pods := []tick.Pod{
-		bePod("small", enabledPod, asksBatch(1000, 10)),
-		bePod("large", enabledPod, asksBatch(2000, 20)),
-		bePod("first", enabledPod, asksBatch(500, 5), prioritized(5999), annotated(qos.EvictionPriority, "-1")),
-		bePod("not-labelled", asksBatch(3000, 30)),
-		bePod("forbids", enabledPod, asksBatch(3000, 30), annotated(qos.EvictionPolicy, `["CPUEvict"]`)),
-		bePod("mid", enabledPod, asksMid(100, 1)),
+		bePod("small", enabledPod, requestBatch(1000, 10)),
+		bePod("large", enabledPod, requestBatch(2000, 20)),
+		bePod("first", enabledPod, requestBatch(500, 5), prioritized(5999), annotated(qos.EvictionPriority, "-1")),
+		bePod("not-labelled", requestBatch(3000, 30)),
+		bePod("forbids", enabledPod, requestBatch(3000, 30), annotated(qos.EvictionPolicy, `["CPUEvict"]`)),
+		bePod("mid", enabledPod, requestMid(100, 1)),
 	}
 	w := cpuAllocatableEvict.New()
-	for i, wait := range []string{"watched for less than 20s", "watched for less than 20s", "watched for less than 20s", "watched for less than 20s", ""} {
+	for i, whyWait := range []string{"observed for less than 20s", "observed for less than 20s", "observed for less than 20s", "observed for less than 20s", ""} {
 		m := w.Measure(allocatableStrategy(100, 90, 7999), koordTick(5*i, 0, 0, pods...))
-		if len(m.Findings) != 2 || m.Findings[0].Waits != wait {
-			t.Fatalf("after %d s: %+v; want batch-cpu and mid-cpu, and the first to wait: %q", 5*i, m.Findings, wait)
+		if len(m.Findings) != 2 || m.Findings[0].WhyWait != whyWait {
+			t.Fatalf("after %d s: %+v; want batch-cpu and mid-cpu, and the first to wait: %q", 5*i, m.Findings, whyWait)
 		}
 		f := m.Findings[0]
 		if d := cmp.Diff(map[string]float64{"small": 1000, "large": 2000, "first": 500}, released(f.Candidates)); d != "" {
@@ -206,13 +206,13 @@ func TestRequestedCandidates(t *testing.T) {
 		if f.Reason != "evicted" || f.Candidates[0].Message != "trigger by koordlet feature CPUAllocatableEvict, kill pod: small" || f.CooldownKey() != "koordinator cpu" || f.Cooldown.Seconds() != 20 {
 			t.Errorf("%+v", f)
 		}
-		if want := "pods of priority 7999 or lower request 9500m of kubernetes.io/batch-cpu, over 100% of the 4000m that the node offers: 5900m have to be released to come to 90%"; f.Message != want {
+		if want := "pods of priority 7999 or lower request 9500m of kubernetes.io/batch-cpu, over 100% of the 4000m that the node offers: 5900m must be released to reach 90%"; f.Message != want {
 			t.Errorf("message %q; want %q", f.Message, want)
 		}
 	}
 	// Memory has no observation time.
 	m := memoryAllocatableEvict.New().Measure(allocatableStrategy(100, 90, 7999), koordTick(0, 0, 0, pods...))
-	if f := m.Findings[0]; !f.Met || f.Waits != "" || f.CooldownKey() != "koordinator memory" || f.Cooldown.Seconds() != 4 {
+	if f := m.Findings[0]; !f.Met || f.WhyWait != "" || f.CooldownKey() != "koordinator memory" || f.Cooldown.Seconds() != 4 {
 		t.Errorf("%+v", f)
 	}
 }

@@ -11,12 +11,12 @@ import (
 // rssOveruse evicts pods that use more memory than they requested.
 var rssOveruse = &Rule{
 	Name: "rss-overuse-eviction-plugin",
-	Doc: `pods hold more resident memory than they requested
+	Doc: `pods use more resident memory than they requested
 Off unless rss-overuse-enabled. The value is the number of shared and reclaimed pods whose resident memory (memory.rssBytes) is over
-rss-overuse-threshold times their memory request, for reclaimed pods that of reclaimed memory; a pod's annotation
-katalyst.kubewharf.io/memory_enhancement can have an rss_overuse_threshold of its own. A pod with a container that
-requests no memory is not looked at. A pod that has been over for rss-overuse-tolerance is evicted when no other pod has to be, one at a
-time: the one that is over its threshold by the largest factor first.`,
+rss-overuse-threshold times their memory request (for reclaimed pods: their request of reclaimed memory). A pod's annotation
+katalyst.kubewharf.io/memory_enhancement can set its own rss_overuse_threshold. A pod with a container that
+requests no memory is not measured. A pod that is over its threshold for rss-overuse-tolerance is evicted when no hard finding needs
+a victim, one pod at a time: the one with the largest value divided by its threshold first.`,
 	Scopes: []string{ScopeRSS},
 	Rows:   (*evictconfig.Settings).RSSRows,
 	New:    func() Window { return &rssWindow{} },
@@ -26,20 +26,20 @@ time: the one that is over its threshold by the largest factor first.`,
 const ScopeRSS = "memory.rss"
 
 type rssWindow struct {
-	// Over are the pods that use too much, by UID.
-	Over map[string]*level `json:"over,omitempty"`
+	// Exceeded are the pods that use too much, by UID.
+	Exceeded map[string]*condition `json:"over,omitempty"`
 }
 
 func (w *rssWindow) Measure(s *Settings, t *tick.Tick) Measure {
 	var m Measure
-	before := w.Over
-	w.Over = nil // drop pods that have ended
+	previous := w.Exceeded
+	w.Exceeded = nil // drop pods that have ended
 	if !s.RSSOveruseEnabled {
 		return m
 	}
 	f := Finding{PressureFinding: tick.PressureFinding{Rule: rssOveruse.Name, Scope: ScopeRSS}}
-	f.GracePeriodSeconds = grace(s.RSSOveruseGracePeriod)
-	var began time.Time
+	f.GracePeriodSeconds = graceSeconds(s.RSSOveruseGracePeriod)
+	var start time.Time
 	var unknown []string
 	for i := range t.Sample.Pods {
 		p := &t.Sample.Pods[i]
@@ -52,32 +52,32 @@ func (w *rssWindow) Measure(s *Settings, t *tick.Tick) Measure {
 			unknown = append(unknown, p.Name)
 			continue
 		}
-		times := s.RSSOveruseThreshold
+		factor := s.RSSOveruseThreshold
 		switch own, err := rate(p, annotationMemory, "rss_overuse_threshold"); {
 		case err != nil:
-			m.Errors = append(m.Errors, fmt.Sprintf("%s: pod %s: annotation %s: %v: the pod is left alone", ScopeRSS, p.Name, annotationMemory, err))
+			m.Errors = append(m.Errors, fmt.Sprintf("%s: pod %s: annotation %s: %v: the pod is not evicted", ScopeRSS, p.Name, annotationMemory, err))
 			continue
 		case own != nil:
-			times = *own
+			factor = *own
 		}
-		l, threshold := podOver(&w.Over, before, p.UID, t, rss, times*request, s.RSSOveruseHysteresis)
-		if l == nil || l.lasted(t.Time) < s.RSSOveruseTolerance {
+		l, threshold := podIsOver(&w.Exceeded, previous, p.UID, t, rss, factor*request, s.RSSOveruseHysteresis)
+		if l == nil || l.metFor(t.Time) < s.RSSOveruseTolerance {
 			continue
 		}
-		if began.IsZero() || l.Start.Before(began) {
-			began = l.Start
+		if start.IsZero() || l.Start.Before(start) {
+			start = l.Start
 		}
 		f.Candidates = append(f.Candidates, Candidate{Pod: p, Rank: []float64{min(rss/threshold, maxAmount)}, Releases: 1, Message: fmt.Sprintf(
-			"pod %s holds %s of resident memory, over the threshold of %s (%.2f x its request of %s)",
+			"pod %s uses %s of resident memory, over the threshold of %s (%.2f x its request of %s)",
 			p.Name, mebibytes(rss), mebibytes(threshold), threshold/request, mebibytes(request))})
 	}
 	if len(unknown) > 0 {
-		m.Errors = append(m.Errors, fmt.Sprintf("%s: no resident memory of %d of the pods, they are left alone: %s", ScopeRSS, len(unknown), some(unknown)))
+		m.Errors = append(m.Errors, fmt.Sprintf("%s: no resident memory of %d of the pods, they are not evicted: %s", ScopeRSS, len(unknown), firstNames(unknown)))
 	}
 	if n := len(f.Candidates); n > 0 {
-		f.Message = fmt.Sprintf("%d of the pods hold more resident memory than they may", n)
+		f.Message = fmt.Sprintf("%d pods use more resident memory than their thresholds", n)
 	}
-	f.Value, f.Met, f.Since = float64(len(f.Candidates)), len(f.Candidates) > 0, since(began)
+	f.Value, f.Met, f.Since = float64(len(f.Candidates)), len(f.Candidates) > 0, formatTime(start)
 	m.Findings = append(m.Findings, f)
 	return m
 }

@@ -13,7 +13,7 @@ import (
 
 // resident is a pod of one container that requests 1000 MiB.
 func resident(name, class string, mebi float64) tick.Pod {
-	p := holder(name, class, 2000)
+	p := podWithMemory(name, class, 2000)
 	p.Memory.RSSBytes = new(mebi * (1 << 20))
 	return p
 }
@@ -47,8 +47,8 @@ func TestRSSOveruse(t *testing.T) {
 		{"a container without a request", []tick.Pod{noRequest, zero}, nil, ""},
 		{"ended", []tick.Pod{ended}, nil, ""},
 		{"an own threshold", []tick.Pod{own("a", "1.5", 1500), own("b", "1.5", 1501), own("c", "0.5", 501)}, []string{"c", "b"}, ""},
-		{"a threshold that is none", []tick.Pod{own("a", "0", 9000)}, nil, `pod a: annotation katalyst.kubewharf.io/memory_enhancement: rss_overuse_threshold "0" is no number over 0: the pod is left alone`},
-		{"not known", []tick.Pod{unknown, resident("a", tick.QoSShared, 1051)}, []string{"a"}, "memory.rss: no resident memory of 1 of the pods, they are left alone: unknown"},
+		{"an invalid threshold", []tick.Pod{own("a", "0", 9000)}, nil, `pod a: annotation katalyst.kubewharf.io/memory_enhancement: rss_overuse_threshold "0" is not a number over 0: the pod is not evicted`},
+		{"unknown", []tick.Pod{unknown, resident("a", tick.QoSShared, 1051)}, []string{"a"}, "memory.rss: no resident memory of 1 of the pods, they are not evicted: unknown"},
 		{"the worst first", []tick.Pod{resident("b", tick.QoSShared, 1200), resident("worst", tick.QoSShared, 1300), resident("a", tick.QoSShared, 1200)}, []string{"worst", "a", "b"}, ""},
 		{"nobody", nil, nil, ""},
 	} {
@@ -74,7 +74,7 @@ func TestRSSOveruseMessage(t *testing.T) {
 	s := Defaults()
 	s.RSSOveruseEnabled = true
 	f := rssOveruse.New().Measure(&s, tickAt(0, resident("a", tick.QoSShared, 1200))).Findings[0]
-	if want := "pod a holds 1200Mi of resident memory, over the threshold of 1050Mi (1.05 x its request of 1000Mi)"; f.Candidates[0].Message != want {
+	if want := "pod a uses 1200Mi of resident memory, over the threshold of 1050Mi (1.05 x its request of 1000Mi)"; f.Candidates[0].Message != want {
 		t.Errorf("message %q; want %q", f.Candidates[0].Message, want)
 	}
 }
@@ -95,7 +95,7 @@ func TestRSSOveruseTolerance(t *testing.T) {
 	// A pod that disappears is dropped, and starts over.
 	w.Measure(&s, tickAt(80))
 	if f := w.Measure(&s, tickAt(90, resident("a", tick.QoSShared, 1051))).Findings[0]; f.Met {
-		t.Errorf("back after it had gone: %+v", f)
+		t.Errorf("back after it had ended: %+v", f)
 	}
 	s.RSSOveruseEnabled = false
 	if m := w.Measure(&s, tickAt(100, resident("a", tick.QoSShared, 9000))); len(m.Findings)+len(m.Errors) != 0 {

@@ -71,8 +71,8 @@ type Finding struct {
 	UntilCovered bool
 	// Reason is the eviction's, if it differs from Katalyst's wording.
 	Reason string
-	// Waits says briefly why no pod is evicted at this tick although the finding is met; empty otherwise.
-	Waits string
+	// WhyWait says briefly why no pod is evicted at this tick although the finding is met; empty otherwise.
+	WhyWait string
 	// Message is one sentence for users.
 	Message string
 }
@@ -116,7 +116,7 @@ func Compare(a, b Candidate) int {
 	)
 }
 
-func active(t *tick.Tick, class string) []*tick.Pod {
+func podsOfClass(t *tick.Tick, class string) []*tick.Pod {
 	var pods []*tick.Pod
 	for i := range t.Sample.Pods {
 		if p := &t.Sample.Pods[i]; p.QoS == class && !p.Ended() {
@@ -126,10 +126,10 @@ func active(t *tick.Tick, class string) []*tick.Pod {
 	return pods
 }
 
-// since returns the contract's form of a time that may be missing.
-func since(at time.Time) string {
-	if at.IsZero() {
+// formatTime returns the contract's form of a time that may be missing.
+func formatTime(instant time.Time) string {
+	if instant.IsZero() {
 		return ""
 	}
-	return at.UTC().Format(time.RFC3339Nano)
+	return instant.UTC().Format(time.RFC3339Nano)
 }

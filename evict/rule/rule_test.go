@@ -51,7 +51,7 @@ func ranked(f Finding) []string {
 
 // busyTick meets every threshold.
 func busyTick(seconds int) *tick.Tick {
-	x := shortTick(seconds, 0.05, holder("big", tick.QoSReclaimed, 20_000), holder("service", tick.QoSShared, 2000), sharedPod("a", 80), reclaimedPod("r", 90000))
+	x := shortTick(seconds, 0.05, podWithMemory("big", tick.QoSReclaimed, 20_000), podWithMemory("service", tick.QoSShared, 2000), sharedPod("a", 80), reclaimedPod("r", 90000))
 	x.Sample.Memory.KswapdStealPages = new(5000 * float64(seconds))
 	x.Sample.Memory.Pressure = stall(50)
 	for i := range x.Sample.Pods {
@@ -83,7 +83,7 @@ func TestWindowsSurviveEncoding(t *testing.T) {
 		}
 		for _, f := range before.Findings {
 			if !f.Met {
-				t.Errorf("%s: %+v is not met: its window is not seen", r.Name, f.PressureFinding)
+				t.Errorf("%s: %+v is not met: its window is not complete", r.Name, f.PressureFinding)
 			}
 		}
 	}

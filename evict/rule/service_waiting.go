@@ -22,8 +22,8 @@ var (
 		doc: `a service waits for a CPU, and batch pods use some
 Off unless service-waiting-enabled. The value is the longest waiting of all pods that are not reclaimed, their cpuWaitPermille: on cgroup v2
 the thousandths of the time in which some task of the pod waited for a CPU, on version 1 the run delays of its threads, added up.
-Where one has waited more than service-waiting-threshold for service-waiting-duration, the reclaimed pod that uses most CPU is evicted, and
-then none for service-waiting-cooldown. Pods whose use is not known or 0 are not evicted. Where no service's waiting is known nothing is
+If a service waits more than service-waiting-threshold for service-waiting-duration, the reclaimed pod that uses most CPU is evicted. The
+cooldown is service-waiting-cooldown. Pods with unknown use or a use of 0 are not evicted. If no service's waiting is known, nothing is
 measured.`,
 		scope: ScopeServiceWaiting,
 		rows:  (*evictconfig.Settings).WaitingRows,
@@ -45,9 +45,9 @@ measured.`,
 		name: "service-io-waiting",
 		doc: `a service waits for the disk, and batch pods use it
 Off unless service-io-enabled. The value is the longest waiting of all pods that are not reclaimed, in thousandths of the time: some avg10
-of their io.pressure, which cgroup v2 alone has. Where one has waited more than service-io-threshold for service-io-duration, the reclaimed
-pod that reads and writes most is evicted, and then none for service-io-cooldown. Pods of which that is not known or 0 are not evicted.
-Where no service's waiting is known nothing is measured.`,
+of their io.pressure, which only cgroup v2 has. If a service waits more than service-io-threshold for service-io-duration, the reclaimed
+pod that reads and writes most is evicted. The cooldown is service-io-cooldown. Pods whose reading and writing is unknown or 0 are not
+evicted. If no service's waiting is known, nothing is measured.`,
 		scope: ScopeServiceIO,
 		rows:  (*evictconfig.Settings).ServiceIORows,
 		settings: func(s *Settings) waitingSettings {
@@ -88,7 +88,7 @@ func (src waitingSource) rule() *Rule {
 }
 
 type waitingWindow struct {
-	Waiting level `json:"waiting"`
+	Waiting condition `json:"waiting"`
 	source  *waitingSource
 }
 
@@ -96,31 +96,31 @@ func (w *waitingWindow) Measure(all *Settings, t *tick.Tick) Measure {
 	var m Measure
 	s := w.source.settings(all)
 	if !s.enabled {
-		w.Waiting = level{}
+		w.Waiting = condition{}
 		return m
 	}
-	worst, value := w.source.longest(&m, t)
+	worst, value := w.source.longestWaiting(&m, t)
 	if worst == nil {
 		w.Waiting.observe(t, false)
 		return m
 	}
-	threshold, met := w.Waiting.over(t, value, s.threshold, s.hysteresis)
+	threshold, met := w.Waiting.isOver(t, value, s.threshold, s.hysteresis)
 	f := Finding{PressureFinding: tick.PressureFinding{
 		Rule: w.source.name, Scope: w.source.scope,
-		Value: value, Threshold: threshold, Met: met, Hard: true, Since: since(w.Waiting.Start),
+		Value: value, Threshold: threshold, Met: met, Hard: true, Since: formatTime(w.Waiting.Start),
 	}}
-	f.Tolerance, f.Cooldown, f.GracePeriodSeconds = s.duration, s.cooldown, grace(s.gracePeriod)
+	f.Tolerance, f.Cooldown, f.GracePeriodSeconds = s.duration, s.cooldown, graceSeconds(s.gracePeriod)
 	if met {
 		f.Candidates = w.source.candidates(t, value)
 		f.Message = fmt.Sprintf("service %s waits for %s for %.0f permille of the time, over the threshold of %.0f, for %.0fs",
-			worst.Name, w.source.resource, value, threshold, w.Waiting.lasted(t.Time).Seconds())
+			worst.Name, w.source.resource, value, threshold, w.Waiting.metFor(t.Time).Seconds())
 	}
 	m.Findings = append(m.Findings, f)
 	return m
 }
 
-// longest returns the service that waits most; nil if no service's waiting is known.
-func (src *waitingSource) longest(m *Measure, t *tick.Tick) (worst *tick.Pod, permille float64) {
+// longestWaiting returns the service that waits most; nil if no service's waiting is known.
+func (src *waitingSource) longestWaiting(m *Measure, t *tick.Tick) (worst *tick.Pod, permille float64) {
 	services := 0
 	for i := range t.Sample.Pods {
 		p := &t.Sample.Pods[i]
@@ -133,7 +133,7 @@ func (src *waitingSource) longest(m *Measure, t *tick.Tick) (worst *tick.Pod, pe
 		}
 	}
 	if worst == nil && services > 0 {
-		m.Errors = append(m.Errors, fmt.Sprintf("%s: how long any of the %d services waits is not known: not measured", src.scope, services))
+		m.Errors = append(m.Errors, fmt.Sprintf("%s: the waiting of all %d services is unknown: not measured", src.scope, services))
 	}
 	return worst, permille
 }
@@ -141,7 +141,7 @@ func (src *waitingSource) longest(m *Measure, t *tick.Tick) (worst *tick.Pod, pe
 // candidates returns the reclaimed pods that use the resource. One pod's end counts as ending the waiting, until the cooldown is over.
 func (src *waitingSource) candidates(t *tick.Tick, waiting float64) []Candidate {
 	var list []Candidate
-	for _, p := range active(t, tick.QoSReclaimed) {
+	for _, p := range podsOfClass(t, tick.QoSReclaimed) {
 		if use := src.use(p); use > 0 {
 			list = append(list, Candidate{Pod: p, Rank: []float64{use}, Releases: waiting})
 		}

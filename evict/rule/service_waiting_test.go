@@ -10,8 +10,8 @@ import (
 	"polder/lib/tick"
 )
 
-// waits is a pod that waits for a CPU for so many thousandths of the time, -1 if unknown, and uses so many milli-CPU.
-func waits(name, class string, permille, milliCPU float64) tick.Pod {
+// waitingPod is a pod that waits for a CPU for so many thousandths of the time, -1 if unknown, and uses so many milli-CPU.
+func waitingPod(name, class string, permille, milliCPU float64) tick.Pod {
 	p := tick.Pod{UID: "uid-" + name, Name: name, QoS: class}
 	if permille >= 0 {
 		p.CPUWaitPermille = &permille
@@ -22,9 +22,9 @@ func waits(name, class string, permille, milliCPU float64) tick.Pod {
 	return p
 }
 
-// stalls is a pod that waits for disks for so many hundredths of the time, and reads so many bytes in so many operations per second; -1
+// ioWaitingPod is a pod that waits for disks for so many hundredths of the time, and reads so many bytes in so many operations per second; -1
 // means unknown.
-func stalls(name, class string, avg10, bytes, operations float64) tick.Pod {
+func ioWaitingPod(name, class string, avg10, bytes, operations float64) tick.Pod {
 	p := tick.Pod{UID: "uid-" + name, Name: name, QoS: class}
 	if avg10 >= 0 {
 		p.IOPressure = &tick.Pressure{Some: &tick.PressureLine{Avg10: avg10}}
@@ -52,27 +52,27 @@ var waitingRules = []struct {
 	{
 		serviceWaiting, func(s *Settings, hysteresis float64) {
 			s.ServiceWaitingEnabled, s.ServiceWaitingHysteresis = true, hysteresis
-		}, waits, "a CPU",
+		}, waitingPod, "a CPU",
 	},
 	{
 		serviceIO, func(s *Settings, hysteresis float64) { s.ServiceIOEnabled, s.ServiceIOHysteresis = true, hysteresis },
 		func(name, class string, permille, use float64) tick.Pod {
-			return stalls(name, class, permille/10, use, -1)
+			return ioWaitingPod(name, class, permille/10, use, -1)
 		}, "the disk",
 	},
 }
 
 const (
-	noCPUWaiting = "cpu.wait.services: how long any of the 1 services waits is not known: not measured"
-	noIOWaiting  = "io.pressure.services: how long any of the 1 services waits is not known: not measured"
+	noCPUWaiting = "cpu.wait.services: the waiting of all 1 services is unknown: not measured"
+	noIOWaiting  = "io.pressure.services: the waiting of all 1 services is unknown: not measured"
 )
 
 func TestServiceWaiting(t *testing.T) {
 	const shared, batch = tick.QoSShared, tick.QoSReclaimed
-	ended, endedIO := waits("ended", shared, 900, 0), stalls("ended", shared, 90, 0, 0)
+	ended, endedIO := waitingPod("ended", shared, 900, 0), ioWaitingPod("ended", shared, 90, 0, 0)
 	ended.Phase, endedIO.Phase = "Succeeded", "Succeeded"
-	gone := waits("gone", shared, 900, 0)
-	gone.Missing = tick.MissingCgroup
+	missing := waitingPod("gone", shared, 900, 0)
+	missing.Missing = tick.MissingCgroup
 	for _, tt := range []struct {
 		name  string
 		rule  *Rule
@@ -81,27 +81,27 @@ func TestServiceWaiting(t *testing.T) {
 		want  []string
 		err   string
 	}{
-		{"at the threshold", serviceWaiting, []tick.Pod{waits("a", shared, 200, 1), waits("b", batch, -1, 900)}, 200, nil, ""},
-		{"the worst of them counts, and who uses most goes first", serviceWaiting, []tick.Pod{
-			waits("a", shared, 1, 1), waits("d", tick.QoSDedicated, 201, 1), waits("small", batch, -1, 900), waits("large", batch, -1, 1900),
+		{"at the threshold", serviceWaiting, []tick.Pod{waitingPod("a", shared, 200, 1), waitingPod("b", batch, -1, 900)}, 200, nil, ""},
+		{"the longest waiting counts, the pod with the largest use is first", serviceWaiting, []tick.Pod{
+			waitingPod("a", shared, 1, 1), waitingPod("d", tick.QoSDedicated, 201, 1), waitingPod("small", batch, -1, 900), waitingPod("large", batch, -1, 1900),
 		}, 201, []string{"large", "small"}, ""},
-		{"more than all of the time", serviceWaiting, []tick.Pod{waits("a", shared, 2500, 1), waits("b", batch, -1, 1)}, 2500, []string{"b"}, ""},
-		{"who uses nothing, or nobody knows what, stays", serviceWaiting, []tick.Pod{waits("a", shared, 500, 1), waits("b", batch, -1, 0), waits("c", batch, -1, -1)}, 500, nil, ""},
-		{"not known", serviceWaiting, []tick.Pod{waits("a", shared, -1, 1), waits("b", batch, -1, 900)}, -1, nil, noCPUWaiting},
-		{"one is known", serviceWaiting, []tick.Pod{waits("a", shared, -1, 1), waits("c", shared, 3, 1)}, 3, nil, ""},
-		{"batch waits", serviceWaiting, []tick.Pod{waits("b", batch, 900, 900), waits("a", shared, 0, 1)}, 0, nil, ""},
-		{"ended, and without a cgroup", serviceWaiting, []tick.Pod{ended, gone}, -1, nil, ""},
+		{"more than all of the time", serviceWaiting, []tick.Pod{waitingPod("a", shared, 2500, 1), waitingPod("b", batch, -1, 1)}, 2500, []string{"b"}, ""},
+		{"a pod with no or unknown use is not evicted", serviceWaiting, []tick.Pod{waitingPod("a", shared, 500, 1), waitingPod("b", batch, -1, 0), waitingPod("c", batch, -1, -1)}, 500, nil, ""},
+		{"unknown", serviceWaiting, []tick.Pod{waitingPod("a", shared, -1, 1), waitingPod("b", batch, -1, 900)}, -1, nil, noCPUWaiting},
+		{"one is known", serviceWaiting, []tick.Pod{waitingPod("a", shared, -1, 1), waitingPod("c", shared, 3, 1)}, 3, nil, ""},
+		{"batch waits", serviceWaiting, []tick.Pod{waitingPod("b", batch, 900, 900), waitingPod("a", shared, 0, 1)}, 0, nil, ""},
+		{"ended, and without a cgroup", serviceWaiting, []tick.Pod{ended, missing}, -1, nil, ""},
 		{"nobody", serviceWaiting, nil, -1, nil, ""},
 
-		{"disk: at the threshold", serviceIO, []tick.Pod{stalls("a", shared, 20, 1, 1), stalls("b", batch, -1, 900, 1)}, 200, nil, ""},
-		{"disk: the worst counts, and who reads and writes most goes first", serviceIO, []tick.Pod{
-			stalls("a", shared, 1, 1, 1), stalls("d", tick.QoSDedicated, 20.5, 1, 1), stalls("small", batch, -1, 1e6, 10), stalls("large", batch, -1, 9e6, 10),
-			stalls("many", batch, -1, 1000, 10_000),
+		{"disk: at the threshold", serviceIO, []tick.Pod{ioWaitingPod("a", shared, 20, 1, 1), ioWaitingPod("b", batch, -1, 900, 1)}, 200, nil, ""},
+		{"disk: the longest waiting counts, the pod that reads and writes most is first", serviceIO, []tick.Pod{
+			ioWaitingPod("a", shared, 1, 1, 1), ioWaitingPod("d", tick.QoSDedicated, 20.5, 1, 1), ioWaitingPod("small", batch, -1, 1e6, 10), ioWaitingPod("large", batch, -1, 9e6, 10),
+			ioWaitingPod("many", batch, -1, 1000, 10_000),
 		}, 205, []string{"many", "large", "small"}, ""},
-		{"disk: who does nothing, or nobody knows what, stays", serviceIO, []tick.Pod{stalls("a", shared, 50, 1, 1), stalls("b", batch, -1, 0, 0), stalls("c", batch, -1, -1, -1)}, 500, nil, ""},
-		{"disk: not known, as on version 1", serviceIO, []tick.Pod{stalls("a", shared, -1, 1, 1), stalls("b", batch, -1, 900, 1)}, -1, nil, noIOWaiting},
-		{"disk: no share of a time", serviceIO, []tick.Pod{stalls("a", shared, 101, 1, 1)}, -1, nil, noIOWaiting},
-		{"disk: batch waits", serviceIO, []tick.Pod{stalls("b", batch, 90, 900, 1), stalls("a", shared, 0, 1, 1)}, 0, nil, ""},
+		{"disk: a pod with no or unknown use is not evicted", serviceIO, []tick.Pod{ioWaitingPod("a", shared, 50, 1, 1), ioWaitingPod("b", batch, -1, 0, 0), ioWaitingPod("c", batch, -1, -1, -1)}, 500, nil, ""},
+		{"disk: unknown, as on version 1", serviceIO, []tick.Pod{ioWaitingPod("a", shared, -1, 1, 1), ioWaitingPod("b", batch, -1, 900, 1)}, -1, nil, noIOWaiting},
+		{"disk: no share of a time", serviceIO, []tick.Pod{ioWaitingPod("a", shared, 101, 1, 1)}, -1, nil, noIOWaiting},
+		{"disk: batch waits", serviceIO, []tick.Pod{ioWaitingPod("b", batch, 90, 900, 1), ioWaitingPod("a", shared, 0, 1, 1)}, 0, nil, ""},
 		{"disk: ended", serviceIO, []tick.Pod{endedIO}, -1, nil, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

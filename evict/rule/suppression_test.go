@@ -49,15 +49,15 @@ func TestSuppression(t *testing.T) {
 	}{
 		{"at the tolerance", always(tolerant("a", 20_000, "")), 600, 5, nil},
 		{"over it", always(tolerant("a", 20_001, "")), 310, 5.25, []string{"a"}}, // whole cores
-		{"not for long enough", always(tolerant("a", 20_001, "")), 300, 5.25, nil},
+		{"met for less than the tolerance", always(tolerant("a", 20_001, "")), 300, 5.25, nil},
 		{"an own tolerance", always(tolerant("a", 8001, "2")), 310, 2.25, []string{"a"}},
 		{"an own tolerance, at it", always(tolerant("a", 8000, "2")), 310, 2, nil},
 		{"no more than the most", always(tolerant("a", 24_000, "100")), 310, 6, []string{"a"}},
-		{"the largest first, and the others are spared", always(tolerant("small", 9000, ""), tolerant("large", 13_000, "")), 310, 5.5, []string{"large"}},
-		{"as many as it takes", always(tolerant("a", 12_000, "1"), tolerant("b", 8000, "1"), tolerant("c", 4000, "1")), 310, 6, []string{"a", "b"}},
+		{"the largest first, and the others are not evicted", always(tolerant("small", 9000, ""), tolerant("large", 13_000, "")), 310, 5.5, []string{"large"}},
+		{"as many as are needed", always(tolerant("a", 12_000, "1"), tolerant("b", 8000, "1"), tolerant("c", 4000, "1")), 310, 6, []string{"a", "b"}},
 		{"the lowest priority among equals", always(high, low), 310, 5, nil},
 		{"the lowest priority among equals, over", always(high, low, tolerant("x", 1000, "")), 310, 5.25, []string{"low"}},
-		{"one that bears it is no reason to spare the next", always(tolerant("patient", 10_000, "5"), tolerant("touchy", 6000, "3")), 310, 4, []string{"touchy"}},
+		{"a tolerant pod does not protect the next one", always(tolerant("patient", 10_000, "5"), tolerant("touchy", 6000, "3")), 310, 4, []string{"touchy"}},
 		{"ended", always(ended, tolerant("a", 1000, "")), 310, 0.25, nil},
 		{"a pause", func(at int) []tick.Pod {
 			if at == 150 {
@@ -65,7 +65,7 @@ func TestSuppression(t *testing.T) {
 			}
 			return []tick.Pod{tolerant("a", 20_001, "")}
 		}, 450, 5.25, nil},
-		{"away for a tick", func(at int) []tick.Pod {
+		{"missing at one tick", func(at int) []tick.Pod {
 			if at == 150 {
 				return nil
 			}
@@ -115,8 +115,8 @@ func TestSuppressionMissing(t *testing.T) {
 		{"no pools and no offer", func(x *tick.Tick) { x.Advice.Pools, x.Advice.Reclaimed = nil, nil }, -1, "neither a pool reclaim nor reclaimed CPU"},
 		{"nothing offered", func(x *tick.Tick) { x.Advice.Pools, x.Advice.Reclaimed.MilliCPU = nil, new(int64(0)) }, -1, "neither a pool reclaim nor reclaimed CPU"},
 		{"an empty pool", func(x *tick.Tick) { x.Advice.Pools[1].CPUs = "" }, -1, "pool reclaim has no CPUs"},
-		{"a broken annotation", func(x *tick.Tick) { x.Sample.Pods[0] = tolerant("a", 22_000, "-1") }, 5.5, `pod a: annotation katalyst.kubewharf.io/cpu_enhancement: suppression_tolerance_rate "-1" is no number over 0: the pod is left alone`},
-		{"no number", func(x *tick.Tick) { x.Sample.Pods[0] = tolerant("a", 22_000, "NaN") }, 5.5, "is no number over 0"},
+		{"a broken annotation", func(x *tick.Tick) { x.Sample.Pods[0] = tolerant("a", 22_000, "-1") }, 5.5, `pod a: annotation katalyst.kubewharf.io/cpu_enhancement: suppression_tolerance_rate "-1" is not a number over 0: the pod is not evicted`},
+		{"no number", func(x *tick.Tick) { x.Sample.Pods[0] = tolerant("a", 22_000, "NaN") }, 5.5, "is not a number over 0"},
 		{"no request", func(x *tick.Tick) { x.Sample.Pods[0].Requests = nil }, 0, "1 of 1 reclaimed pods request no reclaimed CPU and count as 0: a"},
 		{"no pods and no advice", func(x *tick.Tick) { x.Advice, x.Sample.Pods = nil, nil }, 0, ""},
 	} {

@@ -9,23 +9,23 @@ import (
 	"polder/lib/tick"
 )
 
-// level is a threshold with its state: since when it has been met. With a hysteresis, a threshold that is met stays
+// condition is a threshold with its state: since when it has been met. With a hysteresis, a threshold that is met stays
 // met until the value has passed back by that part of the threshold.
-type level struct {
+type condition struct {
 	Since
 	// Last is the time of the last measurement, Interval that sample's.
 	Last     time.Time     `json:"last,omitzero"`
 	Interval time.Duration `json:"interval,omitzero"`
 }
 
-// leastBreak is the shortest silence that counts as a break: runs of one tick each, as cron starts them, are a minute apart
+// minBreak is the shortest silence that counts as a break: runs of one tick each, as cron starts them, are a minute apart
 // or slightly more.
-const leastBreak = 90 * time.Second
+const minBreak = 90 * time.Second
 
-// LongestGap returns the longest silence after a sample over which a condition counts as continuous: three times that
-// sample's interval, but at least leastBreak. The next sample's interval does not count: it covers the silence.
-func LongestGap(interval time.Duration) time.Duration {
-	return max(leastBreak, 3*min(interval, time.Hour))
+// MaxGap returns the longest silence after a sample over which a condition counts as continuous: three times that
+// sample's interval, but at least minBreak. The next sample's interval does not count: it covers the silence.
+func MaxGap(interval time.Duration) time.Duration {
+	return max(minBreak, 3*min(interval, time.Hour))
 }
 
 // Interval returns the time that a sample's rates cover, 0 if unknown.
@@ -39,49 +39,50 @@ func Interval(sample *tick.Sample) time.Duration {
 	return 0
 }
 
-// over compares with a threshold that is met if the value exceeds it, and returns the threshold that applies now.
-func (l *level) over(t *tick.Tick, value, threshold, hysteresis float64) (counts float64, met bool) {
-	if l.held(t) {
+// isOver compares with a threshold that is met if the value exceeds it, and returns the threshold that applies now.
+func (l *condition) isOver(t *tick.Tick, value, threshold, hysteresis float64) (effective float64, met bool) {
+	if l.wasMet(t) {
 		threshold *= 1 - hysteresis
 	}
 	return threshold, l.observe(t, value > threshold)
 }
 
-// podOver compares a pod's value, given the pod's earlier level. If the value exceeds the threshold, now gets the pod's level, which is
-// returned; else it returns nil. The threshold is the one that applies now.
-func podOver(now *map[string]*level, before map[string]*level, uid string, t *tick.Tick, value, threshold, hysteresis float64,
-) (*level, float64) {
-	l := before[uid]
+// podIsOver compares a pod's value, given the pod's earlier condition. If the value exceeds the threshold, current gets the pod's
+// condition, which is returned; else it returns nil. The threshold is the one that applies now.
+func podIsOver(
+	current *map[string]*condition, previous map[string]*condition, uid string, t *tick.Tick, value, threshold, hysteresis float64,
+) (*condition, float64) {
+	l := previous[uid]
 	if l == nil {
-		l = &level{}
+		l = &condition{}
 	}
-	counts, met := l.over(t, value, threshold, hysteresis)
+	effective, met := l.isOver(t, value, threshold, hysteresis)
 	if !met {
-		return nil, counts
+		return nil, effective
 	}
-	if *now == nil {
-		*now = map[string]*level{}
+	if *current == nil {
+		*current = map[string]*condition{}
 	}
-	(*now)[uid] = l
-	return l, counts
+	(*current)[uid] = l
+	return l, effective
 }
 
-// under is like over for a threshold that is met if the value is below it.
-func (l *level) under(t *tick.Tick, value, threshold, hysteresis float64) (counts float64, met bool) {
-	if l.held(t) {
+// isUnder is like isOver for a threshold that is met if the value is below it.
+func (l *condition) isUnder(t *tick.Tick, value, threshold, hysteresis float64) (effective float64, met bool) {
+	if l.wasMet(t) {
 		threshold *= 1 + hysteresis
 	}
 	return threshold, l.observe(t, value < threshold)
 }
 
-// held reports whether it was met at the last measurement, not long ago.
-func (l *level) held(t *tick.Tick) bool {
-	return !l.Start.IsZero() && t.Time.Sub(l.Last) <= LongestGap(l.Interval)
+// wasMet reports whether it was met at the last measurement, not long ago.
+func (l *condition) wasMet(t *tick.Tick) bool {
+	return !l.Start.IsZero() && t.Time.Sub(l.Last) <= MaxGap(l.Interval)
 }
 
 // observe records whether it is met, or false if that is unknown.
-func (l *level) observe(t *tick.Tick, met bool) bool {
-	if !l.held(t) {
+func (l *condition) observe(t *tick.Tick, met bool) bool {
+	if !l.wasMet(t) {
 		l.Start = time.Time{}
 	}
 	l.Last, l.Interval = t.Time, Interval(t.Sample)
@@ -89,23 +90,23 @@ func (l *level) observe(t *tick.Tick, met bool) bool {
 	return met
 }
 
-// lasted returns how long it has been met.
-func (l *level) lasted(now time.Time) time.Duration {
+// metFor returns how long it has been met.
+func (l *condition) metFor(now time.Time) time.Duration {
 	if l.Start.IsZero() {
 		return 0
 	}
 	return now.Sub(l.Start)
 }
 
-// pace decides when something that is counted in times is due again.
-type pace struct {
+// countPeriod decides when something that is counted in times is due again.
+type countPeriod struct {
 	Last     time.Time     `json:"last,omitzero"`
 	Interval time.Duration `json:"interval,omitzero"` // the last sample's
 }
 
 // due reports whether a time must be counted now, and whether the earlier ones still count: after a long silence they do not.
 // A tick that is slightly early is used rather than the next one. If the clock is set back the period starts over.
-func (p *pace) due(t *tick.Tick, period time.Duration) (due, continued bool) {
+func (p *countPeriod) due(t *tick.Tick, period time.Duration) (due, continued bool) {
 	now, interval := t.Time, p.Interval
 	p.Interval = Interval(t.Sample)
 	gap := now.Sub(p.Last)
@@ -120,7 +121,7 @@ func (p *pace) due(t *tick.Tick, period time.Duration) (due, continued bool) {
 		return false, true
 	}
 	p.Last = now
-	return true, gap <= max(LongestGap(interval), 3*period)
+	return true, gap <= max(MaxGap(interval), 3*period)
 }
 
 // streak counts the consecutive times at which a condition was true.
@@ -136,12 +137,12 @@ func (s streak) String() string {
 }
 
 // count records one time.
-func (s *streak) count(continued, is bool) {
+func (s *streak) count(continued, isTrue bool) {
 	if !continued || s.Times < 0 {
 		s.Times = 0
 	}
 	switch {
-	case !is:
+	case !isTrue:
 		s.Times = 0
 	case s.Times < evictconfig.MaxTimes:
 		s.Times++
@@ -161,8 +162,8 @@ func amount(v *float64) (float64, bool) {
 	return *v, true
 }
 
-// whole returns an amount in whole units.
-func whole(v *int64) (float64, bool) {
+// intAmount returns an amount in whole units.
+func intAmount(v *int64) (float64, bool) {
 	if v == nil {
 		return 0, false
 	}
@@ -170,8 +171,8 @@ func whole(v *int64) (float64, bool) {
 	return amount(&f)
 }
 
-// grace returns a grace period in whole seconds, rounded up; nil, the pod's own, if it is 0.
-func grace(d time.Duration) *int64 {
+// graceSeconds returns a grace period in whole seconds, rounded up; nil, the pod's own, if it is 0.
+func graceSeconds(d time.Duration) *int64 {
 	if d <= 0 {
 		return nil
 	}

@@ -9,42 +9,42 @@ import (
 
 func at(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
 
-func TestLevel(t *testing.T) {
+func TestCondition(t *testing.T) {
 	for _, tt := range []struct {
-		name   string
-		looks  []int // seconds
-		values []float64
-		h      float64
-		lasted int // seconds, -1 if it is not met
+		name         string
+		measurements []int // seconds
+		values       []float64
+		h            float64
+		metFor       int // seconds, -1 if it is not met
 	}{
 		{"at", []int{0}, []float64{10}, 0, -1},
 		{"over", []int{0, 5}, []float64{11, 11}, 0, 5},
 		{"back", []int{0, 5, 6}, []float64{11, 10, 11}, 0, 0},
 		{"held", []int{0, 5, 6}, []float64{11, 9.1, 9.1}, 0.1, 6},
-		{"held no longer", []int{0, 5, 6}, []float64{11, 9, 9.5}, 0.1, -1},
-		{"a minute between looks", []int{0, 60, 120}, []float64{11, 11, 11}, 0, 120},
+		{"met no longer", []int{0, 5, 6}, []float64{11, 9, 9.5}, 0.1, -1},
+		{"a minute between measurements", []int{0, 60, 120}, []float64{11, 11, 11}, 0, 120},
 		{"a little more than a minute", []int{0, 90, 151}, []float64{11, 11, 11}, 0, 151},
 		{"a silence", []int{0, 60, 151}, []float64{11, 11, 11}, 0, 0},
-		{"nothing is held over a silence", []int{0, 91}, []float64{11, 9.5}, 0.1, -1},
+		{"nothing stays met over a silence", []int{0, 91}, []float64{11, 9.5}, 0.1, -1},
 		{"the clock set back", []int{1000, 0, 7}, []float64{11, 11, 11}, 0, 7},
 	} {
-		var over, under level
+		var isOver, isUnder condition
 		met, metUnder := false, false
-		for i, s := range tt.looks {
-			_, met = over.over(&tick.Tick{Time: at(s)}, tt.values[i], 10, tt.h)
-			_, metUnder = under.under(&tick.Tick{Time: at(s)}, 20-tt.values[i], 10, tt.h)
+		for i, s := range tt.measurements {
+			_, met = isOver.isOver(&tick.Tick{Time: at(s)}, tt.values[i], 10, tt.h)
+			_, metUnder = isUnder.isUnder(&tick.Tick{Time: at(s)}, 20-tt.values[i], 10, tt.h)
 		}
-		last := at(tt.looks[len(tt.looks)-1])
-		if want := tt.lasted >= 0; met != want || metUnder != want {
+		last := at(tt.measurements[len(tt.measurements)-1])
+		if want := tt.metFor >= 0; met != want || metUnder != want {
 			t.Errorf("%s: met %t over, %t under; want %t", tt.name, met, metUnder, want)
 		}
-		if got, want := over.lasted(last), time.Duration(max(0, tt.lasted))*time.Second; got != want || under.lasted(last) != want {
-			t.Errorf("%s: lasted %s; want %s", tt.name, got, want)
+		if got, want := isOver.metFor(last), time.Duration(max(0, tt.metFor))*time.Second; got != want || isUnder.metFor(last) != want {
+			t.Errorf("%s: met for %s; want %s", tt.name, got, want)
 		}
 	}
 }
 
-func TestPace(t *testing.T) {
+func TestCountPeriod(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
 		ticks     []int // tenths of a second
@@ -61,7 +61,7 @@ func TestPace(t *testing.T) {
 		{"a silence", []int{0, 901}, []bool{true, true}, false},
 		{"the clock set back", []int{1000, 0, 40, 50}, []bool{true, false, false, true}, true},
 	} {
-		var p pace
+		var p countPeriod
 		for i, tenths := range tt.ticks {
 			due, continued := p.due(&tick.Tick{Time: start.Add(time.Duration(tenths) * 100 * time.Millisecond)}, 5*time.Second)
 			if due != tt.due[i] || i == len(tt.ticks)-1 && continued != tt.continued {
@@ -69,7 +69,7 @@ func TestPace(t *testing.T) {
 			}
 		}
 	}
-	var zero pace
+	var zero countPeriod
 	zero.due(&tick.Tick{Time: at(0)}, 0)
 	if due, _ := zero.due(&tick.Tick{Time: at(1)}, 0); !due {
 		t.Error("with a period of 0 every tick is due")
@@ -77,12 +77,12 @@ func TestPace(t *testing.T) {
 }
 
 // Samples that are further apart are valid for three of their intervals; the one that ends a silence covers it, and does not count.
-func TestLongestGap(t *testing.T) {
+func TestMaxGap(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
 		intervals []float64 // seconds that each sample covers
 		second    int       // of the last one; the earlier ones are 120 s apart
-		lasted    int
+		metFor    int
 	}{
 		{"every two minutes", []float64{120, 120, 120}, 240, 240},
 		{"one is missing", []float64{120, 120, 240}, 360, 360},
@@ -90,26 +90,26 @@ func TestLongestGap(t *testing.T) {
 		{"every second, then a silence of ten minutes", []float64{120, 1, 600}, 720, 0},
 		{"a broken interval", []float64{120, -1, 120}, 240, 0},
 	} {
-		var l level
-		var p pace
+		var l condition
+		var p countPeriod
 		continued := false
-		for i, covers := range tt.intervals {
-			x := &tick.Tick{Time: at(120 * i), Sample: &tick.Sample{IntervalSeconds: &covers}}
+		for i, covered := range tt.intervals {
+			x := &tick.Tick{Time: at(120 * i), Sample: &tick.Sample{IntervalSeconds: &covered}}
 			if i == len(tt.intervals)-1 {
 				x.Time = at(tt.second)
 			}
-			l.over(x, 11, 10, 0)
+			l.isOver(x, 11, 10, 0)
 			_, continued = p.due(x, 5*time.Second)
 		}
-		if got := l.lasted(at(tt.second)); got != time.Duration(tt.lasted)*time.Second || continued != (tt.lasted > 0) {
-			t.Errorf("%s: lasted %s, continued %t; want %d s", tt.name, got, continued, tt.lasted)
+		if got := l.metFor(at(tt.second)); got != time.Duration(tt.metFor)*time.Second || continued != (tt.metFor > 0) {
+			t.Errorf("%s: met for %s, continued %t; want %d s", tt.name, got, continued, tt.metFor)
 		}
 	}
 }
 
-func TestGrace(t *testing.T) {
+func TestGraceSeconds(t *testing.T) {
 	for d, want := range map[time.Duration]*int64{0: nil, -time.Second: nil, time.Millisecond: new(int64(1)), time.Second: new(int64(1)), 1500 * time.Millisecond: new(int64(2))} {
-		if got := grace(d); (got == nil) != (want == nil) || got != nil && *got != *want {
+		if got := graceSeconds(d); (got == nil) != (want == nil) || got != nil && *got != *want {
 			t.Errorf("grace(%s) = %v; want %v", d, got, want)
 		}
 	}

@@ -17,9 +17,9 @@ import (
 // Node is the state of one node's settings. The state file contains the exported fields.
 type Node struct {
 	// Config contains the last valid configuration objects.
-	Config dynamic.Memory `json:"config,omitempty"`
-	// Awaits is the time since which the cluster's objects are unknown; zero if they are known.
-	Awaits time.Time `json:"awaitsConfig,omitzero"`
+	Config dynamic.LastValid `json:"config,omitempty"`
+	// AwaitsConfigSince is the time since which the cluster's objects are unknown; zero if they are known.
+	AwaitsConfigSince time.Time `json:"awaitsConfig,omitzero"`
 
 	fromObjects fromObjects
 	Strategies  Strategies `json:"-"`
@@ -27,45 +27,45 @@ type Node struct {
 
 // fromObjects are the settings of a node with its configuration objects applied, kept until one of their sources changes.
 type fromObjects struct {
-	base  *Settings // from flags and file
-	raw   tick.Raw  // the tick's objects
-	local customconfig.Local
-	of    uint64 // the version of the file, as local counts it
+	base        *Settings // from flags and file
+	raw         tick.Raw  // the tick's objects
+	local       customconfig.Local
+	fileVersion uint64 // the version of the file, as local counts it
 
-	settings *Settings
-	errs     []string
-	reported config.Reported
-	logged   []string // the fields that evict does not use
+	settings     *Settings
+	errs         []string
+	reported     config.Reported
+	loggedUnused []string // the fields that evict does not use
 
-	read  bool // by collect, at least once in this run
-	tries bool // every rule is in dry run until then
+	wasRead  bool // by collect, at least once in this run
+	inDryRun bool // every rule is in dry run until then
 }
 
 // SettingsAt returns the settings for a node at a tick: flags, else --config, else the tick's configuration objects, else the
 // defaults. While the cluster's objects are unknown, every rule is in dry run. base are the settings of flags and file.
 func (n *Node) SettingsAt(base *Settings, t *tick.Tick, log *slog.Logger) (*Settings, []string) {
-	s, errs := n.objectsOver(base, t, log)
+	s, errs := n.withConfigObjects(base, t, log)
 	c := &n.fromObjects
-	before := c.tries
-	if c.tries = n.awaitsConfig(t); !c.tries {
-		if before {
-			log.Info("the rules act from now on", "node", t.Node, "configurationRead", c.read)
+	previous := c.inDryRun
+	if c.inDryRun = n.awaitsConfig(t); !c.inDryRun {
+		if previous {
+			log.Info("the dry run of the start has ended", "node", t.Node, "configurationRead", c.wasRead)
 		}
 		return s, errs
 	}
-	why := fmt.Sprintf("it is not known yet what configures this node: every rule is in dry run until that is read, or %s",
-		n.Awaits.Add(awaitConfig).UTC().Format(time.RFC3339))
-	if !before {
+	why := fmt.Sprintf("the cluster's configuration of this node is not read yet: every rule is in dry run until it is read, or until %s",
+		n.AwaitsConfigSince.Add(maxConfigWait).UTC().Format(time.RFC3339))
+	if !previous {
 		log.Warn(why, "node", t.Node)
 	}
-	tried := *s
-	tried.DryRunRules = []string{EveryRule}
-	return &tried, append(slices.Clip(errs), why)
+	dryRun := *s
+	dryRun.DryRunRules = []string{EveryRule}
+	return &dryRun, append(slices.Clip(errs), why)
 }
 
-// awaitConfig is how long evict waits for a first reading of the cluster's configuration. If a kind is missing, or the
+// maxConfigWait is how long evict waits for a first reading of the cluster's configuration. If a kind is missing, or the
 // permission to read it, there will be no reading.
-const awaitConfig = time.Minute
+const maxConfigWait = time.Minute
 
 // awaitsConfig reports whether neither collect nor an earlier run of evict has read the node's configuration yet. The
 // cluster's configuration may disable a rule.
@@ -73,22 +73,22 @@ func (n *Node) awaitsConfig(t *tick.Tick) bool {
 	c := &n.fromObjects
 	switch {
 	case t.Sample == nil:
-		return c.tries // nothing is measured
+		return c.inDryRun // nothing is measured
 	case !t.Sample.Unread("config"), hasObjects(t.Sample.Config):
-		c.read, n.Awaits = true, time.Time{}
+		c.wasRead, n.AwaitsConfigSince = true, time.Time{}
 	}
-	if c.read || n.Config.Raw() != nil {
+	if c.wasRead || n.Config.Raw() != nil {
 		return false
 	}
-	if n.Awaits.IsZero() || t.Time.Before(n.Awaits) {
-		n.Awaits = t.Time
+	if n.AwaitsConfigSince.IsZero() || t.Time.Before(n.AwaitsConfigSince) {
+		n.AwaitsConfigSince = t.Time
 	}
-	return t.Time.Sub(n.Awaits) < awaitConfig
+	return t.Time.Sub(n.AwaitsConfigSince) < maxConfigWait
 }
 
-// objectsOver returns the settings without the dry run. It names an invalid object in the errors, and uses the last
+// withConfigObjects returns the settings without the dry run. It names an invalid object in the errors, and uses the last
 // valid one of the node instead.
-func (n *Node) objectsOver(base *Settings, t *tick.Tick, log *slog.Logger) (*Settings, []string) {
+func (n *Node) withConfigObjects(base *Settings, t *tick.Tick, log *slog.Logger) (*Settings, []string) {
 	c := &n.fromObjects
 	if t.Sample == nil { // nothing is measured, and the objects are unknown
 		if c.settings == nil {
@@ -103,16 +103,16 @@ func (n *Node) objectsOver(base *Settings, t *tick.Tick, log *slog.Logger) (*Set
 			raw = n.Config.Raw()
 		}
 	}
-	file, wrong := c.local.InForce(base.objects, t.Node, labels, t.Time)
-	if c.settings != nil && c.base == base && c.of == c.local.Version && bytes.Equal(c.raw, raw) {
+	file, fileErrs := c.local.InForce(base.objects, t.Node, labels, t.Time)
+	if c.settings != nil && c.base == base && c.fileVersion == c.local.Version && bytes.Equal(c.raw, raw) {
 		return c.settings, c.errs
 	}
 	if n.Config == nil {
-		n.Config = dynamic.Memory{}
+		n.Config = dynamic.LastValid{}
 	}
-	before := c.settings
-	c.base, c.of, c.raw, c.errs = base, c.local.Version, slices.Clone(raw), nil
-	for _, err := range wrong {
+	previous := c.settings
+	c.base, c.fileVersion, c.raw, c.errs = base, c.local.Version, slices.Clone(raw), nil
+	for _, err := range fileErrs {
 		c.errs = append(c.errs, err.Error())
 	}
 	objects, err := dynamic.Objects(raw, file)
@@ -120,15 +120,15 @@ func (n *Node) objectsOver(base *Settings, t *tick.Tick, log *slog.Logger) (*Set
 		c.errs = append(c.errs, err.Error()+": the previous configuration stays in force")
 		objects, _ = dynamic.Objects(n.Config.Raw(), file)
 	}
-	inForce, refused := n.Config.Settle(objects, func(list []dynamic.Object) error {
-		_, err := base.with(list)
+	inForce, refused := n.Config.Resolve(objects, func(list []dynamic.Object) error {
+		_, err := base.withObjects(list)
 		return err
 	})
 	c.errs = append(c.errs, refused...)
-	if c.settings, err = base.with(inForce); err != nil { // each step to it was checked
+	if c.settings, err = base.withObjects(inForce); err != nil { // each step to it was checked
 		c.settings, c.errs = base, append(c.errs, err.Error())
 	}
-	c.log(log.With("node", t.Node), before, objects)
+	c.log(log.With("node", t.Node), previous, objects)
 	return c.settings, c.errs
 }
 
@@ -139,25 +139,25 @@ func hasObjects(raw tick.Raw) bool {
 }
 
 // log logs changes, once.
-func (c *fromObjects) log(log *slog.Logger, before *Settings, objects []dynamic.Object) {
+func (c *fromObjects) log(log *slog.Logger, previous *Settings, objects []dynamic.Object) {
 	c.reported.Problems(log, "configuration refused", c.errs)
-	var logged []string
+	var loggedUnused []string
 	for _, o := range objects {
 		if len(o.Unused) == 0 {
 			continue
 		}
 		text := o.From() + " " + strings.Join(o.Unused, ", ")
-		logged = append(logged, text)
-		if !slices.Contains(c.logged, text) {
-			log.Info("fields that evict does not use", "object", o.From(), "fields", strings.Join(o.Unused, ", "))
+		loggedUnused = append(loggedUnused, text)
+		if !slices.Contains(c.loggedUnused, text) {
+			log.Info("evict ignores fields of a configuration object", "object", o.From(), "fields", strings.Join(o.Unused, ", "))
 		}
 	}
-	c.logged = logged
-	if before == nil {
-		before = c.base
+	c.loggedUnused = loggedUnused
+	if previous == nil {
+		previous = c.base
 	}
 	var changed []any
-	rows := before.Rows()
+	rows := previous.Rows()
 	for i, row := range c.settings.Rows() {
 		if now := row.Show(); now != rows[i].Show() {
 			changed = append(changed, row.Name, now)

@@ -14,7 +14,7 @@ import (
 )
 
 // Every field of both kinds sets an existing setting, with a value of its type, and changes it.
-func TestEveryFieldHasItsSetting(t *testing.T) {
+func TestEveryFieldSetsASetting(t *testing.T) {
 	every, err := os.ReadFile("testdata/every.json")
 	if err != nil {
 		t.Fatal(err)
@@ -35,7 +35,7 @@ func TestEveryFieldHasItsSetting(t *testing.T) {
 		if err != nil || len(objects) != 1 || objects[0].Err != nil || len(objects[0].Unused) > 0 {
 			t.Fatalf("%s: %+v, %v", kind.Name, objects, err)
 		}
-		merged, err := base.with(objects)
+		merged, err := base.withObjects(objects)
 		if err != nil {
 			t.Fatalf("%s: %v", kind.Name, err)
 		}
@@ -56,13 +56,13 @@ func TestEveryFieldHasItsSetting(t *testing.T) {
 					}
 				}
 				// With the flag's value the others may become inconsistent: load-upper-bound-ratio below the object's lower one.
-				if merged, err := given.with(objects); err == nil && show(merged) != show(&base) {
+				if merged, err := given.withObjects(objects); err == nil && show(merged) != show(&base) {
 					t.Errorf("%s: %s is %s though it is given as a flag", f.Path, setting, show(merged))
 				}
 			}
 		}
 	}
 	if again := Default(); !reflect.DeepEqual(again.Settings, base.Settings) {
-		t.Error("the settings that others stand on were changed")
+		t.Error("the default settings were changed")
 	}
 }

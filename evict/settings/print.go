@@ -20,23 +20,23 @@ func (o *Options) List(s *stage.Session) error {
 	if err != nil {
 		return err
 	}
-	merged = merged.ofNode(s)
-	on, err := merged.Selected()
+	merged = merged.forSessionNode(s)
+	selected, err := merged.Selected()
 	if err != nil {
 		return err
 	}
-	strategies := merged.strategies()
+	strategies := merged.fileStrategies()
 	var b strings.Builder
 	for _, r := range rule.All {
 		title, doc, _ := strings.Cut(r.Doc, "\n")
 		fmt.Fprintf(&b, "%s: %s\n", r.Name, title)
-		if !slices.Contains(on, r) {
+		if !slices.Contains(selected, r) {
 			b.WriteString("  off (--rules)\n")
 		}
 		if r.Strategy != nil {
 			writeStrategy(&b, r, strategies)
 		}
-		if merged.DryRunOf(r.Name) {
+		if merged.IsDryRun(r.Name) {
 			b.WriteString("  dry run (--dry-run-rules)\n")
 		}
 		for _, scope := range r.Scopes {
@@ -67,10 +67,10 @@ func (o Options) Check(s *stage.Session, path string) error {
 	if err != nil {
 		return err
 	}
-	merged = merged.ofNode(s)
+	merged = merged.forSessionNode(s)
 	var b strings.Builder
 	merged.write(&b, merged.Rows())
-	if x := merged.strategies(); x != nil {
+	if x := merged.fileStrategies(); x != nil {
 		for _, r := range rule.All {
 			if r.Strategy != nil {
 				fmt.Fprintf(&b, "\n%s\n", r.Name)
@@ -96,7 +96,7 @@ func (s *Settings) write(b *strings.Builder, rows []evictconfig.Row) { WriteRows
 func (s *Settings) WriteChanged(b *strings.Builder) {
 	rows := slices.DeleteFunc(s.Rows(), func(row evictconfig.Row) bool { return s.From[row.Name] == FromDefault })
 	if len(rows) > 0 {
-		b.WriteString("\nsettings that are no defaults\n")
+		b.WriteString("\nsettings that differ from the defaults\n")
 		s.write(b, rows)
 	}
 }
@@ -104,11 +104,11 @@ func (s *Settings) WriteChanged(b *strings.Builder) {
 // writeStrategy writes the source of the thresholds of a rule of Koordinator, and whether they enable the rule.
 func writeStrategy(b *strings.Builder, r *rule.Rule, s *sloconfig.Strategies) {
 	if s == nil {
-		fmt.Fprintf(b, "  thresholds: %s of each node, from sample.config; off where there is none\n", sloconfig.KeyThreshold)
+		fmt.Fprintf(b, "  thresholds: %s of each node, from sample.config; off without it\n", sloconfig.KeyThreshold)
 		return
 	}
 	fmt.Fprintf(b, "  thresholds: %s\n", StrategySource(s))
-	if why, _ := r.Off(s); why != "" {
+	if why, _ := r.WhyOff(s); why != "" {
 		fmt.Fprintf(b, "  off (%s)\n", Clean(why))
 	}
 }

@@ -58,7 +58,7 @@ func MergeRows(s *stage.Session, rows, given []evictconfig.Row, path string, lin
 }
 
 // CheckRows names the source of each setting that check rejects.
-func CheckRows(from map[string]string, check func(bad func(name string, why error))) (errs []error) {
+func CheckRows(from map[string]string, check func(report func(name string, why error))) (errs []error) {
 	check(func(name string, why error) {
 		if source := from[name]; source == fromFlag || source == FromDefault {
 			errs = append(errs, fmt.Errorf("--%s: %w", name, why))

@@ -52,8 +52,8 @@ func (s *Settings) Limits() pick.Limits {
 	return l
 }
 
-// DryRunOf reports whether a rule is in dry run: measured and reported, but without effect.
-func (s *Settings) DryRunOf(rule string) bool {
+// IsDryRun reports whether a rule is in dry run: measured and reported, but without effect.
+func (s *Settings) IsDryRun(rule string) bool {
 	return slices.Contains(s.DryRunRules, rule) || slices.Contains(s.DryRunRules, EveryRule)
 }
 
@@ -61,38 +61,38 @@ func (s *Settings) DryRunOf(rule string) bool {
 func (s *Settings) Selected() ([]*rule.Rule, error) { return rule.Select(s.Rules) }
 
 // check calls bad for every invalid setting.
-func (s *Settings) check(bad func(name string, err error)) {
-	s.Settings.Check(bad)
+func (s *Settings) check(report func(name string, err error)) {
+	s.Settings.Check(report)
 	if _, err := rule.Select(s.Rules); err != nil {
-		bad("rules", err)
+		report("rules", err)
 	}
 	if _, err := rule.Select(slices.DeleteFunc(slices.Clone(s.DryRunRules), func(name string) bool { return name == EveryRule })); err != nil {
-		bad("dry-run-rules", fmt.Errorf("%w (%q is all)", err, EveryRule))
+		report("dry-run-rules", fmt.Errorf("%w (%q means all)", err, EveryRule))
 	}
 }
 
-// with returns the settings with values of objects in the place of defaults.
-func (s *Settings) with(objects []dynamic.Object) (*Settings, error) {
+// withObjects returns the settings with values of objects in the place of defaults.
+func (s *Settings) withObjects(objects []dynamic.Object) (*Settings, error) {
 	list := dynamic.Settings(objects, func(setting string) bool { return s.From[setting] != FromDefault })
 	if len(list) == 0 {
 		return s, nil
 	}
 	merged := *s
 	merged.From = maps.Clone(s.From)
-	at := map[string]string{}
+	paths := map[string]string{}
 	rows := merged.Rows()
 	for _, x := range list {
 		i := slices.IndexFunc(rows, func(row evictconfig.Row) bool { return row.Name == x.Setting })
 		if i < 0 || !rows[i].Set(x.V) {
-			return nil, fmt.Errorf("%s: there is no setting %s of %v", strings.Join(x.Path, "."), x.Setting, x.V)
+			return nil, fmt.Errorf("%s: evict has no setting %s with the value %v", strings.Join(x.Path, "."), x.Setting, x.V)
 		}
 		merged.From[x.Setting] = x.From
-		at[x.Setting] = strings.Join(x.Path, ".")
+		paths[x.Setting] = strings.Join(x.Path, ".")
 	}
 	var errs []error
 	merged.check(func(setting string, why error) {
-		if at[setting] != "" {
-			setting = at[setting]
+		if paths[setting] != "" {
+			setting = paths[setting]
 		}
 		errs = append(errs, fmt.Errorf("%s: %w", setting, why))
 	})
@@ -110,7 +110,7 @@ func (s *Settings) checkObjects() (errs []error) {
 	for kind, list := range s.objects.Objects() {
 		for _, c := range list {
 			objects, _ := dynamic.Objects(nil, map[string]*customconfig.Chosen{kind.Key: c})
-			if _, err := s.with(objects); err != nil {
+			if _, err := s.withObjects(objects); err != nil {
 				errs = append(errs, fmt.Errorf("%s: %s %s/%s: %w", c.At, kind.Name, c.Namespace, c.Name, err))
 			}
 		}
@@ -118,19 +118,19 @@ func (s *Settings) checkObjects() (errs []error) {
 	return errs
 }
 
-// ofNode returns the settings with the file's objects applied for --node, whose labels only ticks contain.
-func (s *Settings) ofNode(session *stage.Session) *Settings {
+// forSessionNode returns the settings with the file's objects applied for --node, whose labels only ticks contain.
+func (s *Settings) forSessionNode(session *stage.Session) *Settings {
 	var local customconfig.Local
 	file, _ := local.InForce(s.objects, session.Node, nil, session.Now())
 	objects, _ := dynamic.Objects(nil, file)
-	if merged, err := s.with(objects); err == nil {
+	if merged, err := s.withObjects(objects); err == nil {
 		return merged
 	}
 	return s
 }
 
-// strategies returns those of --config for --node, whose labels only ticks contain; nil without such a file.
-func (s *Settings) strategies() *sloconfig.Strategies {
+// fileStrategies returns those of --config for --node, whose labels only ticks contain; nil without such a file.
+func (s *Settings) fileStrategies() *sloconfig.Strategies {
 	var local sloconfig.Local
 	file, _ := local.InForce(s.SLO, nil, nil)
 	if file == nil {

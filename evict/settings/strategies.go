@@ -18,10 +18,10 @@ import (
 type Strategies struct {
 	sloconfig.InForce
 
-	local  sloconfig.Local
-	of     uint64   // the version of the file, as local counts it
-	inFile tick.Raw // that of the file, as a tick contains it
-	errs   []string
+	local       sloconfig.Local
+	fileVersion uint64   // the version of the file, as local counts it
+	fileRaw     tick.Raw // that of the file, as a tick contains it
+	errs        []string
 
 	// What was logged last: errors, the strategies, and which of Koordinator's rules they enable.
 	reported    config.Reported
@@ -32,15 +32,15 @@ type Strategies struct {
 // Read reads them from --config, else from a tick with a sample. Without either the rules are off.
 func (k *Strategies) Read(s *Settings, t *tick.Tick) (*sloconfig.Strategies, []string) {
 	raw := t.Sample.Config
-	file, wrong := k.local.InForce(s.SLO, t.Sample.Labels, t.Sample.Annotations)
+	file, fileErrs := k.local.InForce(s.SLO, t.Sample.Labels, t.Sample.Annotations)
 	if file != nil {
-		if k.of != k.local.Version {
-			k.of, k.inFile = k.local.Version, sloconfig.Over(nil, file)
+		if k.fileVersion != k.local.Version {
+			k.fileVersion, k.fileRaw = k.local.Version, sloconfig.Over(nil, file)
 		}
-		raw = k.inFile
+		raw = k.fileRaw
 	}
 	k.errs = nil
-	for _, err := range wrong {
+	for _, err := range fileErrs {
 		k.errs = append(k.errs, err.Error())
 	}
 	if err := k.TakeRaw(raw, t.Sample.Unread("config")); err != nil && !errors.Is(err, sloconfig.ErrUnread) {
@@ -64,10 +64,10 @@ func (k *Strategies) Log(log *slog.Logger) {
 			continue
 		}
 		from = StrategySource(s)
-		switch why, fault := r.Off(s); {
+		switch why, isError := r.WhyOff(s); {
 		case why == "":
 			on = append(on, r.Name)
-		case fault:
+		case isError:
 			off = append(off, r.Name+": "+why)
 		}
 	}
@@ -76,9 +76,9 @@ func (k *Strategies) Log(log *slog.Logger) {
 		return
 	}
 	k.loggedRules = text
-	log.Info("Koordinator's rules", "from", cmp.Or(from, "nowhere"), "on", cmp.Or(strings.Join(on, ", "), "none"))
+	log.Info("Koordinator's rules", "from", cmp.Or(from, "none"), "on", cmp.Or(strings.Join(on, ", "), "none"))
 	for _, why := range off {
-		log.Warn("a rule of Koordinator's is off", "rule", why)
+		log.Warn("a Koordinator rule is off", "rule", why)
 	}
 }
 

@@ -74,7 +74,7 @@ func (r *running) next() tick.Isolation {
 
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	await.Until(t, time.Minute, what, await.Is(is))
+	await.Until(t, 3*time.Minute, what, await.Is(is))
 }
 
 func TestFallbackAfterSilence(t *testing.T) {
@@ -87,7 +87,7 @@ func TestFallbackAfterSilence(t *testing.T) {
 		Cgroups:  []tick.Cgroup{{Cgroup: "/batch", CPUWeight: p(50)}},
 		Fallback: []tick.Cgroup{{Cgroup: "/batch", CPUWeight: p(2)}},
 	}
-	r := start(t, "--root", root, "--stale-after", "1s", "--max-age", "10s")
+	r := start(t, "--root", root, "--stale-after", "1s", "--max-age", "10m")
 	r.send(0, advice)
 	if out := r.next(); out.Applied != 1 || out.Fallback {
 		t.Fatalf("%+v", out)
@@ -130,12 +130,12 @@ func TestFallbackAfterSilence(t *testing.T) {
 func TestDryRunHasNoFallback(t *testing.T) {
 	_, base := newCopy(t, map[string]string{"batch/cpu.weight": "100"})
 	fallback := &tick.Advice{Fallback: []tick.Cgroup{{Cgroup: "/batch", CPUWeight: p(2)}}}
-	r := start(t, "--root", strings.TrimSuffix(base, "/sys/fs/cgroup"), "--stale-after", "20ms", "--dry-run")
+	r := start(t, "--root", strings.TrimSuffix(base, "/sys/fs/cgroup"), "--stale-after", "20ms", "--max-age", "10m", "--dry-run")
 	r.send(time.Hour, fallback)
 	r.next()
 	// Another isolate that starts later with write permission applies the fallback meanwhile.
 	_, other := newCopy(t, map[string]string{"batch/cpu.weight": "100"})
-	acts := start(t, "--root", strings.TrimSuffix(other, "/sys/fs/cgroup"), "--stale-after", "20ms", "--journal", filepath.Join(t.TempDir(), "journal"))
+	acts := start(t, "--root", strings.TrimSuffix(other, "/sys/fs/cgroup"), "--stale-after", "20ms", "--max-age", "10m", "--journal", filepath.Join(t.TempDir(), "journal"))
 	acts.send(0, fallback)
 	acts.next()
 	eventually(t, "the fallback of one that acts", func() bool { return read(t, other, "batch/cpu.weight") == "2" })

@@ -72,7 +72,7 @@ func TestAdviceIsApplied(t *testing.T) {
 // task starts a sleeping process in a cgroup.
 func (r *realTree) task(name string) {
 	r.t.Helper()
-	cmd := exec.Command("sleep", "60")
+	cmd := exec.Command("sleep", "100000")
 	if err := cmd.Start(); err != nil {
 		r.t.Fatal(err)
 	}

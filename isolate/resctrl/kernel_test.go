@@ -73,7 +73,7 @@ func newRealGroups(t *testing.T) *realGroups {
 // task starts a process in a pod's cgroup.
 func (g *realGroups) task(cgroup string) *exec.Cmd {
 	g.t.Helper()
-	cmd := exec.Command("sleep", "60")
+	cmd := exec.Command("sleep", "100000")
 	if err := cmd.Start(); err != nil {
 		g.t.Fatal(err)
 	}

@@ -94,21 +94,27 @@ func cpuTime(t testing.TB) time.Duration {
 
 // A thread of a large process costs as much as one of a small process, because no file is read for which the kernel sums up the process.
 func TestCostOfAThreadIsFlat(t *testing.T) {
-	cost := func(n int) time.Duration {
+	// The least of several walks is the cost itself: other work on the machine, and other machines on the same host, make a walk only
+	// dearer.
+	cost := func(n int) func() time.Duration {
 		g := withSleepers(t, n)
 		r := reader(t)
 		r.WithoutMessages()
 		best := time.Hour
-		for range 5 {
+		return func() time.Duration {
 			at := cpuTime(t)
 			if done, ok := r.Runnable(g.Name, new(cgroup.Walk), nil); !done || !ok {
 				t.Fatalf("the threads of %s: done %v, ok %v", g.Name, done, ok)
 			}
 			best = min(best, (cpuTime(t)-at)/time.Duration(n))
+			return best
 		}
-		return best
 	}
-	small, large := cost(200), cost(3000)
+	ofSmall, ofLarge := cost(200), cost(3000)
+	small, large := ofSmall(), ofLarge()
+	for round := 1; round < 5 || round < 50 && large > 6*small; round++ {
+		small, large = ofSmall(), ofLarge()
+	}
 	t.Logf("CPU time a thread: %s of 200, %s of 3000", small, large)
 	if large > 6*small { // by /proc/TID/stat it is 15 times and more
 		t.Errorf("a thread costs %s with 3000 in its process, and %s with 200", large, small)

@@ -113,9 +113,17 @@ func TestQuantitiesPrintAsTheyAreRead(t *testing.T) {
 func TestWatch(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "x.yaml")
+	// Not truncated first: the watch would see the empty file if the test is interrupted then. The texts are of the same length.
 	write := func(p, text string) {
 		t.Helper()
-		if err := os.WriteFile(p, []byte(text), 0o600); err != nil {
+		f, err := os.OpenFile(p, os.O_WRONLY|os.O_CREATE, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.WriteString(text); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -137,24 +145,33 @@ func TestWatch(t *testing.T) {
 			if got != want {
 				t.Errorf("changed to %q; want %q", got, want)
 			}
-		case <-time.After(time.Minute):
+		case <-time.After(3 * time.Minute):
 			t.Fatalf("the change to %q is not seen", want)
 		}
 	}
 	write(path, "two")
 	expect("two")
 	write(path, "two") // the same content is no change
-	write(filepath.Join(dir, "tmp"), "three")
+	write(filepath.Join(dir, "tmp"), "six")
 	if err := os.Rename(filepath.Join(dir, "tmp"), path); err != nil {
 		t.Fatal(err)
 	}
-	expect("three")
+	expect("six")
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
 	expect("")
-	write(path, "four")
-	expect("four")
+	write(path, "ten")
+	select { // or the new file was read before it was written
+	case got := <-changed:
+		if got == "" {
+			expect("ten")
+		} else if got != "ten" {
+			t.Errorf("changed to %q; want %q", got, "ten")
+		}
+	case <-time.After(3 * time.Minute):
+		t.Fatal("a file that is there again is not seen")
+	}
 	if err := Watch(ctx, filepath.Join(dir, "no", "x.yaml"), slog.Default(), func() {}); err == nil {
 		t.Error("Watch in no directory: want an error")
 	}
@@ -195,7 +212,7 @@ func TestWatchBusyDirectory(t *testing.T) {
 	}
 	busy := time.NewTicker(quietTime / 4)
 	defer busy.Stop()
-	end := time.After(time.Minute)
+	end := time.After(3 * time.Minute)
 	if err := os.WriteFile(path, []byte("two"), 0o600); err != nil {
 		t.Fatal(err)
 	}

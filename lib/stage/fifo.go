@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -21,6 +22,7 @@ type stream struct {
 	out             io.Writer
 	isFIFO, closing bool
 	hasWholeLines   bool // in reads no further than to the end of a line
+	drainTimeout    time.Duration
 }
 
 func (s *stream) Close() error {
@@ -40,6 +42,15 @@ func (s *stream) isRecording() bool {
 		return false
 	}
 	info, err := f.Stat()
+	return err == nil && info.Mode().IsRegular()
+}
+
+// Recording reports whether the input is a file on a disk: then no live stream waits for the tool.
+func (s *Session) Recording() bool {
+	if s.Input == "" || s.Input == "-" {
+		return (&stream{in: s.In}).isRecording()
+	}
+	info, err := os.Stat(s.Input)
 	return err == nil && info.Mode().IsRegular()
 }
 

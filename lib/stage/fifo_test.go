@@ -54,6 +54,7 @@ func openTestFIFO(t *testing.T, path string) *os.File {
 // Tools start and stop between two FIFOs; their neighbours see neither an end nor an error, and no tick is lost, not even
 // the one that is half written when a tool stops.
 func TestFIFOSurvivesRestarts(t *testing.T) {
+	patiently(t, &drainTimeout)
 	dir := t.TempDir()
 	inPath, outPath := filepath.Join(dir, "in.fifo"), filepath.Join(dir, "out.fifo")
 	in, out := openTestFIFO(t, inPath), openTestFIFO(t, outPath)

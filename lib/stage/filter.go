@@ -14,8 +14,8 @@ import (
 	"polder/lib/tick"
 )
 
-// drainTimeout is how long a stopping tool waits for the rest of a line that it has begun to read or write.
-const drainTimeout = 2 * time.Second
+// drainTimeout is how long a stopping tool waits for the rest of a line that it has begun to read or write. Tests wait longer.
+var drainTimeout = 2 * time.Second
 
 // replayGCPercent is the garbage collector's target for recordings, unless GOGC is set. On a node a tool uses one or two
 // megabytes and handles one tick per second: there the default is right, because memory is scarce. A recording runs as fast as
@@ -73,6 +73,7 @@ func (s *Session) Filter(ctx context.Context, f Filter) error {
 		return &UsageError{err}
 	}
 	defer in.Close()
+	in.drainTimeout = drainTimeout
 	if in.isTerminal() {
 		fmt.Fprintf(s.Err, "%s: waits for ticks from this terminal: give it a recording (--input FILE) or a pipe (collect | ...), or press Ctrl-D\n", s.Tool)
 	}
@@ -219,7 +220,7 @@ func (s *Session) read(
 		}
 		line, err := r.Next()
 		if errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() != nil {
-			_ = in.SetReadDeadline(time.Now().Add(drainTimeout))
+			_ = in.SetReadDeadline(time.Now().Add(in.drainTimeout))
 			r.Finish()
 			if line, err = r.Next(); errors.Is(err, os.ErrDeadlineExceeded) {
 				err = io.EOF

@@ -90,13 +90,19 @@ func TestLineReaderWaits(t *testing.T) {
 	r.WholeLines = true
 	whole := sized("a", 100_000)
 	fmt.Fprint(f, whole[:50_000])
-	if err := f.SetReadDeadline(time.Now().Add(20 * time.Millisecond)); err != nil {
+	next := make(chan error)
+	go func() {
+		_, err := r.Next()
+		next <- err
+	}()
+	await.Until(t, time.Minute, "the line is begun", await.Is(func() bool { return waiting(t, f) == 0 }))
+	if err := f.SetReadDeadline(time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	if l, err := r.Next(); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Fatalf("Next: %v, %v; want the deadline", l, err)
+	if err := <-next; !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("Next: %v; want the deadline", err)
 	}
-	if err := f.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := f.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	r.Finish()
@@ -113,6 +119,7 @@ func TestLineReaderWaits(t *testing.T) {
 // While one tick is handled the following ones are in the FIFO, also for a live tool, which forwards it before it reads
 // the next one.
 func TestOneTickInMemory(t *testing.T) {
+	patiently(t, &settleTimeout)
 	for _, live := range []bool{false, true} {
 		t.Run(fmt.Sprintf("live=%t", live), func(t *testing.T) {
 			dir := t.TempDir()

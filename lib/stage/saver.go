@@ -18,7 +18,6 @@ type Saver struct {
 	interval time.Duration
 	lastSave time.Time // when the last save began, by the session's clock
 	save     func(state tick.Raw) error
-	timeout  time.Duration
 
 	snapshots   int64         // counts the snapshots, so that an older one never replaces a newer one
 	writer      chan struct{} // taken by the writer, so that a disk that hangs blocks only one
@@ -26,13 +25,17 @@ type Saver struct {
 	writers     sync.WaitGroup
 }
 
-// saveTimeout is the time limit of a write: a disk that hangs must delay neither a caller that waits for a record nor the end.
-const saveTimeout = 5 * time.Second
+// saveTimeout is the time limit of a write: a disk that hangs must not delay a caller that waits for a record. At the end of the input
+// nobody waits, and a disk that others fill takes its time: endTimeout is the limit there. After a signal Main's is shorter.
+const (
+	saveTimeout = 5 * time.Second
+	endTimeout  = time.Minute
+)
 
 // NewSaver returns the saver of a tool's state; version is as in [Session.SaveState]. snapshot encodes the present state.
 func (s *Session) NewSaver(version int, every time.Duration, snapshot func() (tick.Raw, error)) *Saver {
 	return &Saver{
-		session: s, snapshot: snapshot, isOff: s.State == "" || s.DryRun, interval: every, lastSave: s.Now(), timeout: saveTimeout,
+		session: s, snapshot: snapshot, isOff: s.State == "" || s.DryRun, interval: every, lastSave: s.Now(),
 		writer: make(chan struct{}, 1),
 		save:   func(state tick.Raw) error { return s.SaveState(version, state) },
 	}
@@ -54,7 +57,9 @@ func (v *Saver) SaveIfDue() {
 }
 
 // Prepare takes a snapshot now and returns the function that writes it, which may be called on any goroutine.
-func (v *Saver) Prepare() func() error {
+func (v *Saver) Prepare() func() error { return v.prepare(saveTimeout) }
+
+func (v *Saver) prepare(timeout time.Duration) func() error {
 	if v.isOff {
 		return func() error { return nil }
 	}
@@ -65,15 +70,15 @@ func (v *Saver) Prepare() func() error {
 		if err != nil {
 			return err
 		}
-		return v.write(number, state)
+		return v.write(number, state, timeout)
 	}
 }
 
 // write returns when the state is written, or at the time limit.
-func (v *Saver) write(number int64, state tick.Raw) error {
-	timer := time.NewTimer(v.timeout)
+func (v *Saver) write(number int64, state tick.Raw, timeout time.Duration) error {
+	timer := time.NewTimer(timeout)
 	defer timer.Stop()
-	errTimeout := fmt.Errorf("write --state %s: not finished after %s (does the disk hang?)", v.session.State, v.timeout)
+	errTimeout := fmt.Errorf("write --state %s: not finished after %s (does the disk hang?)", v.session.State, timeout)
 	select {
 	case v.writer <- struct{}{}:
 	case <-timer.C:
@@ -100,5 +105,5 @@ func (v *Saver) write(number int64, state tick.Raw) error {
 // End saves a last time, and joins the error with err.
 func (v *Saver) End(err error) error {
 	v.writers.Wait()
-	return errors.Join(err, v.Prepare()())
+	return errors.Join(err, v.prepare(endTimeout)())
 }

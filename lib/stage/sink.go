@@ -51,7 +51,8 @@ func (s *Session) openSink(ctx context.Context, live bool) (*sink, error) {
 		return nil, &UsageError{err}
 	}
 	if out.isFIFO {
-		context.AfterFunc(ctx, func() { _ = out.SetWriteDeadline(time.Now().Add(drainTimeout)) })
+		timeout := drainTimeout
+		context.AfterFunc(ctx, func() { _ = out.SetWriteDeadline(time.Now().Add(timeout)) })
 	}
 	k := &sink{stream: out, pipe: pipeOf(out.out)}
 	if s.Metrics != nil {
@@ -96,8 +97,9 @@ func (k *sink) write() error {
 }
 
 // settleTimeout is how long a live tool waits for its output before it reads the next tick: much longer than a write takes, and less than
-// any interval. Without it the ticks that waited while the tool was busy would replace one another before the first is written.
-const settleTimeout = 100 * time.Millisecond
+// any interval. Without it the ticks that waited while the tool was busy would replace one another before the first is written. Tests wait
+// longer.
+var settleTimeout = 100 * time.Millisecond
 
 // waitWritten waits until everything is written to the output. A next stage that has not read it by then is slow, and will get the
 // newest tick.

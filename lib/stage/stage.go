@@ -102,8 +102,9 @@ type Session struct {
 // IsSet reports whether a flag was given on the command line or by its environment variable.
 func (s *Session) IsSet(flag string) bool { return s.isSet(flag) }
 
-// stopWithin is how long a tool may take to stop after a signal.
-const stopWithin = 5 * time.Second
+// stopWithin is how long a tool may take to stop after a signal: less than the TimeoutStopSec= of deploy/systemd, and far longer than the
+// stream takes, for a busy machine.
+const stopWithin = 8 * time.Second
 
 // Main runs the command as the process, which ends with the command's exit status.
 func Main(c Command) {
@@ -128,7 +129,7 @@ func Main(c Command) {
 					os.Exit(1)
 				}
 			case <-timeout:
-				fmt.Fprintf(os.Stderr, "%s: not stopped after %s: the next stage does not read the last line\n", c.Name, stopWithin)
+				fmt.Fprintf(os.Stderr, "%s: not stopped after %s: the next stage does not read the last line, or the disk does not write the state\n", c.Name, stopWithin)
 				os.Exit(1)
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -24,6 +25,14 @@ var now = time.Date(2026, 1, 1, 0, 0, 10, 0, time.UTC)
 // line returns a tick of a node, seconds before now.
 func line(node string, seconds float64) string {
 	return fmt.Sprintf(`{"v":1,"node":%q,"time":%q,"sample":{"intervalSeconds":1}}`, node, now.Add(-time.Duration(seconds*float64(time.Second))).Format(time.RFC3339Nano))
+}
+
+// patiently lengthens a time limit for a test: on a busy machine the other side, which is there, takes longer.
+func patiently(t *testing.T, limit *time.Duration) {
+	t.Helper()
+	before := *limit
+	*limit = time.Minute
+	t.Cleanup(func() { *limit = before })
 }
 
 // harness runs a command with an injected environment.
@@ -136,6 +145,7 @@ func TestFilterSplicesAndForwards(t *testing.T) {
 // Ticks that waited while a live tool was busy, for example because the kernel delayed a write, are all forwarded if the next stage
 // reads: the first of them contains what was written.
 func TestLiveToolCatchesUp(t *testing.T) {
+	patiently(t, &settleTimeout)
 	h := harness{in: strings.NewReader(strings.Repeat(line("n1", 1)+"\n", 500))}
 	if status := h.run(t, h.echo(Kind{Reads: true}, func(f *Filter) { f.Live = true })); status != 0 {
 		t.Fatalf("status %d: %s", status, &h.err)
@@ -182,14 +192,16 @@ func TestMaxAgeDoesNotGrowWhenCollectIsLate(t *testing.T) {
 	}
 }
 
-func TestSilence(t *testing.T) {
+func TestSilence(t *testing.T) { synctest.Test(t, silence) }
+
+func silence(t *testing.T) {
 	in, write := io.Pipe()
 	h := &harness{in: in}
 	silent := make(chan struct{}, 10)
 	done := make(chan int)
 	go func() {
 		done <- h.run(t, h.echo(filterKind, func(f *Filter) {
-			f.SilentAfter = 20 * time.Millisecond
+			f.SilentAfter = time.Second
 			f.Silent = func(context.Context) { silent <- struct{}{} }
 		}))
 	}()

@@ -24,38 +24,38 @@ type entry struct {
 	growth   object.Growth
 
 	strategies sloconfig.InForce // the newest that ticks had
-	tried      []object.Dialect  // those under whose names a report may have offered something
+	offeredAs  []object.Dialect  // those under whose names a report may have offered something
 
-	have   *seen
-	intact bool   // the object has what was written
-	note   string // why it differs from the ticks, as logged
+	observed    *seen
+	isAsWritten bool   // the object has what was written
+	note        string // why it differs from the ticks, as logged
 }
 
 // newEntry is the entry of a node of which nothing is known. An earlier process may have offered under Katalyst's names, which on a
 // Node only a report writes; values under Koordinator's may be its manager's.
 func newEntry(node string, now time.Time) *entry {
-	return &entry{node: node, since: now, lastTick: now, intact: true, tried: []object.Dialect{object.Katalyst}}
+	return &entry{node: node, since: now, lastTick: now, isAsWritten: true, offeredAs: []object.Dialect{object.Katalyst}}
 }
 
 // see notes the object from a watch, which may be older than our own last write.
 func (e *entry) see(x *seen, k kind, now time.Time) {
 	switch {
-	case e.have == x:
+	case e.observed == x:
 		return
-	case e.have != nil && x == nil && now.Sub(e.written.At) < reconcile.FirstRestore:
+	case e.observed != nil && x == nil && now.Sub(e.written.At) < reconcile.FirstRestore:
 		return
-	case e.have != nil && x != nil && !newer(x.version, e.have.version):
+	case e.observed != nil && x != nil && !newer(x.version, e.observed.version):
 		return
 	}
-	e.have = x
-	if e.written.Figures == nil || e.written.Figures.Silent() {
+	e.observed = x
+	if e.written.Figures == nil || e.written.Figures.NeedsNoContent() {
 		return
 	}
 	var o kube.Object
 	if x != nil {
 		o = x.object
 	}
-	e.intact = k.holds(o, *e.written.Figures)
+	e.isAsWritten = k.holds(o, *e.written.Figures)
 }
 
 // newer compares resource versions; where they are not numbers, every different one is newer.
@@ -73,12 +73,12 @@ func (e *entry) next(p *publisher, now time.Time) object.Due {
 	want := p.want(e, now)
 	if e.written.Figures == nil && want.Empty() {
 		// Nothing was advised since the start. What an earlier process wrote stays until it is stale.
-		stillGood := want.Silent() && now.Sub(e.since) < p.staleAfter
-		if stillGood || e.have == nil && len(want.Taints) == 0 || e.have != nil && p.holds(e.have.object, want) {
+		isStillValid := want.NeedsNoContent() && now.Sub(e.since) < p.staleAfter
+		if isStillValid || e.observed == nil && len(want.Taints) == 0 || e.observed != nil && p.holds(e.observed.object, want) {
 			return object.NotDue
 		}
 	}
-	return e.rules(p, want).Next(e.written, want, e.intact, now)
+	return e.rules(p, want).Next(e.written, want, e.isAsWritten, now)
 }
 
 // rules are the rules by which the object is written: in Koordinator's dialect, Koordinator's own.
@@ -93,37 +93,39 @@ func (e *entry) rules(p *publisher, want object.Figures) object.Rules {
 	return rules
 }
 
-// damped are the figures without the growth that has to wait.
-func (e *entry) damped(p *publisher, want object.Figures, now time.Time) object.Figures {
+// withoutEarlyGrowth are the figures without the growth that has to wait.
+func (e *entry) withoutEarlyGrowth(p *publisher, want object.Figures, now time.Time) object.Figures {
 	interval := p.growInterval
 	if p.isNode() && want.Dialect == object.Koordinator && !p.growGiven {
 		interval = object.GrowInterval(e.strategies.Colocation())
 	}
-	return e.growth.Damp(e.written.Figures, want, interval, now)
+	return e.growth.LimitGrowth(e.written.Figures, want, interval, now)
 }
 
-// left are the other dialects under whose names a report may have offered something. Without a dialect the names are Katalyst's, as
-// in an object that has the same names for every policy.
-func (e *entry) left(now object.Dialect) []object.Dialect {
-	var left []object.Dialect
-	for _, d := range e.tried {
+// otherDialects are the other dialects under whose names a report may have offered something. Without a dialect the names are Katalyst's,
+// as in an object that has the same names for every policy.
+func (e *entry) otherDialects(now object.Dialect) []object.Dialect {
+	var otherDialects []object.Dialect
+	for _, d := range e.offeredAs {
 		if d != cmp.Or(now, object.Katalyst) {
-			left = append(left, d)
+			otherDialects = append(otherDialects, d)
 		}
 	}
-	return left
+	return otherDialects
 }
 
-// try notes that a write of figures begins.
-func (e *entry) try(f object.Figures) {
-	if f.Dialect != "" && !f.Empty() && !slices.Contains(e.tried, f.Dialect) {
-		e.tried = append(e.tried, f.Dialect)
+// noteAttempt notes that a write of figures begins.
+func (e *entry) noteAttempt(f object.Figures) {
+	if f.Dialect != "" && !f.Empty() && !slices.Contains(e.offeredAs, f.Dialect) {
+		e.offeredAs = append(e.offeredAs, f.Dialect)
 	}
 }
 
 // settle notes what was written. Names that were removed are forgotten, because another program may write them later.
 func (e *entry) settle(f object.Figures, now time.Time) {
-	e.tried = slices.DeleteFunc(e.tried, func(d object.Dialect) bool { return slices.Contains(f.Left, d) || d == f.Dialect && f.Empty() })
+	e.offeredAs = slices.DeleteFunc(e.offeredAs, func(d object.Dialect) bool {
+		return slices.Contains(f.Left, d) || d == f.Dialect && f.Empty()
+	})
 	f.Left = nil
 	e.growth.Wrote(e.written.Figures, f, now)
 	e.written = object.Written{Figures: &f, At: now}
@@ -133,9 +135,9 @@ func (e *entry) settle(f object.Figures, now time.Time) {
 func (e *entry) wrote(p *publisher, j job, after *seen, now time.Time) {
 	e.settle(j.figures, now)
 	e.resync = time.Duration(float64(p.rules.Resync) * (1 - rand.Float64()/4)) // so that not all nodes are written at once
-	e.intact = true
+	e.isAsWritten = true
 	if after != nil {
-		e.have = after
+		e.observed = after
 	}
 	e.see(p.objects[e.node], p.kind, now) // the watch may have a newer one
 }
@@ -143,9 +145,9 @@ func (e *entry) wrote(p *publisher, j job, after *seen, now time.Time) {
 // failed notes a write that failed. The object is unknown then: a part may be written, or everything without an answer. An object that was
 // deleted meanwhile is created again.
 func (e *entry) failed(deleted bool) {
-	e.written.Figures, e.intact = nil, true
+	e.written.Figures, e.isAsWritten = nil, true
 	if deleted {
-		e.have = nil
+		e.observed = nil
 	}
 }
 
@@ -154,8 +156,8 @@ func (e *entry) published(d object.Dialect, prefix string) object.Amounts {
 	switch {
 	case e.written.Figures != nil && e.written.Figures.Dialect == d:
 		return e.written.Figures.Reclaimed
-	case e.have != nil:
-		return object.NodeAmounts(e.have.object, d, prefix)
+	case e.observed != nil:
+		return object.NodeAmounts(e.observed.object, d, prefix)
 	}
 	return object.Amounts{}
 }

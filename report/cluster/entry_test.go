@@ -39,25 +39,25 @@ func TestUndone(t *testing.T) {
 	e.memory.Take(offer(44000), noon)
 	wrote := func(version string) {
 		f := offer(44000)
-		e.written, e.have, e.intact = object.Written{Figures: &f, At: now}, nodeWith(version, "44k"), true
+		e.written, e.observed, e.isAsWritten = object.Written{Figures: &f, At: now}, nodeWith(version, "44k"), true
 	}
 	wrote("100")
 	for _, x := range []*seen{nodeWith("99", nil), nodeWith("100", "44k"), nil, nodeWith("101", "44000")} {
-		if e.see(x, nodeKind, now); !e.intact || e.next(p, now) != object.NotDue {
+		if e.see(x, nodeKind, now); !e.isAsWritten || e.next(p, now) != object.NotDue {
 			t.Fatalf("%+v counts as an external change", x)
 		}
 	}
 	for i := range 7 {
 		now = now.Add(time.Second)
 		e.see(nodeWith("200", "0"), nodeKind, now)
-		if got := e.next(p, now); e.intact || got != object.Undone {
+		if got := e.next(p, now); e.isAsWritten || got != object.ChangedExternally {
 			t.Errorf("undone for the %d. time: %d; want it restored", i+1, got)
 		}
 		wrote("100")
 	}
 	wrote("400")
 	now = now.Add(reconcile.FirstRestore)
-	if e.see(nil, nodeKind, now); e.intact {
+	if e.see(nil, nodeKind, now); e.isAsWritten {
 		t.Error("a deleted object is intact")
 	}
 }
@@ -75,15 +75,15 @@ func TestBeforeTheFirstTick(t *testing.T) {
 		{"no node", nil, time.Hour, object.NotDue},
 		{"nothing there", nodeWith("1", nil), time.Hour, object.NotDue},
 		{"figures of an earlier process", nodeWith("1", "44k"), 3*time.Minute - 1, object.NotDue},
-		{"which no tick confirms", nodeWith("1", "44k"), 3 * time.Minute, object.Moved},
+		{"which no tick confirms", nodeWith("1", "44k"), 3 * time.Minute, object.FiguresChanged},
 	} {
-		e.have = tt.have
+		e.observed = tt.have
 		if got := e.next(p, noon.Add(tt.after)); got != tt.want {
 			t.Errorf("%s: %d; want %d", tt.name, got, tt.want)
 		}
 	}
 	e.memory.Take(offer(1), noon)
-	if got := e.next(p, noon); got != object.Moved {
+	if got := e.next(p, noon); got != object.FiguresChanged {
 		t.Errorf("the first tick: %d", got)
 	}
 }
@@ -179,13 +179,13 @@ func TestPolicyChanges(t *testing.T) {
 		{"written", object.Figures{}, false, nil, true, "reclaimed_memory reclaimed_millicpu=44000"},
 		{"back", batch(5000), true, nil, false, "batch-cpu=5000 batch-memory mid-cpu mid-memory " + katalyst},
 		{"which is written", object.Figures{}, false, nil, true, "batch-cpu=5000 batch-memory mid-cpu mid-memory"},
-		{"withdrawn", object.Figures{Dialect: object.Koordinator, Gone: "disabled"}, true, nil, true, "batch-cpu batch-memory mid-cpu mid-memory"},
+		{"withdrawn", object.Figures{Dialect: object.Koordinator, WithdrawnReason: "disabled"}, true, nil, true, "batch-cpu batch-memory mid-cpu mid-memory"},
 		{"and nothing is left of it with another policy", object.Figures{Dialect: object.Katalyst, Reclaimed: offer(1).Reclaimed}, false, nil, false, "reclaimed_memory reclaimed_millicpu=1"},
 	} {
 		now = now.Add(time.Second)
 		e.memory.Take(step.f, now)
 		if step.begun {
-			e.try(p.want(e, now))
+			e.noteAttempt(p.want(e, now))
 		}
 		if step.ends != nil {
 			e.failed(kube.IsNotFound(step.ends))
@@ -208,7 +208,7 @@ func TestPolicyChangedBefore(t *testing.T) {
 		}
 		return node
 	}
-	gone := object.Figures{Dialect: object.Koordinator, Gone: "disabled"}
+	gone := object.Figures{Dialect: object.Koordinator, WithdrawnReason: "disabled"}
 	for _, tt := range []struct {
 		name       string
 		have       *seen
@@ -216,15 +216,15 @@ func TestPolicyChangedBefore(t *testing.T) {
 		due        object.Due
 		left, kept string // of the names that are spoken of
 	}{
-		{"Koordinator's", nodeWith("1", "44k"), batch(4541), object.Moved, "reclaimed_millicpu", ""},
-		{"of the same amount as is there", both(nodeWith("1", "44k")), batch(4541), object.Moved, "reclaimed_millicpu", ""},
-		{"Koordinator's, which offers nothing", nodeWith("1", "44k"), gone, object.Moved, "reclaimed_millicpu", ""},
+		{"Koordinator's", nodeWith("1", "44k"), batch(4541), object.FiguresChanged, "reclaimed_millicpu", ""},
+		{"of the same amount as is there", both(nodeWith("1", "44k")), batch(4541), object.FiguresChanged, "reclaimed_millicpu", ""},
+		{"Koordinator's, which offers nothing", nodeWith("1", "44k"), gone, object.FiguresChanged, "reclaimed_millicpu", ""},
 		{"which offers nothing on a clean node", nodeWith("1", nil), gone, object.NotDue, "reclaimed_millicpu", ""},
-		{"Katalyst's", both(nodeWith("1", "44k")), object.Figures{Dialect: object.Katalyst, Reclaimed: offer(44000).Reclaimed}, object.Moved, "", "batch-cpu"},
+		{"Katalyst's", both(nodeWith("1", "44k")), object.Figures{Dialect: object.Katalyst, Reclaimed: offer(44000).Reclaimed}, object.FiguresChanged, "", "batch-cpu"},
 	} {
 		p, _ := keeper(nodeKind)
 		e := newEntry("n", noon)
-		e.have = tt.have
+		e.observed = tt.have
 		e.memory.Take(tt.f, noon)
 		if got := e.next(p, noon); got != tt.due {
 			t.Errorf("%s: %d; want %d", tt.name, got, tt.due)
@@ -254,7 +254,7 @@ func TestPolicyChangedBefore(t *testing.T) {
 		if is, _ := speaks("reclaimed_millicpu"); !is {
 			t.Errorf("%s: after a failure Katalyst's names are left", tt.name)
 		}
-		e.try(p.want(e, noon))
+		e.noteAttempt(p.want(e, noon))
 		e.wrote(p, job{node: "n", figures: p.want(e, noon)}, nil, noon)
 		if is, _ := speaks("reclaimed_millicpu"); is != (tt.f.Dialect == object.Katalyst) {
 			t.Errorf("%s: after the write: Katalyst's names are left: %v", tt.name, is)
@@ -284,14 +284,14 @@ func TestRulesOfTheDialect(t *testing.T) {
 		after   time.Duration
 		want    object.Due
 	}{
-		{"Katalyst, 8 % more", object.Katalyst, "", 10800, time.Second, object.Moved},
+		{"Katalyst, 8 % more", object.Katalyst, "", 10800, time.Second, object.FiguresChanged},
 		{"Koordinator, 8 % more", object.Koordinator, "", 10800, time.Second, object.NotDue},
-		{"Koordinator, 8 % more by a strict ConfigMap", object.Koordinator, `{"resourceDiffThreshold":0.05}`, 10800, time.Second, object.Moved},
-		{"Katalyst does not use that ConfigMap", object.Katalyst, `{"resourceDiffThreshold":0.5}`, 10800, time.Second, object.Moved},
-		{"Katalyst, less", object.Katalyst, "", 9910, time.Minute, object.Moved},
+		{"Koordinator, 8 % more by a strict ConfigMap", object.Koordinator, `{"resourceDiffThreshold":0.05}`, 10800, time.Second, object.FiguresChanged},
+		{"Katalyst does not use that ConfigMap", object.Katalyst, `{"resourceDiffThreshold":0.5}`, 10800, time.Second, object.FiguresChanged},
+		{"Katalyst, less", object.Katalyst, "", 9910, time.Minute, object.FiguresChanged},
 		{"Koordinator, less", object.Koordinator, "", 9910, time.Minute, object.NotDue},
-		{"Koordinator, less, and it is time", object.Koordinator, "", 9910, 5*time.Minute + 1, object.Again},
-		{"Koordinator, less, and it is the ConfigMap's time", object.Koordinator, `{"updateTimeThresholdSeconds":20}`, 9910, time.Minute, object.Again},
+		{"Koordinator, less, and it is time", object.Koordinator, "", 9910, 5*time.Minute + 1, object.ResyncDue},
+		{"Koordinator, less, and it is the ConfigMap's time", object.Koordinator, `{"updateTimeThresholdSeconds":20}`, 9910, time.Minute, object.ResyncDue},
 	} {
 		e := newEntry("n", noon)
 		if tt.config != "" {

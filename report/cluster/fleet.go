@@ -48,8 +48,8 @@ func (o *FleetOptions) Open(ctx context.Context, s *stage.Session) ([]Target, er
 	return []Target{nodes, configs}, nil
 }
 
-// undoneWithin is how long after our own write a difference counts as an external change.
-const undoneWithin = 2 * reconcile.LongestRestore
+// externalChangeWithin is how long after our own write a difference counts as an external change.
+const externalChangeWithin = 2 * reconcile.LongestRestore
 
 // fleet writes the fleet controller's decisions about each node. Only ticks cause writes. It needs no state of its own, because it writes
 // what the cluster's objects lack.
@@ -68,7 +68,7 @@ type member struct {
 	node string
 	want object.FleetDecision
 	// Our own last writes, which the watches may not have yet.
-	ownNode, ownCNR *seen
+	writtenNode, writtenCNR *seen
 
 	written object.FleetDecision // what was written last, and when
 	wroteAt time.Time
@@ -94,7 +94,7 @@ func openFleet(ctx context.Context, s *stage.Session, o *FleetOptions) (Target, 
 		Explain: func(err error) error { return explain(kube.CustomNodeResources, err) },
 	}
 	if f.connection != nil {
-		t.Refresh, t.Ready = f.refresh, f.unable
+		t.Refresh, t.Ready = f.refresh, f.whyNotWritable
 	}
 	f.queue = reconcile.Start(q, t)
 	return f, nil
@@ -116,7 +116,7 @@ func (f *fleet) refresh(iter.Seq[*member], time.Time) {
 
 // have are the node's objects, nil where they do not exist.
 func (f *fleet) have(m *member) (node, cnr *seen) {
-	return newest(f.nodes[m.node], &m.ownNode), newest(f.cnrs[m.node], &m.ownCNR)
+	return newest(f.nodes[m.node], &m.writtenNode), newest(f.cnrs[m.node], &m.writtenCNR)
 }
 
 // newest is the newer one of the watch's object and our own write, which is forgotten as soon as the watch has it.
@@ -144,9 +144,9 @@ func objectOf(x *seen) kube.Object {
 	return x.object
 }
 
-// unable returns why nothing can be written for a node, if so.
-func (f *fleet) unable(m *member) error {
-	return f.connection.lacking(f.nodes, m.node, f.connection.cnrs)
+// whyNotWritable returns why nothing can be written for a node, if so.
+func (f *fleet) whyNotWritable(m *member) error {
+	return f.connection.whyNotWritable(f.nodes, m.node, f.connection.cnrs)
 }
 
 // due compares what the fleet controller decides with the node's objects.
@@ -155,15 +155,15 @@ func (f *fleet) due(m *member, now time.Time) object.Due {
 	case f.connection == nil && same:
 		return object.NotDue
 	case f.connection == nil || f.nodes[m.node] == nil: // unknown
-		return object.Moved
+		return object.FiguresChanged
 	case f.missing(m) == "":
 		return object.NotDue
 	case !same:
-		return object.Moved
-	case now.Sub(m.wroteAt) < undoneWithin:
-		return object.Undone
+		return object.FiguresChanged
+	case now.Sub(m.wroteAt) < externalChangeWithin:
+		return object.ChangedExternally
 	}
-	return object.Again
+	return object.ResyncDue
 }
 
 func (f *fleet) desired(m *member, now time.Time) *fleetJob {
@@ -177,14 +177,14 @@ func (f *fleet) desired(m *member, now time.Time) *fleetJob {
 
 func (f *fleet) settle(m *member, j *fleetJob, err error, now time.Time) bool {
 	if err != nil { // the objects may be deleted or replaced
-		m.ownNode, m.ownCNR, m.written, m.wroteAt = nil, nil, object.FleetDecision{}, time.Time{}
+		m.writtenNode, m.writtenCNR, m.written, m.wroteAt = nil, nil, object.FleetDecision{}, time.Time{}
 		return false
 	}
 	if j.wroteNode {
-		m.ownNode = j.haveNode
+		m.writtenNode = j.haveNode
 	}
 	if j.wroteCNR {
-		m.ownCNR = j.haveCNR
+		m.writtenCNR = j.haveCNR
 	}
 	changed := !m.written.Equal(j.want)
 	m.written, m.wroteAt = j.want, now
@@ -196,7 +196,7 @@ func (f *fleet) settle(m *member, j *fleetJob, err error, now time.Time) bool {
 
 func (f *fleet) Close() error {
 	if f.connection != nil {
-		defer f.connection.leave()
+		defer f.connection.release()
 	}
 	return f.queue.Close()
 }

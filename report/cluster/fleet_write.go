@@ -27,17 +27,17 @@ type fleetJob struct {
 // run: it must not restore what is removed. Only that report restores the offer later.
 func (w *writer) writeDecision(ctx context.Context, j *fleetJob) (bool, error) {
 	if j.haveCNR == nil {
-		made, err := w.apply(ctx, j.node, object.CNR(j.node, j.haveNode.uid))
+		created, err := w.apply(ctx, j.node, object.CNR(j.node, j.haveNode.uid))
 		if err != nil {
 			return false, err
 		}
-		j.haveCNR, j.wroteCNR = made, true
+		j.haveCNR, j.wroteCNR = created, true
 	}
-	errs := []error{w.guardedCNR(ctx, j, j.want.Patch, "status")}
+	errs := []error{w.patchCNR(ctx, j, j.want.Patch, "status")}
 	if j.want.Taints == nil {
 		return true, errs[0]
 	}
-	errs = append(errs, w.guardedCNR(ctx, j, taintPatch(object.FleetTaintsOf, j.want.Taints, j.at)))
+	errs = append(errs, w.patchCNR(ctx, j, taintPatch(object.FleetTaintsOf, j.want.Taints, j.at)))
 	if err := w.mark(ctx, j); err != nil {
 		return true, errors.Join(append(errs, err)...)
 	}
@@ -49,13 +49,13 @@ func (w *writer) writeDecision(ctx context.Context, j *fleetJob) (bool, error) {
 				j.haveNode, j.wroteNode = now, true
 			}
 		}
-		errs = append(errs, w.guardedCNR(ctx, j, object.CNRWithdrawal, "status"))
+		errs = append(errs, w.patchCNR(ctx, j, object.CNRWithdrawal, "status"))
 	}
 	return true, errors.Join(errs...)
 }
 
-func (w *writer) guardedCNR(ctx context.Context, j *fleetJob, patch func(kube.Object) object.Patch, subresources ...string) error {
-	now, err := w.guarded(ctx, kube.CustomNodeResources, j.node, j.haveCNR, patch, subresources...)
+func (w *writer) patchCNR(ctx context.Context, j *fleetJob, patch func(kube.Object) object.Patch, subresources ...string) error {
+	now, err := w.patchWithRetry(ctx, kube.CustomNodeResources, j.node, j.haveCNR, patch, subresources...)
 	j.wroteCNR = j.wroteCNR || now != nil
 	j.haveCNR = cmp.Or(now, j.haveCNR)
 	return err
@@ -74,9 +74,9 @@ func (w *writer) mark(ctx context.Context, j *fleetJob) error {
 	return nil
 }
 
-// TakeBack removes what the fleet controller wrote: taints, marks and the conditions of the agents. Each node's own report then offers
+// RunWithdraw removes what the fleet controller wrote: taints, marks and the conditions of the agents. Each node's own report then offers
 // again.
-func (o *FleetOptions) TakeBack(ctx context.Context, s *stage.Session) error {
+func (o *FleetOptions) RunWithdraw(ctx context.Context, s *stage.Session) error {
 	o.AllNodes = true
 	client, err := o.open()
 	if err != nil {
@@ -133,10 +133,10 @@ func (w *writer) withdrawDecision(ctx context.Context, r kube.Resource, have *se
 	if dryRun {
 		return taints(have.object) != nil || object.WithoutConditions(have.object) != nil, nil
 	}
-	first, err := w.guarded(ctx, r, have.name, have, taints)
+	first, err := w.patchWithRetry(ctx, r, have.name, have, taints)
 	if err != nil {
 		return true, err
 	}
-	second, err := w.guarded(ctx, r, have.name, cmp.Or(first, have), object.WithoutConditions, "status")
+	second, err := w.patchWithRetry(ctx, r, have.name, cmp.Or(first, have), object.WithoutConditions, "status")
 	return first != nil || second != nil, err
 }

@@ -112,9 +112,9 @@ func newRegistration(key string, _ time.Time) (*registration, error) {
 func (r *registry) due(x *registration, now time.Time) object.Due {
 	switch {
 	case x.observed == nil || !object.SameVerdict(*x.observed, x.want):
-		return object.Moved
+		return object.FiguresChanged
 	case r.resync > 0 && now.Sub(x.readAt) >= r.resync && r.client != nil:
-		return object.Again
+		return object.ResyncDue
 	}
 	return object.NotDue
 }

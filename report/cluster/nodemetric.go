@@ -67,7 +67,7 @@ func (r *measurer) target() reconcile.Target[measured, metricJob] {
 			if m.due == nil && !m.writing {
 				return object.NotDue
 			}
-			return object.Moved
+			return object.FiguresChanged
 		},
 		Desired: desiredMetric, Write: r.write, Settle: settleMetric, Show: showMetric,
 		Forget:  func(m *measured, now time.Time) bool { return now.Sub(m.lastTick) > forgetNodeAfter },

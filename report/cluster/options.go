@@ -81,11 +81,11 @@ func (o *Options) wants(name string) bool { return slices.Contains(o.To, name) }
 func (o *Options) Flags(f *stage.Flags) {
 	f.Category("Cluster, for --to cnr, node and nodemetric")
 	f.Path(&o.kubeconfig, "kubeconfig", "", "the cluster of `FILE` (default the one that report runs in)")
-	f.Float(&o.minChange, "min-change", 5, "write an amount that has grown by so many percent\nAn amount that has shrunk by 1 percent is written at once.")
-	f.Duration(&o.growAge, "grow-interval", 7*time.Minute, "offer more so long after amounts have changed (0: at once)\nThey are the object's, and a change is either way.")
-	f.Duration(&o.minAge, "min-interval", 10*time.Minute, "write a loss below 1 percent so long after a write")
+	f.Float(&o.minChange, "min-change", 5, "write an amount that has grown by this many percent\nAn amount that has shrunk by 1 percent is written at once.")
+	f.Duration(&o.growAge, "grow-interval", 7*time.Minute, "offer more only this long after the object's last change of an amount (0: at once)\nA decrease counts as a change, too.")
+	f.Duration(&o.minAge, "min-interval", 10*time.Minute, "write a decrease below 1 percent this long after the last write")
 	f.Duration(&o.resync, "resync", 10*time.Minute, "write at least this often, even without a change (0: never)")
-	f.Duration(&o.staleAfter, "stale-after", 3*time.Minute, "withdraw an amount that no tick has confirmed for so long")
+	f.Duration(&o.staleAfter, "stale-after", 3*time.Minute, "withdraw an amount that no tick has confirmed for this long")
 	f.Choice(&o.prefix, "resource-prefix", object.Prefix, "node: prefix\n"+
 		"It stands before Koordinator's batch-cpu, batch-memory, mid-cpu and mid-memory. Koordinator v0.1 had koordinator.sh.", object.Prefix, object.OldPrefix)
 	f.Bool(&o.AllNodes, "all-nodes", "write the objects of every node that ticks name")
@@ -145,13 +145,13 @@ func see(o kube.Object) *seen {
 // part is an object's part with these keys only: a node's status has a hundred image names.
 func part(o kube.Object, name string, keys ...string) kube.Object {
 	all, _ := o[name].(kube.Object)
-	some := kube.Object{}
+	selected := kube.Object{}
 	for _, k := range keys {
 		if v, ok := all[k]; ok {
-			some[k] = v
+			selected[k] = v
 		}
 	}
-	return some
+	return selected
 }
 
 // connection is the connection that the targets share.
@@ -233,8 +233,8 @@ func byName(w *kube.Watch[*seen], version *uint64, into *map[string]*seen) bool 
 	return true
 }
 
-// lacking returns why a node's object cannot be written, nil where it can.
-func (c *connection) lacking(nodes map[string]*seen, node string, objects *kube.Watch[*seen]) error {
+// whyNotWritable returns why a node's object cannot be written, nil where it can.
+func (c *connection) whyNotWritable(nodes map[string]*seen, node string, objects *kube.Watch[*seen]) error {
 	for _, w := range []*kube.Watch[*seen]{c.nodes, objects} {
 		if s := w.State(); !s.Synced {
 			r := kube.Nodes
@@ -250,7 +250,7 @@ func (c *connection) lacking(nodes map[string]*seen, node string, objects *kube.
 	return nil
 }
 
-func (c *connection) leave() {
+func (c *connection) release() {
 	if c.users--; c.users == 0 {
 		c.stop()
 	}

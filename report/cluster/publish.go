@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// lookEvery is how often objects are checked without a tick: for stale offers, external changes and retries.
-	lookEvery = 250 * time.Millisecond
+	// checkInterval is how often objects are checked without a tick: for stale offers, external changes and retries.
+	checkInterval = 250 * time.Millisecond
 	// maxNodes bounds the nodes of --all-nodes.
 	maxNodes = 10_000
 )
@@ -34,9 +34,9 @@ type publisher struct {
 	staleAfter time.Duration
 	// growInterval is how long an amount that has grown waits after the object's amounts have changed; growGiven means that the user has set
 	// it.
-	growInterval time.Duration
-	growGiven    bool
-	left         bool // our taints on a Node, if any, are from another process
+	growInterval  time.Duration
+	growGiven     bool
+	foreignTaints bool // our taints on a Node, if any, are from another process
 
 	// The watches' objects when they were last read.
 	version, nodesVersion uint64
@@ -47,7 +47,7 @@ type publisher struct {
 func openPublisher(ctx context.Context, s *stage.Session, o *Options, k kind) (Target, error) {
 	p := &publisher{
 		kind: k, session: s, rules: o.rules(), given: given(s), staleAfter: o.staleAfter,
-		growInterval: o.growAge, growGiven: s.IsSet("grow-interval"), left: k.target == nodeKind.target && !o.TaintNode,
+		growInterval: o.growAge, growGiven: s.IsSet("grow-interval"), foreignTaints: k.target == nodeKind.target && !o.TaintNode,
 	}
 	if !s.DryRun {
 		c, err := o.connect(ctx, s, o.wants(cnrKind.target))
@@ -57,7 +57,7 @@ func openPublisher(ctx context.Context, s *stage.Session, o *Options, k kind) (T
 		p.connection, p.writer = c, writer{client: c.client, log: s.Log}
 	}
 	q := queueOf(ctx, s, k.target)
-	q.Every = lookEvery
+	q.Every = checkInterval
 	p.queue = reconcile.Start(q, p.reconciled())
 	if s.Node != "" && p.connection != nil {
 		// What an earlier process wrote becomes stale, too. An invalid name is reported with the ticks.
@@ -100,7 +100,7 @@ func (p *publisher) refresh(entries iter.Seq[*entry], now time.Time) {
 	byName(p.watch(), &p.version, &p.objects)
 	for e := range entries {
 		e.see(p.objects[e.node], p.kind, now)
-		p.remark(e, p.want(e, now).Note)
+		p.logNote(e, p.want(e, now).Note)
 	}
 }
 
@@ -112,7 +112,9 @@ func (p *publisher) watch() *kube.Watch[*seen] {
 }
 
 // lacking returns why nothing can be written for a node, nil where it can.
-func (p *publisher) lacking(e *entry) error { return p.connection.lacking(p.nodes, e.node, p.watch()) }
+func (p *publisher) lacking(e *entry) error {
+	return p.connection.whyNotWritable(p.nodes, e.node, p.watch())
+}
 
 // Put notes a tick and returns the outcome of the previous ones.
 func (p *publisher) Put(in stage.Incoming) (tick.Target, error) {
@@ -125,10 +127,10 @@ func (p *publisher) Put(in stage.Incoming) (tick.Target, error) {
 			_ = e.strategies.Take(in.Sample) // collect and advise report the errors
 		}
 		e.memory.Take(figures, now)
-		if figures.Speaks() || figures.Taints != nil {
+		if figures.HasOffer() || figures.Taints != nil {
 			e.lastTick = now
 		}
-		p.remark(e, p.want(e, now).Note)
+		p.logNote(e, p.want(e, now).Note)
 	}), nil
 }
 
@@ -137,15 +139,15 @@ func (p *publisher) want(e *entry, now time.Time) object.Figures {
 	f := e.memory.Now(now, p.staleAfter)
 	f = p.figures(f, e.published(f.Dialect, p.prefix))
 	switch reason := p.marks[e.node]; {
-	case f.TaintsAlone && f.Taints == nil && now.Sub(e.since) >= p.staleAfter:
-		f.Taints, f.Stated = []tick.Taint{}, true // an earlier process may have left some, which are not known
-	case !f.TaintsAlone && reason != "":
+	case f.OnlyTaints && f.Taints == nil && now.Sub(e.since) >= p.staleAfter:
+		f.Taints, f.IsIntended = []tick.Taint{}, true // an earlier process may have left some, which are not known
+	case !f.OnlyTaints && reason != "":
 		f = f.Withdrawn(reason)
 	}
-	f = e.damped(p, f, now)
-	f.Left = e.left(f.Dialect)
-	if f.Note == "" && p.left && e.have != nil {
-		if ours := object.NodeTaintsOf(e.have.object).Ours(); len(ours) > 0 {
+	f = e.withoutEarlyGrowth(p, f, now)
+	f.Left = e.otherDialects(f.Dialect)
+	if f.Note == "" && p.foreignTaints && e.observed != nil {
+		if ours := object.NodeTaintsOf(e.observed.object).Ours(); len(ours) > 0 {
 			f.Note = fmt.Sprintf("the Node still has taints of a report with --taint-node: %.300s (report --withdraw --to node removes them)",
 				strings.Join(ours, ", "))
 		}
@@ -155,7 +157,7 @@ func (p *publisher) want(e *entry, now time.Time) object.Figures {
 
 func (p *publisher) entry(node string, now time.Time) (*entry, error) {
 	e := newEntry(node, now)
-	e.have = p.objects[node]
+	e.observed = p.objects[node]
 	return e, checkNode(node)
 }
 
@@ -165,14 +167,14 @@ func (p *publisher) isNode() bool { return p.target == nodeKind.target }
 // digits are removed from notes before comparing them, because a number may change with each tick.
 var digits = regexp.MustCompile(`[0-9]+`)
 
-// remark logs once why an object differs from the ticks.
-func (p *publisher) remark(e *entry, note string) {
+// logNote logs once why an object differs from the ticks.
+func (p *publisher) logNote(e *entry, note string) {
 	switch {
 	case note == e.note || p.session.DryRun:
 		return
 	case digits.ReplaceAllString(note, "") == digits.ReplaceAllString(e.note, ""):
 	case note == "":
-		p.session.Log.Info("the object is as the ticks have it again", "target", p.target, "node", e.node)
+		p.session.Log.Info("the object has the ticks' figures again", "target", p.target, "node", e.node)
 	default:
 		p.session.Log.Warn(note, "target", p.target, "node", e.node)
 	}
@@ -180,8 +182,8 @@ func (p *publisher) remark(e *entry, note string) {
 }
 
 func (p *publisher) desired(e *entry, now time.Time) *job {
-	e.try(p.want(e, now))
-	j := &job{node: e.node, have: e.have, figures: p.want(e, now), at: now}
+	e.noteAttempt(p.want(e, now))
+	j := &job{node: e.node, have: e.observed, figures: p.want(e, now), at: now}
 	if n := p.nodes[e.node]; n != nil {
 		j.uid = n.uid
 	}
@@ -203,7 +205,7 @@ func (p *publisher) settle(e *entry, j *job, err error, now time.Time) (changed 
 		e.settle(j.figures, now)
 		return changed
 	}
-	if j.figures.Empty() && !j.figures.Stated && (e.written.Figures == nil || !e.written.Figures.Empty()) {
+	if j.figures.Empty() && !j.figures.IsIntended && (e.written.Figures == nil || !e.written.Figures.Empty()) {
 		p.session.Log.Warn("withdrawn: no tick has confirmed the figures", "target", p.target, "node", e.node, "for", p.staleAfter)
 	}
 	e.wrote(p, *j, j.after, now)
@@ -212,7 +214,7 @@ func (p *publisher) settle(e *entry, j *job, err error, now time.Time) (changed 
 
 func (p *publisher) Close() error {
 	if p.connection != nil {
-		defer p.connection.leave()
+		defer p.connection.release()
 	}
 	return p.queue.Close()
 }

@@ -20,8 +20,8 @@ const withdrawWithin = 15 * time.Second
 // forbidden is how long an API server that has just started can forbid everything.
 const forbidden = 5 * time.Second
 
-// TakeBack removes what was written to the cluster.
-func (o *Options) TakeBack(ctx context.Context, s *stage.Session) error {
+// RunWithdraw removes what was written to the cluster.
+func (o *Options) RunWithdraw(ctx context.Context, s *stage.Session) error {
 	kinds := []kind{cnrKind, nodeKindOf(o.prefix), nodeTaintsKind}
 	if len(o.To) > 0 {
 		for _, name := range o.To {
@@ -32,7 +32,7 @@ func (o *Options) TakeBack(ctx context.Context, s *stage.Session) error {
 		kinds = slices.DeleteFunc(kinds, func(k kind) bool { return !o.wants(k.of()) })
 	}
 	if o.wants(NodeMetric) { // a preStop hook has the --to of its report
-		s.Log.Info("stays: its updateTime shows how old it is", "target", NodeMetric)
+		s.Log.Info("not removed: its updateTime shows how old it is", "target", NodeMetric)
 	}
 	if len(kinds) == 0 {
 		return nil
@@ -74,7 +74,7 @@ func (o *Options) TakeBack(ctx context.Context, s *stage.Session) error {
 // withdrawOne withdraws one object's part, with retries while these may help.
 func withdrawOne(ctx context.Context, s *stage.Session, w *writer, k kind, name string) error {
 	nothing := object.Figures{Taints: []tick.Taint{}}
-	begun := time.Now()
+	start := time.Now()
 	for backoff := (reconcile.Backoff{}); ; {
 		o, err := w.client.Get(ctx, k.resource, "", name)
 		if kube.IsNotFound(err) {
@@ -95,7 +95,7 @@ func withdrawOne(ctx context.Context, s *stage.Session, w *writer, k kind, name 
 		case err == nil:
 			s.Log.Info("withdrawn", "target", k.target, "node", name)
 			return nil
-		case reconcile.Permanent(err) && time.Since(begun) > forbidden:
+		case reconcile.Permanent(err) && time.Since(start) > forbidden:
 			return err
 		}
 		select {

@@ -48,22 +48,22 @@ func TestHeldNode(t *testing.T) {
 		write object.Due
 		note  string
 	}{
-		{"calm", pressed(44000, 2000), 44000, object.Moved, ""},
-		{"pressure", pressed(44000, 2000, "CPUPressure"), 2000, object.Moved, "the reclaimed pods request"},
+		{"calm", pressed(44000, 2000), 44000, object.FiguresChanged, ""},
+		{"pressure", pressed(44000, 2000, "CPUPressure"), 2000, object.FiguresChanged, "the reclaimed pods request"},
 		{"the offer moves above", pressed(40000, 2000, "CPUPressure"), 2000, object.NotDue, "the reclaimed pods request"},
-		{"a pod gives back a trifle", pressed(44000, 1990, "CPUPressure"), 1990, object.Moved, "the reclaimed pods request"},
+		{"a pod gives back a trifle", pressed(44000, 1990, "CPUPressure"), 1990, object.FiguresChanged, "the reclaimed pods request"},
 		{"the pods are not known", pressed(44000, -1, "CPUPressure"), 1990, object.NotDue, "is published"},
-		{"nor is there a taint any more", pressed(44000, -1), 44000, object.Moved, ""},
+		{"nor is there a taint any more", pressed(44000, -1), 44000, object.FiguresChanged, ""},
 		{"a taint, and the pods are not known", pressed(44000, -1, "CPUPressure"), 44000, object.NotDue, "is published"},
-		{"the offer shrinks", pressed(30000, -1, "CPUPressure"), 30000, object.Moved, "is published"},
+		{"the offer shrinks", pressed(30000, -1, "CPUPressure"), 30000, object.FiguresChanged, "is published"},
 		{"and would be more again", pressed(44000, -1, "CPUPressure"), 30000, object.NotDue, "is published"},
-		{"no pods at all", pressed(44000, 0, "CPUPressure"), 0, object.Moved, "the reclaimed pods request"},
-		{"over", pressed(44000, 0), 44000, object.Moved, ""},
+		{"no pods at all", pressed(44000, 0, "CPUPressure"), 0, object.FiguresChanged, "the reclaimed pods request"},
+		{"over", pressed(44000, 0), 44000, object.FiguresChanged, ""},
 	} {
 		now = now.Add(time.Second)
 		e.memory.Take(step.f, now)
 		want := p.want(e, now)
-		p.remark(e, want.Note)
+		p.logNote(e, want.Note)
 		if want.Reclaimed.MilliCPU == nil || *want.Reclaimed.MilliCPU != step.want || want.Taints != nil {
 			t.Errorf("%s: %+v; want %d", step.name, want, step.want)
 		}
@@ -82,12 +82,12 @@ func TestHeldNode(t *testing.T) {
 	}
 	// A process that starts under pressure, and knows neither the pods nor anything but the Node's offer.
 	e = newEntry("n", noon)
-	e.have = see(kube.Object{"metadata": kube.Object{"name": "n"}, "status": kube.Object{"allocatable": kube.Object{object.ReclaimedMilliCPU: "7k"}}})
+	e.observed = see(kube.Object{"metadata": kube.Object{"name": "n"}, "status": kube.Object{"allocatable": kube.Object{object.ReclaimedMilliCPU: "7k"}}})
 	e.memory.Take(pressed(44000, -1, "CPUPressure"), noon)
 	if want := p.want(e, noon); want.Reclaimed.MilliCPU == nil || *want.Reclaimed.MilliCPU != 7000 {
 		t.Errorf("after a start: %+v; want what is published", want)
 	}
-	e.have = nodeWith("1", nil)
+	e.observed = nodeWith("1", nil)
 	if got := e.next(p, noon); got != object.NotDue {
 		t.Errorf("nothing is published, and the pods are not known: %d; want nothing written", got)
 	}
@@ -95,7 +95,7 @@ func TestHeldNode(t *testing.T) {
 	c, _ := keeper(cnrKind)
 	e = newEntry("n", noon)
 	e.memory.Take(pressed(44000, 2000, "CPUPressure"), noon)
-	if want := c.want(e, noon); *want.Reclaimed.MilliCPU != 44000 || len(want.Taints) != 1 || want.Held {
+	if want := c.want(e, noon); *want.Reclaimed.MilliCPU != 44000 || len(want.Taints) != 1 || want.ReducedByTaint {
 		t.Errorf("a CustomNodeResource: %+v", want)
 	}
 }
@@ -117,7 +117,7 @@ func TestMarkedNode(t *testing.T) {
 		step := func(name string, want object.Due, empty bool, note string) {
 			t.Helper()
 			f := p.want(e, now)
-			p.remark(e, f.Note)
+			p.logNote(e, f.Note)
 			if got := e.next(p, now); got != want || f.Empty() != empty {
 				t.Errorf("%s, %s: %d, %+v; want %d", k.target, name, got, f, want)
 			}
@@ -126,25 +126,25 @@ func TestMarkedNode(t *testing.T) {
 			}
 		}
 		const reason = "marked polder/withdrawn: agent not ready"
-		e.have = offers("1")
+		e.observed = offers("1")
 		step("before the first tick", object.NotDue, true, "")
 		p.marks["n"] = "agent not ready"
-		step("marked before the first tick", object.Moved, true, reason)
+		step("marked before the first tick", object.FiguresChanged, true, reason)
 		e.wrote(p, job{figures: p.want(e, now)}, nodeWith("2", nil), now)
 		e.memory.Take(pressed(44000, 2000, "CPUPressure"), now)
 		if k.target == "cnr" { // its taints stay ours
-			step("a tick", object.Moved, true, reason)
+			step("a tick", object.FiguresChanged, true, reason)
 			e.wrote(p, job{figures: p.want(e, now)}, nodeWith("3", nil), now)
 		}
 		step("nothing to do", object.NotDue, true, reason)
 		now = now.Add(time.Minute)
-		if e.see(offers("4"), k, now); e.intact || e.next(p, now) != object.Undone {
+		if e.see(offers("4"), k, now); e.isAsWritten || e.next(p, now) != object.ChangedExternally {
 			t.Errorf("%s: another program offers in spite of the mark: %d; want it removed", k.target, e.next(p, now))
 		}
 		e.wrote(p, job{figures: p.want(e, now)}, nodeWith("5", nil), now)
 		delete(p.marks, "n")
 		e.memory.Take(pressed(44000, -1), now)
-		step("the mark is gone", object.Moved, false, "")
+		step("the mark is gone", object.FiguresChanged, false, "")
 		if n := strings.Count(log.String(), "nothing is offered"); n != 1 {
 			t.Errorf("%s: logged %d times:\n%s", k.target, n, log)
 		}
@@ -170,22 +170,22 @@ func TestNodeTaintsEntry(t *testing.T) {
 		return f
 	}
 	e := newEntry("n", noon)
-	e.have = node("1", "Old")
+	e.observed = node("1", "Old")
 	if got := e.next(p, noon.Add(p.staleAfter-1)); got != object.NotDue {
 		t.Errorf("before the first tick: %d; want what is there left for a while", got)
 	}
-	if got := e.next(p, noon.Add(p.staleAfter)); got != object.Moved {
+	if got := e.next(p, noon.Add(p.staleAfter)); got != object.FiguresChanged {
 		t.Errorf("no tick yet: %d; want it removed", got)
 	}
 	e.memory.Take(tainted("CPUPressure"), noon)
-	if got := e.next(p, noon); got != object.Moved {
+	if got := e.next(p, noon); got != object.FiguresChanged {
 		t.Errorf("a taint: %d", got)
 	}
 	e.wrote(p, job{figures: p.want(e, noon)}, node("2", "CPUPressure"), noon)
 	if got := e.next(p, noon); got != object.NotDue {
 		t.Errorf("written: %d", got)
 	}
-	if e.see(node("3"), p.kind, noon); e.next(p, noon) != object.Undone {
+	if e.see(node("3"), p.kind, noon); e.next(p, noon) != object.ChangedExternally {
 		t.Error("removed externally: want it restored")
 	}
 	e.wrote(p, job{figures: p.want(e, noon)}, node("4", "CPUPressure"), noon)
@@ -194,18 +194,18 @@ func TestNodeTaintsEntry(t *testing.T) {
 		t.Errorf("the mark is about the offer, not about taints: %d", got)
 	}
 	e.memory.Take(tainted(), noon)
-	if got := e.next(p, noon); got != object.Moved {
+	if got := e.next(p, noon); got != object.FiguresChanged {
 		t.Errorf("no taint any more: %d", got)
 	}
 	e.wrote(p, job{figures: p.want(e, noon)}, node("5"), noon)
 	e.memory.Take(tainted("CPUPressure"), noon)
 	e.wrote(p, job{figures: p.want(e, noon)}, node("6", "CPUPressure"), noon)
-	if got := e.next(p, noon.Add(p.staleAfter)); got != object.Moved {
+	if got := e.next(p, noon.Add(p.staleAfter)); got != object.FiguresChanged {
 		t.Errorf("no tick has confirmed it: %d; want it taken away", got)
 	}
 	// A process that starts on a clean node and gets no taint writes nothing.
 	e = newEntry("n", noon)
-	e.have = node("1")
+	e.observed = node("1")
 	e.memory.Take(tainted(), noon)
 	if got := e.next(p, noon); got != object.NotDue {
 		t.Errorf("nothing to do: %d", got)

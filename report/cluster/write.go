@@ -62,8 +62,11 @@ func nodeKindOf(prefix string) kind {
 		resource: kube.Nodes,
 		prefix:   prefix,
 		figures: func(f object.Figures, published object.Amounts) object.Figures {
-			f = f.Hold(published)
-			return object.Figures{Reclaimed: f.Reclaimed, Mid: f.Mid, Dialect: f.Dialect, Held: f.Held, Stated: f.Stated, Note: f.Note}
+			f = f.LimitByTaint(published)
+			return object.Figures{
+				Reclaimed: f.Reclaimed, Mid: f.Mid, Dialect: f.Dialect,
+				ReducedByTaint: f.ReducedByTaint, IsIntended: f.IsIntended, Note: f.Note,
+			}
 		},
 		holds: func(o kube.Object, f object.Figures) bool { return object.NodeHolds(o, f.Resources(prefix)) },
 		write: func(ctx context.Context, w *writer, j job) (*seen, error) {
@@ -169,8 +172,8 @@ func writeCNR(ctx context.Context, w *writer, j job) (*seen, error) {
 	if err != nil && !kube.IsInvalid(err) {
 		return have, err
 	}
-	tainted, taintsErr := w.taint(ctx, kube.CustomNodeResources, j, cmp.Or(now, have), object.TaintsOf)
-	return cmp.Or(tainted, now, have), errors.Join(err, taintsErr)
+	patched, taintsErr := w.taint(ctx, kube.CustomNodeResources, j, cmp.Or(now, have), object.TaintsOf)
+	return cmp.Or(patched, now, have), errors.Join(err, taintsErr)
 }
 
 // status writes the status; it returns nil where nothing had to be written.
@@ -178,7 +181,7 @@ func (w *writer) status(ctx context.Context, j job, have *seen) (*seen, error) {
 	if !j.figures.Empty() {
 		return w.apply(ctx, j.node, object.CNRStatus(j.node, j.figures), "status")
 	}
-	return w.guarded(ctx, kube.CustomNodeResources, j.node, have, object.CNRWithdrawal, "status")
+	return w.patchWithRetry(ctx, kube.CustomNodeResources, j.node, have, object.CNRWithdrawal, "status")
 }
 
 // taint merges the taints; it returns nil where nothing had to be written.
@@ -186,7 +189,7 @@ func (w *writer) taint(ctx context.Context, r kube.Resource, j job, have *seen, 
 	if j.figures.Taints == nil {
 		return nil, nil
 	}
-	return w.guarded(ctx, r, j.node, have, taintPatch(of, j.figures.Taints, j.at))
+	return w.patchWithRetry(ctx, r, j.node, have, taintPatch(of, j.figures.Taints, j.at))
 }
 
 // taintPatch sets our taints in an object; it is nil where the object has them.
@@ -202,23 +205,23 @@ func taintPatch(of func(kube.Object) object.Taints, taints []tick.Taint, at time
 
 // Backoff before a patch that lost a conflict is retried: doubled each time, because even a busy writer pauses.
 const (
-	firstRematch   = 5 * time.Millisecond
-	longestRematch = 500 * time.Millisecond
+	minConflictBackoff = 5 * time.Millisecond
+	maxConflictBackoff = 500 * time.Millisecond
 )
 
-// guarded patches an object with the function's result, again after each conflict, within the limit of a request. It
+// patchWithRetry patches an object with the function's result, again after each conflict, within the limit of a request. It
 // returns nil where nothing had to be written.
-func (w *writer) guarded(
+func (w *writer) patchWithRetry(
 	ctx context.Context, r kube.Resource, name string, have *seen, patch func(kube.Object) object.Patch, subresources ...string,
 ) (*seen, error) {
 	ctx, done := context.WithTimeout(ctx, requestLimit)
 	defer done()
-	var live *seen
-	vain := false
-	for pause := firstRematch; ; pause = min(2*pause, longestRematch) {
+	var current *seen
+	fruitless := false
+	for backoff := minConflictBackoff; ; backoff = min(2*backoff, maxConflictBackoff) {
 		p := patch(have.object)
 		if len(p) == 0 {
-			return live, nil
+			return current, nil
 		}
 		now, err := w.patch(ctx, r, name, kube.JSONPatch, p, subresources...)
 		if !kube.IsConflict(err) && !kube.IsInvalid(err) {
@@ -227,19 +230,19 @@ func (w *writer) guarded(
 		select { // before the object is read again, so that it is fresh
 		case <-ctx.Done():
 			return nil, err
-		case <-time.After(reconcile.Jitter(pause)):
+		case <-time.After(reconcile.Jitter(backoff)):
 		}
 		o, failed := w.client.Get(ctx, r, "", name)
 		if failed != nil {
 			return nil, errors.Join(err, failed)
 		}
-		live = see(o)
+		current = see(o)
 		// Twice, because the object may have differed in between.
-		fits := kube.IsInvalid(err) && p.Fits(live.object)
-		if fits && vain {
+		fits := kube.IsInvalid(err) && p.Fits(current.object)
+		if fits && fruitless {
 			return nil, err
 		}
-		have, vain = live, fits
+		have, fruitless = current, fits
 	}
 }
 

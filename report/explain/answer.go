@@ -42,7 +42,7 @@ func (r *Recording) podAt(n *node, add func(string)) {
 	add(paragraph("Disk", describeDisks(t, p)...))
 	add(paragraph("Throttled", describeThrottling(p)))
 	add(r.evicted(n, t, p))
-	add(paragraph("To change it", differently(t, p)...))
+	add(paragraph("To change it", whatToChange(t, p)...))
 	add(failures(t, p))
 }
 
@@ -57,7 +57,7 @@ func (r *Recording) nodeAt(n *node, add func(string)) {
 	add(paragraph("Disk", describeDisks(t, nil)...))
 	add(r.throttledNow(t))
 	add(r.evicted(n, t, nil))
-	add(paragraph("To change it", differently(t, nil)...))
+	add(paragraph("To change it", whatToChange(t, nil)...))
 	add(failures(t, nil))
 }
 
@@ -409,12 +409,12 @@ func (r *Recording) evicted(n *node, t *tick.Tick, p *tick.Pod) string {
 		return paragraph("Evicted", "No pod.", near(t))
 	}
 	if len(found) == 1 {
-		return paragraph("Evicted", found[0].describe(n.clock), found[0].differently())
+		return paragraph("Evicted", found[0].describe(n.clock), found[0].whatToChange())
 	}
 	var text strings.Builder
 	text.WriteString(paragraph("Evicted", phrase.Count(len(found)+n.evictions.more, "eviction")+"."))
 	for _, e := range found[:min(len(found), mostListed)] {
-		text.WriteString(item(e.describe(n.clock) + " " + e.differently()))
+		text.WriteString(item(e.describe(n.clock) + " " + e.whatToChange()))
 	}
 	if over := len(found) - mostListed; over > 0 {
 		text.WriteString(item(fmt.Sprintf("and %d more", over)))

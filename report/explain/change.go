@@ -8,8 +8,8 @@ import (
 	"polder/report/view"
 )
 
-// differently names what would have to be different for the pod, or the reclaimed pods of the node, to have more CPU.
-func differently(t *tick.Tick, p *tick.Pod) []string {
+// whatToChange names what would have to be different for the pod, or the reclaimed pods of the node, to have more CPU.
+func whatToChange(t *tick.Tick, p *tick.Pod) []string {
 	if t.Advice == nil || t.Sample == nil {
 		return nil
 	}
@@ -29,8 +29,8 @@ func differently(t *tick.Tick, p *tick.Pod) []string {
 	b, found := shareOf(t.Advice.Reasons)
 	switch {
 	case found && b.raw+1000 < b.size && b.bound != "":
-		s = append(s, fmt.Sprintf("Nothing but time: the services need %s of their %s now, and the rest goes back to reclaimed pods when "+
-			"the wait is over. A shorter --hold or a larger --shrink-step of advise gives it back sooner.",
+		s = append(s, fmt.Sprintf("Only time: the services need %s of their %s now, and reclaimed pods get the rest when "+
+			"the wait is over. A shorter --hold or a larger --shrink-step of advise shortens the wait.",
 			coresNumber(b.raw), coresOf(b.size)))
 	case found:
 		s = append(s, fmt.Sprintf("Each core that services need less is one more for reclaimed pods, and so is each core less in reserve "+
@@ -83,8 +83,8 @@ func failures(t *tick.Tick, about *tick.Pod) string {
 			s = append(s, "evict: "+sentence(plain(e))+".")
 		}
 	}
-	if over := len(s) - 5; over > 0 {
-		s = append(s[:5:5], fmt.Sprintf("And %d more.", over))
+	if excess := len(s) - 5; excess > 0 {
+		s = append(s[:5:5], fmt.Sprintf("And %d more.", excess))
 	}
 	return paragraph("Errors", s...)
 }

@@ -108,8 +108,8 @@ func (e *eviction) describe(clock func(time.Time) string) string {
 	return text
 }
 
-// differently names what would have spared the pod.
-func (e *eviction) differently() string {
+// whatToChange names what would have spared the pod.
+func (e *eviction) whatToChange() string {
 	f := e.finding
 	if f == nil || f.Value == f.Threshold {
 		return ""

@@ -51,7 +51,7 @@ func (r *Recording) podOver(n *node, add func(string)) {
 		add(paragraph("Cold memory", n.describeCold(t)...))
 	}
 	add(r.evicted(n, t, p))
-	add(paragraph("To change it", differently(t, p)...))
+	add(paragraph("To change it", whatToChange(t, p)...))
 	add(failures(t, p))
 }
 
@@ -93,7 +93,7 @@ func (r *Recording) nodeOver(n *node, add func(string)) {
 	add(throttledList(n.throttledPods, n.throttlingKnown, func(p peak) string { return n.clock(p.at) }))
 	add(paragraph("Cold memory", n.describeCold(n.current)...))
 	add(r.evicted(n, n.current, nil))
-	add(paragraph("To change it", differently(n.current, nil)...))
+	add(paragraph("To change it", whatToChange(n.current, nil)...))
 	add(failures(n.current, nil))
 }
 

@@ -60,10 +60,10 @@ func (b balance) describe(all float64) string {
 	return text + "." + b.binding()
 }
 
-// Clauses with the reason why the services have another amount than the sum.
+// Clauses with the reason why the services have another amount than the sum, also in the wording of version 0.1.
 var (
-	heldAt   = regexp.MustCompile(`^held at (\d+)( CPUs|m) for (\d+)s more \(hold ([^:]+): (.*)\)$`)
-	shrinks  = regexp.MustCompile(`^(\d+) CPUs would do, it shrinks by (\d+) a step \(shrink-step: (.*)\)$`)
+	heldAt   = regexp.MustCompile(`^(?:hold-down:|held at) (\d+)( CPUs|m) for (\d+)s more \(hold ([^:]+): (.*)\)$`)
+	shrinks  = regexp.MustCompile(`^(\d+) CPUs (?:are needed:|would do,) it shrinks by (\d+) (?:per|a) step \(shrink-step: (.*)\)$`)
 	keepsOwn = regexp.MustCompile(`^the reclaimed (?:pool keeps its|pods keep their) floor of (\d+)( CPUs|m) \((.*)\)$`)
 	off      = regexp.MustCompile(`^nothing is reclaimed, so it has all but the floor of`)
 )
@@ -113,7 +113,7 @@ func describeSuppression(reasons []string) (text string, found bool) {
 }
 
 // systemUse is the reason that has the parts of the share's term for the system.
-var systemUse = regexp.MustCompile(`^system: \d+m are used beside`)
+var systemUse = regexp.MustCompile(`^system: \d+m are used (?:outside of|beside)`)
 
 // plain is a reason or a message with its figures in cores and GiB, safe for a terminal.
 func plain(text string) string { return view.Amounts(short(text)) }

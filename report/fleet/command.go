@@ -24,7 +24,7 @@ func Command() stage.Command {
 		Flags:    o.Flags,
 		Run: func(ctx context.Context, s *stage.Session) error {
 			if o.Withdraw {
-				return o.TakeBack(ctx, s)
+				return o.RunWithdraw(ctx, s)
 			}
 			return run(ctx, s, o)
 		},

@@ -24,14 +24,14 @@ func equal(a, b *int64) bool { return a == b || a != nil && b != nil && *a == *b
 type step int
 
 const (
-	still  step = iota
-	little      // it waits until a write is due
-	less        // slightly less: it waits a moment
-	much        // it is written now
+	unchanged    step = iota
+	slightlyMore      // it waits until a write is due
+	slightlyLess      // slightly less: it waits a moment
+	urgent            // it is written now
 )
 
-// trifle is the share by which an amount may shrink without being urgent, because memory in use changes all the time.
-const trifle = 0.01
+// minShrink is the share by which an amount may shrink without being urgent, because memory in use changes all the time.
+const minShrink = 0.01
 
 // step is how far b is from a. Less is urgent, because pods may be bound to an amount that no longer exists; more is urgent if it is
 // at least the share (0.05) more. An amount that appears or disappears is always urgent.
@@ -43,23 +43,23 @@ func (r Rules) step(a, b *int64) step {
 	switch share := r.MinChange; {
 	case a == nil || b == nil:
 		if a == b {
-			return still
+			return unchanged
 		}
-		return much
+		return urgent
 	case *b == *a:
-		return still
-	case r.Even && math.Abs(float64(*b-*a)) > share*float64(*a):
-		return much
-	case r.Even && *b < *a:
-		return less
-	case r.Even:
-		return little
-	case *b < *a && float64(*a-*b) < trifle*float64(*a):
-		return less
+		return unchanged
+	case r.Symmetric && math.Abs(float64(*b-*a)) > share*float64(*a):
+		return urgent
+	case r.Symmetric && *b < *a:
+		return slightlyLess
+	case r.Symmetric:
+		return slightlyMore
+	case *b < *a && float64(*a-*b) < minShrink*float64(*a):
+		return slightlyLess
 	case *b > *a && float64(*b-*a) < share*float64(*a):
-		return little
+		return slightlyMore
 	}
-	return much
+	return urgent
 }
 
 // Equal reports whether objects of f and g would be the same. Unknown taints stay as they are.
@@ -71,19 +71,19 @@ func (f Figures) Equal(g Figures) bool {
 // step is how far it is from f to g.
 func (f Figures) step(g Figures, r Rules) step {
 	// Without a dialect all names were removed.
-	if f.Dialect != "" && f.Dialect != g.Dialect || !g.leaves(f) || !f.sameShape(g) || !f.sameTaints(g) {
-		return much
+	if f.Dialect != "" && f.Dialect != g.Dialect || !g.removesDialectsOf(f) || !f.sameShape(g) || !f.sameTaints(g) {
+		return urgent
 	}
 	s := max(f.Reclaimed.step(g.Reclaimed, r), f.Mid.step(g.Mid, r))
 	// A taint that is set or removed, and each pod that ends while it is set: the scheduler would fill the gap.
-	if s != still && f.Held != g.Held || s == less && g.Held {
-		s = much
+	if s != unchanged && f.ReducedByTaint != g.ReducedByTaint || s == slightlyLess && g.ReducedByTaint {
+		s = urgent
 	}
 	for i := range f.Zones {
 		a, b := f.Zones[i].Reclaimed, g.Zones[i].Reclaimed
 		zone := a.step(b, r)
 		if a.sameParts(b) { // free memory moves between the zones all the time: only the node's sum is urgent
-			zone = min(zone, less)
+			zone = min(zone, slightlyLess)
 		}
 		s = max(s, zone)
 	}
@@ -110,8 +110,8 @@ func (f Figures) sameTaints(g Figures) bool {
 type Rules struct {
 	// MinChange is the share (0.05) by which an amount has to grow to be written at once.
 	MinChange float64
-	// Even is Koordinator's rule: a change in either direction is urgent if and only if it is over MinChange.
-	Even bool
+	// Symmetric is Koordinator's rule: a change in either direction is urgent if and only if it is over MinChange.
+	Symmetric bool
 	// MinInterval is how old the last write must be before an amount that is slightly less is written.
 	MinInterval time.Duration
 	// Resync is after how long an object is written even without a change; 0 is never.
@@ -131,26 +131,26 @@ type Due int
 // change.
 const (
 	NotDue Due = iota
-	Moved
-	Again
-	Undone
+	FiguresChanged
+	ResyncDue
+	ChangedExternally
 )
 
 // Next decides whether an object with these desired figures is written now; intact reports whether it has what was
 // written last.
-func (r Rules) Next(w Written, want Figures, intact bool, now time.Time) Due {
+func (r Rules) Next(w Written, want Figures, isAsWritten bool, now time.Time) Due {
 	if w.Figures == nil {
-		return Moved
+		return FiguresChanged
 	}
-	if !intact && !w.Figures.Silent() {
-		return Undone
+	if !isAsWritten && !w.Figures.NeedsNoContent() {
+		return ChangedExternally
 	}
 	age := now.Sub(w.At)
 	switch s := w.Figures.step(want, r); {
-	case s == much, s == less && age >= r.MinInterval:
-		return Moved
-	case r.Resync > 0 && (age > r.Resync || age == r.Resync && !r.Even) && (!want.Empty() || len(want.Taints) > 0):
-		return Again
+	case s == urgent, s == slightlyLess && age >= r.MinInterval:
+		return FiguresChanged
+	case r.Resync > 0 && (age > r.Resync || age == r.Resync && !r.Symmetric) && (!want.Empty() || len(want.Taints) > 0):
+		return ResyncDue
 	}
 	return NotDue
 }

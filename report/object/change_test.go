@@ -45,39 +45,39 @@ func TestStep(t *testing.T) {
 		from, to Figures
 		want     step
 	}{
-		{"the same", base, base, still},
-		{"less by one", base, of(39999, 100), less},
-		{"less, just under 1 %", base, of(39601, 100), less},
-		{"less by 1 %", base, of(39600, 100), much},
-		{"a trifle less and much more", base, of(39999, 200), much},
-		{"more, not enough", base, of(41999, 100), little},
-		{"more, just enough", base, of(42000, 100), much},
-		{"the guide's 42k to 44k are 4.8 %", of(42000, 100), of(44000, 100), little},
-		{"memory alone shrinks", base, of(41999, 99), much},
-		{"memory alone grows", base, of(40000, 105), much},
-		{"from nothing to something", of(0, 100), of(1, 100), much},
-		{"from nothing to nothing", of(0, 100), of(0, 100), still},
-		{"to nothing", base, of(0, 100), much},
-		{"no longer known", base, of(40000, -1), much},
-		{"known at last", of(40000, -1), base, much},
-		{"the largest number", of(40000, 100), of(1<<53, 100), much},
-		{"a NUMA node shrinks", base.with(zoned(1000)), base.with(zoned(999)), less},
-		{"a NUMA node grows a little", base.with(zoned(100)), base.with(zoned(104)), little},
-		{"a NUMA node grows: the sum is what is urgent", base.with(zoned(100)), base.with(zoned(105)), less},
-		{"a NUMA node halves under the same sum", base.with(zoned(1000)), base.with(zoned(500)), less},
-		{"NUMA nodes appear", base, base.with(zoned(100)), much},
-		{"a pod comes", base, base.with(func(f *Figures) { f.Consumers = []Consumer{pod} }), much},
-		{"a pod ends", base.with(func(f *Figures) { f.Consumers = []Consumer{pod} }), base, much},
-		{"a taint comes", base.with(tainted()), base.with(tainted("a")), much},
-		{"a taint is removed", base.with(tainted("a", "b")), base.with(tainted("b")), much},
-		{"taints in another order", base.with(tainted("a", "b")), base.with(tainted("b", "a")), still},
-		{"taints become unknown", base.with(tainted("a")), base, still},
-		{"taints become known", base, base.with(tainted()), much},
+		{"the same", base, base, unchanged},
+		{"less by one", base, of(39999, 100), slightlyLess},
+		{"less, just under 1 %", base, of(39601, 100), slightlyLess},
+		{"less by 1 %", base, of(39600, 100), urgent},
+		{"a trifle less and much more", base, of(39999, 200), urgent},
+		{"more, not enough", base, of(41999, 100), slightlyMore},
+		{"more, just enough", base, of(42000, 100), urgent},
+		{"the guide's 42k to 44k are 4.8 %", of(42000, 100), of(44000, 100), slightlyMore},
+		{"memory alone shrinks", base, of(41999, 99), urgent},
+		{"memory alone grows", base, of(40000, 105), urgent},
+		{"from nothing to something", of(0, 100), of(1, 100), urgent},
+		{"from nothing to nothing", of(0, 100), of(0, 100), unchanged},
+		{"to nothing", base, of(0, 100), urgent},
+		{"no longer known", base, of(40000, -1), urgent},
+		{"known at last", of(40000, -1), base, urgent},
+		{"the largest number", of(40000, 100), of(1<<53, 100), urgent},
+		{"a NUMA node shrinks", base.with(zoned(1000)), base.with(zoned(999)), slightlyLess},
+		{"a NUMA node grows a little", base.with(zoned(100)), base.with(zoned(104)), slightlyMore},
+		{"a NUMA node grows: the sum is what is urgent", base.with(zoned(100)), base.with(zoned(105)), slightlyLess},
+		{"a NUMA node halves under the same sum", base.with(zoned(1000)), base.with(zoned(500)), slightlyLess},
+		{"NUMA nodes appear", base, base.with(zoned(100)), urgent},
+		{"a pod comes", base, base.with(func(f *Figures) { f.Consumers = []Consumer{pod} }), urgent},
+		{"a pod ends", base.with(func(f *Figures) { f.Consumers = []Consumer{pod} }), base, urgent},
+		{"a taint comes", base.with(tainted()), base.with(tainted("a")), urgent},
+		{"a taint is removed", base.with(tainted("a", "b")), base.with(tainted("b")), urgent},
+		{"taints in another order", base.with(tainted("a", "b")), base.with(tainted("b", "a")), unchanged},
+		{"taints become unknown", base.with(tainted("a")), base, unchanged},
+		{"taints become known", base, base.with(tainted()), urgent},
 	} {
 		if got := tt.from.step(tt.to, Rules{MinChange: 0.05}); got != tt.want {
 			t.Errorf("%s: %d; want %d", tt.name, got, tt.want)
 		}
-		if same := tt.from.Equal(tt.to); same != (tt.want == still) {
+		if same := tt.from.Equal(tt.to); same != (tt.want == unchanged) {
 			t.Errorf("%s: equal = %v", tt.name, same)
 		}
 	}
@@ -95,23 +95,23 @@ func TestNext(t *testing.T) {
 		after  time.Duration
 		due    Due
 	}{
-		{"never written", rules, Written{}, of(1, 1), true, 0, Moved},
+		{"never written", rules, Written{}, of(1, 1), true, 0, FiguresChanged},
 		{"nothing new", rules, wrote(of(44000, 1)), of(44000, 1), true, time.Minute, NotDue},
 		{"a little more", rules, wrote(of(44000, 1)), of(45000, 1), true, time.Minute, NotDue},
-		{"a little more, and it is time", rules, wrote(of(44000, 1)), of(45000, 1), true, 5 * time.Minute, Again},
-		{"nothing new, and it is time", rules, wrote(of(44000, 1)), of(44000, 1), true, 5 * time.Minute, Again},
+		{"a little more, and it is time", rules, wrote(of(44000, 1)), of(45000, 1), true, 5 * time.Minute, ResyncDue},
+		{"nothing new, and it is time", rules, wrote(of(44000, 1)), of(44000, 1), true, 5 * time.Minute, ResyncDue},
 		{"never again", Rules{MinChange: 0.05}, wrote(of(44000, 1)), of(44000, 1), true, 500 * time.Hour, NotDue},
-		{"any growth", Rules{}, wrote(of(44000, 1)), of(44001, 1), true, 0, Moved},
-		{"less", rules, wrote(of(44000, 1)), of(42000, 1), true, 0, Moved},
+		{"any growth", Rules{}, wrote(of(44000, 1)), of(44001, 1), true, 0, FiguresChanged},
+		{"less", rules, wrote(of(44000, 1)), of(42000, 1), true, 0, FiguresChanged},
 		{"a trifle less just after a write", rules, wrote(of(44000, 1)), of(43999, 1), true, 30*time.Second - 1, NotDue},
-		{"a trifle less a moment later", rules, wrote(of(44000, 1)), of(43999, 1), true, 30 * time.Second, Moved},
-		{"a trifle less, and any change is written", Rules{}, wrote(of(44000, 1)), of(43999, 1), true, 0, Moved},
-		{"removed externally", rules, wrote(of(44000, 1)), of(44000, 1), false, 0, Undone},
-		{"removed externally while it shrank", rules, wrote(of(44000, 1)), of(1, 1), false, 0, Undone},
-		{"stale", rules, wrote(of(44000, 1)), of(-1, -1), true, 0, Moved},
+		{"a trifle less a moment later", rules, wrote(of(44000, 1)), of(43999, 1), true, 30 * time.Second, FiguresChanged},
+		{"a trifle less, and any change is written", Rules{}, wrote(of(44000, 1)), of(43999, 1), true, 0, FiguresChanged},
+		{"removed externally", rules, wrote(of(44000, 1)), of(44000, 1), false, 0, ChangedExternally},
+		{"removed externally while it shrank", rules, wrote(of(44000, 1)), of(1, 1), false, 0, ChangedExternally},
+		{"stale", rules, wrote(of(44000, 1)), of(-1, -1), true, 0, FiguresChanged},
 		{"stale and withdrawn", rules, wrote(of(-1, -1)), of(-1, -1), true, time.Hour, NotDue},
 		{"withdrawn, and another program offers", rules, wrote(of(-1, -1)), of(-1, -1), false, time.Hour, NotDue},
-		{"back", rules, wrote(of(-1, -1)), of(44000, 1), true, 0, Moved},
+		{"back", rules, wrote(of(-1, -1)), of(44000, 1), true, 0, FiguresChanged},
 	} {
 		if got := tt.rules.Next(tt.w, tt.want, tt.intact, noon.Add(tt.after)); got != tt.due {
 			t.Errorf("%s: %d; want %d", tt.name, got, tt.due)

@@ -85,7 +85,7 @@ func Nothing() Resources {
 func (f *Figures) takeOffer(a *tick.Advice) {
 	f.Dialect = dialectOf(a.Policy)
 	if a.Withdrawn != "" {
-		f.Gone = a.Withdrawn
+		f.WithdrawnReason = a.Withdrawn
 		return
 	}
 	if a.Reclaimed != nil {
@@ -96,10 +96,10 @@ func (f *Figures) takeOffer(a *tick.Advice) {
 	}
 }
 
-// Speaks reports whether the tick has something about the offer.
-func (f Figures) Speaks() bool { return !f.Empty() || f.Gone != "" }
+// HasOffer reports whether the tick has something about the offer.
+func (f Figures) HasOffer() bool { return !f.Empty() || f.WithdrawnReason != "" }
 
-// leaves reports whether the dialects that f removes are among those of g.
-func (f Figures) leaves(g Figures) bool {
+// removesDialectsOf reports whether the dialects that f removes are among those of g.
+func (f Figures) removesDialectsOf(g Figures) bool {
 	return !slices.ContainsFunc(f.Left, func(d Dialect) bool { return !slices.Contains(g.Left, d) })
 }

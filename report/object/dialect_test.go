@@ -50,7 +50,7 @@ func TestResources(t *testing.T) {
 		},
 		{
 			"no dialect was ever known: all names", OldPrefix,
-			Figures{Stated: true},
+			Figures{IsIntended: true},
 			`{"koordinator.sh/batch-cpu":null,"koordinator.sh/batch-memory":null,"koordinator.sh/mid-cpu":null,"koordinator.sh/mid-memory":null,"resource.katalyst.kubewharf.io/reclaimed_memory":null,"resource.katalyst.kubewharf.io/reclaimed_millicpu":null}`,
 		},
 	} {
@@ -123,8 +123,8 @@ func TestTurns(t *testing.T) {
 		m.Take(Read(step.tick), now)
 		now = now.Add(step.after)
 		f := m.Now(now, 3*time.Minute)
-		if got := f.Reclaimed.String() + " " + f.Mid.String(); got != step.amounts || f.Dialect != step.dialect || f.Stated != step.stated || (f.Note != "") != step.stated {
-			t.Errorf("%s: %s %q, stated %v, %q; want %s %q, stated %v", step.name, got, f.Dialect, f.Stated, f.Note, step.amounts, step.dialect, step.stated)
+		if got := f.Reclaimed.String() + " " + f.Mid.String(); got != step.amounts || f.Dialect != step.dialect || f.IsIntended != step.stated || (f.Note != "") != step.stated {
+			t.Errorf("%s: %s %q, stated %v, %q; want %s %q, stated %v", step.name, got, f.Dialect, f.IsIntended, f.Note, step.amounts, step.dialect, step.stated)
 		}
 	}
 }
@@ -142,35 +142,35 @@ func TestKoordinatorNext(t *testing.T) {
 	}{
 		{"nothing new", base, base, true, time.Second, NotDue},
 		{"10 % more is not over it", base, batch(11000, 1000, -1, -1), true, time.Second, NotDue},
-		{"more than 10 % more", base, batch(11001, 1000, -1, -1), true, time.Second, Moved},
+		{"more than 10 % more", base, batch(11001, 1000, -1, -1), true, time.Second, FiguresChanged},
 		{"10 % less is not over it", base, batch(9000, 1000, -1, -1), true, time.Minute, NotDue},
-		{"more than 10 % less", base, batch(8999, 1000, -1, -1), true, time.Second, Moved},
-		{"memory alone, more than 10 %", base, batch(10000, 1101, -1, -1), true, time.Second, Moved},
+		{"more than 10 % less", base, batch(8999, 1000, -1, -1), true, time.Second, FiguresChanged},
+		{"memory alone, more than 10 %", base, batch(10000, 1101, -1, -1), true, time.Second, FiguresChanged},
 		{"memory alone, 10 %", base, batch(10000, 1100, -1, -1), true, time.Second, NotDue},
-		{"from nothing to something", batch(0, 1000, -1, -1), batch(1, 1000, -1, -1), true, time.Second, Moved},
-		{"to nothing", base, batch(0, 1000, -1, -1), true, time.Second, Moved},
+		{"from nothing to something", batch(0, 1000, -1, -1), batch(1, 1000, -1, -1), true, time.Second, FiguresChanged},
+		{"to nothing", base, batch(0, 1000, -1, -1), true, time.Second, FiguresChanged},
 		{"both nothing", batch(0, 0, -1, -1), batch(0, 0, -1, -1), true, time.Second, NotDue},
-		{"mid appears", base, batch(10000, 1000, 0, -1), true, time.Second, Moved},
-		{"mid is removed", batch(10000, 1000, 5, 5), base, true, time.Second, Moved},
-		{"mid moves by more", batch(10000, 1000, 100, 5), batch(10000, 1000, 111, 5), true, time.Second, Moved},
+		{"mid appears", base, batch(10000, 1000, 0, -1), true, time.Second, FiguresChanged},
+		{"mid is removed", batch(10000, 1000, 5, 5), base, true, time.Second, FiguresChanged},
+		{"mid moves by more", batch(10000, 1000, 100, 5), batch(10000, 1000, 111, 5), true, time.Second, FiguresChanged},
 		{"mid moves by 10 %", batch(10000, 1000, 100, 5), batch(10000, 1000, 110, 5), true, time.Second, NotDue},
-		{"memory is no longer there", base, batch(10000, -1, -1, -1), true, time.Second, Moved},
+		{"memory is no longer there", base, batch(10000, -1, -1, -1), true, time.Second, FiguresChanged},
 		{"just the time", base, base, true, 300 * time.Second, NotDue},
-		{"later than the time", base, base, true, 300*time.Second + 1, Again},
-		{"a little less, and later than the time", base, batch(9999, 1000, -1, -1), true, 301 * time.Second, Again},
+		{"later than the time", base, base, true, 300*time.Second + 1, ResyncDue},
+		{"a little less, and later than the time", base, batch(9999, 1000, -1, -1), true, 301 * time.Second, ResyncDue},
 		{"withdrawn stays so", batch(-1, -1, -1, -1), batch(-1, -1, -1, -1), true, time.Hour, NotDue},
-		{"removed externally", base, base, false, time.Second, Undone},
-		{"withdrawn, at once", base, batch(-1, -1, -1, -1).with(func(f *Figures) { f.Stated = true }), true, 0, Moved},
-		{"under a taint, less by a trifle", base.with(func(f *Figures) { f.Held = true }), batch(9999, 1000, -1, -1).with(func(f *Figures) { f.Held = true }), true, 0, Moved},
-		{"the taint is removed, and a trifle is offered again", batch(9999, 1000, -1, -1).with(func(f *Figures) { f.Held = true }), base, true, 0, Moved},
-		{"another policy with the same amounts", base.with(func(f *Figures) { f.Dialect = Katalyst }), base.with(func(f *Figures) { f.Left = []Dialect{Katalyst} }), true, 0, Moved},
-		{"the other policy's are still there", base, base.with(func(f *Figures) { f.Left = []Dialect{Katalyst} }), true, 0, Moved},
+		{"removed externally", base, base, false, time.Second, ChangedExternally},
+		{"withdrawn, at once", base, batch(-1, -1, -1, -1).with(func(f *Figures) { f.IsIntended = true }), true, 0, FiguresChanged},
+		{"under a taint, less by a trifle", base.with(func(f *Figures) { f.ReducedByTaint = true }), batch(9999, 1000, -1, -1).with(func(f *Figures) { f.ReducedByTaint = true }), true, 0, FiguresChanged},
+		{"the taint is removed, and a trifle is offered again", batch(9999, 1000, -1, -1).with(func(f *Figures) { f.ReducedByTaint = true }), base, true, 0, FiguresChanged},
+		{"another policy with the same amounts", base.with(func(f *Figures) { f.Dialect = Katalyst }), base.with(func(f *Figures) { f.Left = []Dialect{Katalyst} }), true, 0, FiguresChanged},
+		{"the other policy's are still there", base, base.with(func(f *Figures) { f.Left = []Dialect{Katalyst} }), true, 0, FiguresChanged},
 	} {
 		if got := rules.Next(Written{&tt.from, noon}, tt.to, tt.intact, noon.Add(tt.after)); got != tt.want {
 			t.Errorf("%s: %d; want %d", tt.name, got, tt.want)
 		}
 	}
-	if got := rules.Next(Written{}, base, true, noon); got != Moved {
+	if got := rules.Next(Written{}, base, true, noon); got != FiguresChanged {
 		t.Errorf("never published by this process: %d", got)
 	}
 }

@@ -51,16 +51,16 @@ type Figures struct {
 	// Requested is the sum of the requests of the reclaimed pods that stay; nil where it is unknown.
 	Requested *Amounts
 
-	// Gone is why the offer was withdrawn, which is not the same as a missing offer.
-	Gone string
-	// Held means that a taint reduces the offer, Stated that an offer of nothing is intended, and not missing;
-	// TaintsAlone that the object has only taints. Note is for people.
-	Held, Stated, TaintsAlone bool
-	Note                      string
+	// WithdrawnReason is why the offer was withdrawn, which is not the same as a missing offer.
+	WithdrawnReason string
+	// ReducedByTaint means that a taint reduces the offer, IsIntended that an offer of nothing is intended, and not missing;
+	// OnlyTaints that the object has only taints. Note is for people.
+	ReducedByTaint, IsIntended, OnlyTaints bool
+	Note                                   string
 }
 
-// Silent reports whether the object needs no content.
-func (f Figures) Silent() bool { return f.Empty() && !f.Stated }
+// NeedsNoContent reports whether the object needs no content.
+func (f Figures) NeedsNoContent() bool { return f.Empty() && !f.IsIntended }
 
 // Empty reports whether there is nothing to offer, which is not the same as an offer of nothing.
 func (f Figures) Empty() bool { return f.Reclaimed.empty() && f.Mid.empty() }
@@ -194,13 +194,13 @@ func runsOn(p *tick.Pod, nodes map[int]cpus.Set) []int {
 type Memory struct {
 	last                               Figures
 	cpuAt, memoryAt, zonesAt, taintsAt time.Time
-	midCPUAt, midMemoryAt, goneAt      time.Time
+	midCPUAt, midMemoryAt, withdrawnAt time.Time
 }
 
 // Take notes the figures of a tick that came at the time.
 func (m *Memory) Take(f Figures, at time.Time) {
-	if f.Speaks() {
-		m.turn(f, at)
+	if f.HasOffer() {
+		m.dropOfferOnChange(f, at)
 	}
 	if f.Reclaimed.MilliCPU != nil {
 		m.last.Reclaimed.MilliCPU, m.cpuAt = f.Reclaimed.MilliCPU, at
@@ -223,12 +223,12 @@ func (m *Memory) Take(f Figures, at time.Time) {
 	m.last.Requested = f.Requested // earlier requests do not bound those of the present pods
 }
 
-// turn forgets the offer when another policy advises, or when the policy has withdrawn it.
-func (m *Memory) turn(f Figures, at time.Time) {
-	if f.Gone != "" || f.Dialect != m.last.Dialect {
+// dropOfferOnChange forgets the offer when another policy advises, or when the policy has withdrawn it.
+func (m *Memory) dropOfferOnChange(f Figures, at time.Time) {
+	if f.WithdrawnReason != "" || f.Dialect != m.last.Dialect {
 		m.last.Reclaimed, m.last.Mid = Amounts{}, Amounts{}
 	}
-	m.last.Dialect, m.last.Gone, m.goneAt = f.Dialect, f.Gone, at
+	m.last.Dialect, m.last.WithdrawnReason, m.withdrawnAt = f.Dialect, f.WithdrawnReason, at
 }
 
 // Now has the figures that are valid at the time: those of a tick within the last limit. Taints that no tick has confirmed for so
@@ -248,8 +248,8 @@ func (m *Memory) Now(at time.Time, limit time.Duration) Figures {
 	if !fresh(m.midMemoryAt) {
 		f.Mid.MemoryBytes = nil
 	}
-	if f.Gone != "" && fresh(m.goneAt) {
-		f.Stated, f.Note = true, fmt.Sprintf("nothing is offered: %.*s", longestReason, f.Gone)
+	if f.WithdrawnReason != "" && fresh(m.withdrawnAt) {
+		f.IsIntended, f.Note = true, fmt.Sprintf("nothing is offered: %.*s", longestReason, f.WithdrawnReason)
 	}
 	if !fresh(m.zonesAt) || f.Empty() {
 		f.Zones, f.Consumers = nil, nil

@@ -11,7 +11,7 @@ func publish(rules Rules, interval time.Duration, seconds int, offer func(second
 	var g Growth
 	for i := range seconds {
 		now := noon.Add(time.Duration(i) * time.Second)
-		want := g.Damp(w.Figures, offer(i), interval, now)
+		want := g.LimitGrowth(w.Figures, offer(i), interval, now)
 		if rules.Next(w, want, true, now) != NotDue {
 			g.Wrote(w.Figures, want, now)
 			w = Written{Figures: &want, At: now}
@@ -79,11 +79,11 @@ func TestGrowthIsNotHeldBack(t *testing.T) {
 		{"the clock was set back", moved(), &low, high, -time.Hour, true},
 		{"nothing has moved yet", &Growth{}, &low, high, time.Second, true},
 		{"what is written is not known", moved(), nil, high, time.Second, true},
-		{"a taint is removed", moved(), &Figures{Reclaimed: low.Reclaimed, Held: true}, high, time.Second, true},
+		{"a taint is removed", moved(), &Figures{Reclaimed: low.Reclaimed, ReducedByTaint: true}, high, time.Second, true},
 		{"another dialect", moved(), &Figures{Reclaimed: low.Reclaimed, Dialect: Katalyst}, high, time.Second, true},
-		{"back from withdrawn", moved(), &Figures{Stated: true}, high, time.Second, true},
+		{"back from withdrawn", moved(), &Figures{IsIntended: true}, high, time.Second, true},
 	} {
-		got := tt.growth.Damp(tt.written, tt.want, time.Minute, noon.Add(tt.after))
+		got := tt.growth.LimitGrowth(tt.written, tt.want, time.Minute, noon.Add(tt.after))
 		if grows := got.Reclaimed.Equal(high.Reclaimed); grows != tt.grows {
 			t.Errorf("%s: %d; grows %t, want %t", tt.name, *got.Reclaimed.MilliCPU, grows, tt.grows)
 		}

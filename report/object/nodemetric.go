@@ -94,9 +94,9 @@ func (u *Usage) Status(now time.Time) map[string]any {
 func (u *Usage) podsMetric(now time.Time) []any {
 	pods := slices.SortedFunc(maps.Values(u.pods), func(a, b *podUse) int {
 		stay := 0
-		if a.leaving != b.leaving {
+		if a.terminating != b.terminating {
 			stay = -1
-			if a.leaving {
+			if a.terminating {
 				stay = 1
 			}
 		}
@@ -119,10 +119,10 @@ func (u *Usage) podsMetric(now time.Time) []any {
 func resources(cpu, memory float64, hasCPU, hasMemory bool) map[string]any {
 	list := map[string]any{}
 	if hasCPU {
-		list["cpu"] = quantity.FormatMilli(cut(cpu))
+		list["cpu"] = quantity.FormatMilli(truncate(cpu))
 	}
 	if hasMemory {
-		list["memory"] = quantity.FormatBytes(cut(memory))
+		list["memory"] = quantity.FormatBytes(truncate(memory))
 	}
 	if len(list) == 0 {
 		return nil
@@ -159,8 +159,8 @@ func (u *Usage) Note(now time.Time) string {
 	switch {
 	case u.New() || !u.Ready(now):
 		return "not written: the node's use of CPU and memory is not known yet, or no longer"
-	case u.beyond > 0:
-		return fmt.Sprintf("%d pods are left out: more than %d, or without a name that may be written", u.beyond, maxMeasuredPods)
+	case u.omitted > 0:
+		return fmt.Sprintf("%d pods are left out: more than %d, or without a name that may be written", u.omitted, maxMeasuredPods)
 	case u.settings.memory == sloconfig.UsageWithHotPageCache:
 		return "metricMemoryCollectPolicy usageWithHotPageCache needs a kernel that tells cold pages: memory is that without the page cache"
 	}

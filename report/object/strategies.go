@@ -17,7 +17,7 @@ const longestWait = 24 * time.Hour
 // published amount, and any change later than updateTimeThresholdSeconds after the last time.
 func (r Rules) Koordinator(c sloconfig.Colocation, given Given) Rules {
 	d := sloconfig.Defaults().Colocation
-	r.Even = true
+	r.Symmetric = true
 	if !given.MinChange {
 		r.MinChange = *d.ResourceDiffThreshold
 		if v := c.ResourceDiffThreshold; v != nil && *v > 0 && *v < math.MaxFloat64 {

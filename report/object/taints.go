@@ -51,12 +51,12 @@ func (t Taints) Want(wanted []tick.Taint, at time.Time) Taints {
 	present := map[string]bool{}
 	for _, item := range t.list {
 		name := taintName(item)
-		mine := slices.Contains(t.ours, name)
-		if mine && !names[name] {
+		isOurs := slices.Contains(t.ours, name)
+		if isOurs && !names[name] {
 			continue
 		}
 		next.list, present[name] = append(next.list, item), true
-		if mine && !slices.Contains(next.ours, name) {
+		if isOurs && !slices.Contains(next.ours, name) {
 			next.ours = append(next.ours, name)
 		}
 	}
@@ -66,11 +66,11 @@ func (t Taints) Want(wanted []tick.Taint, at time.Time) Taints {
 			continue
 		}
 		present[name] = true
-		made := map[string]any{"key": w.Key, "effect": w.Effect, "timeAdded": at.UTC().Format(time.RFC3339)}
+		taint := map[string]any{"key": w.Key, "effect": w.Effect, "timeAdded": at.UTC().Format(time.RFC3339)}
 		if t.qos != "" {
-			made["qosLevel"] = t.qos
+			taint["qosLevel"] = t.qos
 		}
-		next.list, next.ours = append(next.list, made), append(next.ours, name)
+		next.list, next.ours = append(next.list, taint), append(next.ours, name)
 	}
 	slices.Sort(next.ours)
 	return next
@@ -111,17 +111,17 @@ func (t Taints) Patch() Patch {
 
 // forNode are our taints that a Node can have, and the names of the others: kube-apiserver has three effects, and a tick
 // must not change other programs' taints.
-func forNode(all []tick.Taint) (fit []tick.Taint, unfit []string) {
-	fit = []tick.Taint{}
+func forNode(all []tick.Taint) (accepted []tick.Taint, rejected []string) {
+	accepted = []tick.Taint{}
 	for _, t := range all {
 		name, ours := strings.CutPrefix(t.Key, TaintPrefix)
 		if ours && labelName(name) && slices.Contains([]string{"NoSchedule", "PreferNoSchedule", "NoExecute"}, t.Effect) {
-			fit = append(fit, t)
+			accepted = append(accepted, t)
 		} else {
-			unfit = append(unfit, t.Key+":"+t.Effect)
+			rejected = append(rejected, t.Key+":"+t.Effect)
 		}
 	}
-	return fit, unfit
+	return accepted, rejected
 }
 
 // labelName reports whether Kubernetes accepts a name after a key's slash.

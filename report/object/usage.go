@@ -18,7 +18,7 @@ type Usage struct {
 	node, system use
 	numa         map[int]*use
 	pods         map[string]*podUse // by UID
-	beyond       int                // number of pods that are not remembered: too many, or without a name
+	omitted      int                // number of pods that are not remembered: too many, or without a name
 	samples      int                // up to enough
 	reported     time.Time
 }
@@ -29,15 +29,15 @@ type use struct{ cpu, memory window.Trail }
 type podUse struct {
 	use
 	namespace, name, qos, priority string
-	here, leaving                  bool // in the newest tick; its deletion has begun
+	inTick, terminating            bool // in the newest tick; its deletion has begun
 }
 
 // Bounds of a NodeMetric's data: an object of the cluster may have 1.5 MB.
 const (
 	maxMeasuredPods = 1000
 	maxDurations    = 10
-	// enough is the number of samples for a first report, because a single one has no rates.
-	enough = 2
+	// minSamples is the number of samples for a first report, because a single one has no rates.
+	minSamples = 2
 	// nodePoints and podPoints bound the points of the longest time; a point is a second at least.
 	nodePoints = 3600
 	podPoints  = 60
@@ -48,7 +48,7 @@ type metricSettings struct {
 	aggregate, interval time.Duration
 	durations           []time.Duration
 	memory              string
-	keep                time.Duration // the longest of them
+	longestDuration     time.Duration // the longest of them
 }
 
 // Floors of the times, in seconds.
@@ -69,11 +69,11 @@ func readMetricSettings(c sloconfig.Colocation) metricSettings {
 		s.memory = *p
 	}
 	policy := cmp.Or(c.MetricAggregatePolicy, d.MetricAggregatePolicy)
-	s.keep = s.aggregate
+	s.longestDuration = s.aggregate
 	for _, text := range policy.Durations[:min(len(policy.Durations), maxDurations)] {
 		if v, err := time.ParseDuration(text); err == nil && v > 0 && v <= longestWait {
 			s.durations = append(s.durations, v)
-			s.keep = max(s.keep, v)
+			s.longestDuration = max(s.longestDuration, v)
 		}
 	}
 	return s
@@ -100,7 +100,7 @@ func (u *Usage) Take(t *tick.Tick, c sloconfig.Colocation) {
 	if t.Sample == nil {
 		return
 	}
-	u.samples = min(u.samples+1, enough)
+	u.samples = min(u.samples+1, minSamples)
 	cpu, memory := nodeUse(t.Sample, s.pageCache())
 	podCPU, podMemory := u.takePods(t)
 	u.add(&u.node, t.Time, cpu, memory)
@@ -109,12 +109,12 @@ func (u *Usage) Take(t *tick.Tick, c sloconfig.Colocation) {
 }
 
 func (u *Usage) add(x *use, at time.Time, cpu, memory *float64) {
-	width := max(time.Second, u.settings.keep/nodePoints)
+	width := max(time.Second, u.settings.longestDuration/nodePoints)
 	if cpu != nil {
-		x.cpu.Add(at, *cpu, width, u.settings.keep)
+		x.cpu.Add(at, *cpu, width, u.settings.longestDuration)
 	}
 	if memory != nil {
-		x.memory.Add(at, *memory, width, u.settings.keep)
+		x.memory.Add(at, *memory, width, u.settings.longestDuration)
 	}
 }
 
@@ -136,13 +136,13 @@ func nodeUse(s *tick.Sample, pageCache bool) (cpu, memory *float64) {
 		if pageCache {
 			free = m.FreeBytes
 		}
-		memory = without(m.TotalBytes, free)
+		memory = difference(m.TotalBytes, free)
 	}
 	return cpu, memory
 }
 
-// without is a whole without a part, unknown where the part is larger.
-func without(total, free *float64) *float64 {
+// difference is a whole without a part, unknown where the part is larger.
+func difference(total, free *float64) *float64 {
 	t, f := figure(total), figure(free)
 	if t == nil || f == nil || *f > *t {
 		return nil
@@ -166,11 +166,11 @@ func (u *Usage) takePods(t *tick.Tick) (cpu, memory *float64) {
 	// A list that could not be read does not mean that a pod has ended.
 	known := !t.Sample.Unread("pods")
 	for _, p := range u.pods {
-		p.here = false
+		p.inTick = false
 	}
 	var milli, bytes sum
 	counted := map[string]bool{}
-	u.beyond = 0
+	u.omitted = 0
 	for i := range t.Sample.Pods {
 		p := &t.Sample.Pods[i]
 		key := cmp.Or(p.UID, p.Namespace+"/"+p.Name)
@@ -185,7 +185,7 @@ func (u *Usage) takePods(t *tick.Tick) (cpu, memory *float64) {
 	}
 	if known {
 		for key, p := range u.pods {
-			if !p.here {
+			if !p.inTick {
 				delete(u.pods, key)
 			}
 		}
@@ -200,13 +200,13 @@ func (u *Usage) takePod(at time.Time, key string, p *tick.Pod, cpu, memory *floa
 	x := u.pods[key]
 	if x == nil {
 		if len(u.pods) >= maxMeasuredPods || tick.CheckName(p.Name) != nil || tick.CheckName(p.Namespace) != nil {
-			u.beyond++
+			u.omitted++
 			return
 		}
 		x = &podUse{}
 		u.pods[key] = x
 	}
-	x.here, x.leaving = true, p.Terminating
+	x.inTick, x.terminating = true, p.Terminating
 	x.namespace, x.name = p.Namespace, p.Name
 	x.qos, x.priority = qos.KoordinatorOrDefault(p), qos.PriorityClassOrDefault(p)
 	width := max(time.Second, u.settings.aggregate/podPoints)
@@ -243,8 +243,8 @@ func (s *sum) value() *float64 {
 // isIdle reports whether a pod cannot use anything: it has no cgroup, or none of its containers runs. A pod without a cluster
 // may be a cgroup without containers.
 func isIdle(p *tick.Pod) bool {
-	alone := p.Namespace == "" && p.Cgroup != "" && len(p.Containers) == 0
-	return p.Missing == tick.MissingCgroup || !alone && !slices.ContainsFunc(p.Containers, runs)
+	isPlainCgroup := p.Namespace == "" && p.Cgroup != "" && len(p.Containers) == 0
+	return p.Missing == tick.MissingCgroup || !isPlainCgroup && !slices.ContainsFunc(p.Containers, runs)
 }
 
 func runs(c tick.Container) bool { return c.Cgroup != "" }
@@ -302,7 +302,7 @@ func (u *Usage) takeNUMA(t *tick.Tick) {
 		}
 		var memory *float64
 		if u.settings.pageCache() && n.Memory != nil {
-			memory = without(n.Memory.TotalBytes, n.Memory.FreeBytes)
+			memory = difference(n.Memory.TotalBytes, n.Memory.FreeBytes)
 		}
 		u.add(x, t.Time, figure(n.UsageMilliCPU), memory)
 	}
@@ -328,8 +328,8 @@ func (u *Usage) Ready(now time.Time) bool {
 // Reported notes that the NodeMetric of the time is being written.
 func (u *Usage) Reported(at time.Time) { u.reported = at }
 
-// cut truncates a figure to a whole number, like Koordinator.
-func cut(v float64) int64 { return int64(math.Floor(min(max(v, 0), largest))) }
+// truncate truncates a figure to a whole number, like Koordinator.
+func truncate(v float64) int64 { return int64(math.Floor(min(max(v, 0), largest))) }
 
 // New reports whether there are too few samples yet for a first report.
-func (u *Usage) New() bool { return u.samples < enough }
+func (u *Usage) New() bool { return u.samples < minSamples }

@@ -27,18 +27,18 @@ const longestReason = 200
 
 // Withdrawn are the figures of a node whose offer the fleet controller has withdrawn: only its taints.
 func (f Figures) Withdrawn(reason string) Figures {
-	return Figures{Taints: f.Taints, Dialect: f.Dialect, Stated: true, Note: fmt.Sprintf("nothing is offered: the Node is marked %s: %.*s", WithdrawnAnnotation, longestReason, reason)}
+	return Figures{Taints: f.Taints, Dialect: f.Dialect, IsIntended: true, Note: fmt.Sprintf("nothing is offered: the Node is marked %s: %.*s", WithdrawnAnnotation, longestReason, reason)}
 }
 
-// keepsAway reports whether a taint of a pressure keeps new reclaimed pods away.
-func keepsAway(t tick.Taint) bool {
+// isPressureTaint reports whether a taint of a pressure keeps new reclaimed pods away.
+func isPressureTaint(t tick.Taint) bool {
 	return strings.HasPrefix(t.Key, TaintPrefix) && (strings.HasPrefix(t.Effect, "NoSchedule") || t.Effect == "NoExecute")
 }
 
-// Hold is a Node's offer: no more than its reclaimed pods request while a taint keeps new ones away, because no stock
+// LimitByTaint is a Node's offer: no more than its reclaimed pods request while a taint keeps new ones away, because no stock
 // scheduler reads the taints of a CustomNodeResource. Where the pods are unknown, it is no more than the published offer.
-func (f Figures) Hold(published Amounts) Figures {
-	i := slices.IndexFunc(f.Taints, keepsAway)
+func (f Figures) LimitByTaint(published Amounts) Figures {
+	i := slices.IndexFunc(f.Taints, isPressureTaint)
 	if i < 0 {
 		return f
 	}
@@ -46,7 +46,7 @@ func (f Figures) Hold(published Amounts) Figures {
 	if f.Requested != nil {
 		limit, by = *f.Requested, "the reclaimed pods request"
 	}
-	f.Held = true
+	f.ReducedByTaint = true
 	f.Note = fmt.Sprintf("no more is offered than what %s; taint %.300s:%.63s", by, f.Taints[i].Key, f.Taints[i].Effect)
 	f.Reclaimed = Amounts{least(f.Reclaimed.MilliCPU, limit.MilliCPU), least(f.Reclaimed.MemoryBytes, limit.MemoryBytes)}
 	return f
@@ -62,12 +62,12 @@ func least(a, b *int64) *int64 {
 
 // NodeTaints are the figures of a Node's taints.
 func (f Figures) NodeTaints() Figures {
-	t := Figures{TaintsAlone: true}
+	t := Figures{OnlyTaints: true}
 	if f.Taints != nil {
-		var unfit []string
-		t.Stated = true
-		if t.Taints, unfit = forNode(f.Taints); len(unfit) > 0 {
-			t.Note = fmt.Sprintf("not for a Node: taint %.500s (want a key under %s and the effect NoSchedule, PreferNoSchedule or NoExecute)", strings.Join(unfit, ", "), TaintPrefix)
+		var rejected []string
+		t.IsIntended = true
+		if t.Taints, rejected = forNode(f.Taints); len(rejected) > 0 {
+			t.Note = fmt.Sprintf("not for a Node: taint %.500s (want a key under %s and the effect NoSchedule, PreferNoSchedule or NoExecute)", strings.Join(rejected, ", "), TaintPrefix)
 		}
 	}
 	return t

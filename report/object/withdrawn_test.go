@@ -61,9 +61,9 @@ func TestHold(t *testing.T) {
 		{"another program's key", of(44000, 100).with(tainted(ready, "team/x", "node.kubernetes.io/unschedulable")).with(requesting(2000, 10)), Amounts{}, "44000 100", false},
 		{"the second of them", of(44000, 100).with(tainted(ready, "team/x", cpu)).with(requesting(2000, 10)), Amounts{}, "2000 10", true},
 	} {
-		got := tt.f.Hold(tt.published)
-		if got.Reclaimed.String() != tt.want || got.Held != tt.held || (got.Note != "") != tt.held {
-			t.Errorf("%s: %s, held %v, %q; want %s, %v", tt.name, got.Reclaimed, got.Held, got.Note, tt.want, tt.held)
+		got := tt.f.LimitByTaint(tt.published)
+		if got.Reclaimed.String() != tt.want || got.ReducedByTaint != tt.held || (got.Note != "") != tt.held {
+			t.Errorf("%s: %s, held %v, %q; want %s, %v", tt.name, got.Reclaimed, got.ReducedByTaint, got.Note, tt.want, tt.held)
 		}
 	}
 }
@@ -71,18 +71,18 @@ func TestHold(t *testing.T) {
 // A loss because of a taint is written at once, however small, and so is its end.
 func TestHeldIsUrgent(t *testing.T) {
 	rules := Rules{MinChange: 0.05, MinInterval: 30 * time.Second, Resync: 5 * time.Minute}
-	held := func(f *Figures) { f.Held = true }
+	held := func(f *Figures) { f.ReducedByTaint = true }
 	for _, tt := range []struct {
 		name     string
 		from, to Figures
 		want     Due
 	}{
-		{"held, a trifle less", of(44000, 100), of(43999, 100).with(held), Moved},
-		{"held, and still a trifle less", of(44000, 100).with(held), of(43999, 100).with(held), Moved},
-		{"held, memory a trifle less", of(44000, 1<<30).with(held), of(44000, 1<<30-1).with(held), Moved},
+		{"held, a trifle less", of(44000, 100), of(43999, 100).with(held), FiguresChanged},
+		{"held, and still a trifle less", of(44000, 100).with(held), of(43999, 100).with(held), FiguresChanged},
+		{"held, memory a trifle less", of(44000, 1<<30).with(held), of(44000, 1<<30-1).with(held), FiguresChanged},
 		{"held, a little more", of(44000, 100).with(held), of(44001, 100).with(held), NotDue},
 		{"held, and nothing is less", of(44000, 100), of(44000, 100).with(held), NotDue},
-		{"free again, a little more", of(43999, 100).with(held), of(44000, 100), Moved},
+		{"free again, a little more", of(43999, 100).with(held), of(44000, 100), FiguresChanged},
 		{"free again, and nothing is more", of(44000, 100).with(held), of(44000, 100), NotDue},
 		{"free, a trifle less", of(44000, 100), of(43999, 100), NotDue},
 	} {
@@ -173,7 +173,7 @@ func TestMark(t *testing.T) {
 	}
 	f := Read(guide()).with(tainted("NoSchedule", "a"))
 	got := f.Withdrawn(strings.Repeat("ä", 1000))
-	if !got.Empty() || got.Silent() || got.Zones != nil || got.Consumers != nil || len(got.Taints) != 1 || len([]rune(got.Note)) > 300 {
+	if !got.Empty() || got.NeedsNoContent() || got.Zones != nil || got.Consumers != nil || len(got.Taints) != 1 || len([]rune(got.Note)) > 300 {
 		t.Errorf("%+v", got)
 	}
 }
@@ -217,7 +217,7 @@ func TestNodeTaints(t *testing.T) {
 		if d := cmp.Diff(tt.want, got.Taints); d != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.name, d)
 		}
-		if !strings.Contains(got.Note, tt.unfit) || (got.Note == "") != (tt.unfit == "") || !got.Empty() || got.Stated != (tt.taints != nil) {
+		if !strings.Contains(got.Note, tt.unfit) || (got.Note == "") != (tt.unfit == "") || !got.Empty() || got.IsIntended != (tt.taints != nil) {
 			t.Errorf("%s: %+v", tt.name, got)
 		}
 	}

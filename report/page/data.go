@@ -33,17 +33,17 @@ type nodeData struct {
 	PerPoint int      `json:"perPoint"`
 	Times    []int64  `json:"times"` // each since the one before
 	// Figures are columns: a value a time, null where it is unknown. A figure that is always unknown has no column.
-	Figures  map[string][]maybe `json:"values"`
-	Patterns []string           `json:"patterns"`
-	Reasons  [][]any            `json:"reasons"` // time, then a sentence each
-	CPUs     [][3]int           `json:"cpus,omitempty"`
-	Pools    []string           `json:"pools,omitempty"` // names
-	Cores    [][]any            `json:"cores,omitempty"` // time, then pool and list alternately
-	Events   []event            `json:"events"`
-	Stretch  int64              `json:"stretch,omitempty"` // of the pods' use, milliseconds
-	Base     int64              `json:"base,omitempty"`    // the time at which their first stretch begins
-	Pods     []podData          `json:"pods,omitempty"`
-	Places   []string           `json:"places,omitempty"`
+	Figures  map[string][]optional `json:"values"`
+	Patterns []string              `json:"patterns"`
+	Reasons  [][]any               `json:"reasons"` // time, then a sentence each
+	CPUs     [][3]int              `json:"cpus,omitempty"`
+	Pools    []string              `json:"pools,omitempty"` // names
+	Cores    [][]any               `json:"cores,omitempty"` // time, then pool and list alternately
+	Events   []event               `json:"events"`
+	Stretch  int64                 `json:"stretch,omitempty"` // of the pods' use, milliseconds
+	Base     int64                 `json:"base,omitempty"`    // the time at which their first stretch begins
+	Pods     []podData             `json:"pods,omitempty"`
+	Places   []string              `json:"places,omitempty"`
 }
 
 // fact is a line of the summary.
@@ -60,23 +60,23 @@ type event struct {
 }
 
 type podData struct {
-	Name    string  `json:"name"`
-	Class   string  `json:"class"`
-	First   int64   `json:"first"`
-	Last    int64   `json:"last"`
-	Seconds float64 `json:"seconds"`
-	Peak    float64 `json:"peak"`
-	State   string  `json:"state,omitempty"`
-	From    int     `json:"from"`
-	Use     []maybe `json:"use"`
-	Where   []int64 `json:"where,omitempty"` // time and the index of a place, alternately
+	Name    string     `json:"name"`
+	Class   string     `json:"class"`
+	First   int64      `json:"first"`
+	Last    int64      `json:"last"`
+	Seconds float64    `json:"seconds"`
+	Peak    float64    `json:"peak"`
+	State   string     `json:"state,omitempty"`
+	From    int        `json:"from"`
+	Use     []optional `json:"use"`
+	Where   []int64    `json:"where,omitempty"` // time and the index of a place, alternately
 }
 
-// maybe is a number, or unknown.
-type maybe float64
+// optional is a number, or unknown.
+type optional float64
 
 // MarshalJSON implements [json.Marshaler].
-func (m maybe) MarshalJSON() ([]byte, error) {
+func (m optional) MarshalJSON() ([]byte, error) {
 	v := rounded(float64(m))
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return []byte("null"), nil
@@ -140,15 +140,15 @@ func (n *node) data(name string, facts []score.Fact) nodeData {
 	return d
 }
 
-func (n *node) columns() map[string][]maybe {
-	columns := map[string][]maybe{}
+func (n *node) columns() map[string][]optional {
+	columns := map[string][]optional{}
 	for f, name := range names {
 		if n.points.per == 1 && (figure(f) == offeredLow || figure(f) == servicesHigh) {
 			continue // they are the averages
 		}
-		column, known := make([]maybe, len(n.points.all)), false
+		column, known := make([]optional, len(n.points.all)), false
 		for i, p := range n.points.all {
-			column[i] = maybe(p.value[f])
+			column[i] = optional(p.value[f])
 			known = known || p.count[f] > 0
 		}
 		if known {
@@ -184,10 +184,10 @@ func (n *node) podsData(d *nodeData, since func(time.Time) int64) {
 	for _, p := range n.pods.sorted() {
 		x := podData{
 			Name: p.name, Class: p.class, First: since(p.first), Last: since(p.last), Seconds: rounded(p.seconds), Peak: rounded(p.peak),
-			State: p.evicted, From: max(p.from, 0), Use: make([]maybe, len(p.use)),
+			State: p.evicted, From: max(p.from, 0), Use: make([]optional, len(p.use)),
 		}
 		for i, v := range p.use {
-			x.Use[i] = maybe(v)
+			x.Use[i] = optional(v)
 		}
 		for _, w := range p.where.all {
 			i, known := index[w.state]

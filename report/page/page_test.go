@@ -149,8 +149,8 @@ func TestLongRecordingsBecomeAverages(t *testing.T) {
 		t.Fatalf("%d points of %d ticks", len(n.Times), n.PerPoint)
 	}
 	i := 20001 / 4
-	got := []maybe{n.Figures["services"][i], n.Figures["servicesHigh"][i], n.Figures["offered"][i], n.Figures["offeredLow"][i], n.Figures["services"][i+1]}
-	if diff := cmp.Diff([]maybe{1.63, 3.5, 2.38, 0.5, 1}, got); diff != "" {
+	got := []optional{n.Figures["services"][i], n.Figures["servicesHigh"][i], n.Figures["offered"][i], n.Figures["offeredLow"][i], n.Figures["services"][i+1]}
+	if diff := cmp.Diff([]optional{1.63, 3.5, 2.38, 0.5, 1}, got); diff != "" {
 		t.Errorf("the point with the peak (-want +got):\n%s", diff)
 	}
 	if !strings.Contains(strings.Join(n.Notes, " "), "Each point is the average of 4 ticks.") {
@@ -230,7 +230,7 @@ func TestPatterns(t *testing.T) {
 		row := p.add(s)
 		text := p.list[row[0].(int)]
 		for _, n := range row[1:] {
-			text = strings.Replace(text, string(hole), n.(string), 1)
+			text = strings.Replace(text, string(placeholder), n.(string), 1)
 		}
 		if text != s {
 			t.Errorf("%q comes back as %q", s, text)

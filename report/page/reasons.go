@@ -4,8 +4,8 @@ import (
 	"strings"
 )
 
-// hole stands for a number in a pattern. Text from ticks never contains it, because control characters are removed.
-const hole = '\x01'
+// placeholder stands for a number in a pattern. Text from ticks never contains it, because control characters are removed.
+const placeholder = '\x01'
 
 // patterns are the sentences of a page without their numbers, each once: advise's reasons often differ only in their numbers.
 type patterns struct {
@@ -27,7 +27,7 @@ func (p *patterns) add(sentence string) []any {
 			i++
 			continue
 		}
-		pattern.WriteByte(hole)
+		pattern.WriteByte(placeholder)
 		numbers = append(numbers, sentence[i:end])
 		i = end
 	}

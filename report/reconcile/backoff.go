@@ -58,7 +58,7 @@ const (
 	// FirstRestore is the first of these waits, and LongestRestore the last one.
 	FirstRestore   = 2 * time.Second
 	LongestRestore = time.Minute
-	calm           = 5 * time.Minute // without external changes, after which the wait is the first one again
+	restoreReset   = 5 * time.Minute // without external changes, after which the wait is the first one again
 )
 
 // restore is when an external change of one object may be reverted.
@@ -74,7 +74,7 @@ func (r *restore) changed(now time.Time) {
 	if r.pending {
 		return
 	}
-	if now.Sub(r.last) > calm {
+	if now.Sub(r.last) > restoreReset {
 		r.changes = 0
 	}
 	r.pending, r.last, r.at = true, now, now.Add(min(FirstRestore<<r.changes, LongestRestore))

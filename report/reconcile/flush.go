@@ -16,7 +16,7 @@ func (q *Queue[S, D]) Close() error {
 	q.mu.Lock()
 	q.closing, q.waiting = true, nil
 	q.mu.Unlock()
-	ctx, done := context.WithTimeout(context.WithoutCancel(q.Context), stopPatience)
+	ctx, done := context.WithTimeout(context.WithoutCancel(q.Context), stopTimeout)
 	defer done()
 	for ctx.Err() == nil && q.isWriting() {
 		select {
@@ -41,7 +41,7 @@ func (q *Queue[S, D]) flush() error {
 		switch now := q.Now(); {
 		case n == 0:
 			return nil
-		case now.Sub(begun) <= flushPatience || now.Sub(progress) <= flushPatience:
+		case now.Sub(begun) <= flushTimeout || now.Sub(progress) <= flushTimeout:
 		case n == 1:
 			return fmt.Errorf("%s: not written at the end of the input: %w", q.Name, err)
 		default:

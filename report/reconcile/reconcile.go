@@ -25,12 +25,12 @@ const (
 	// refreshShare bounds the part of the time, one in so many, that Refresh takes where there is no clock, so that a list of thousands of
 	// objects is not copied for each tick.
 	refreshShare = 10
-	// startPatience is how long the first lists may take before Ready's error is reported.
-	startPatience = 3 * time.Second
-	// flushPatience is how long Close waits at the end of the input for a write to succeed, stopPatience how long it waits after a signal for
-	// the writes in progress.
-	flushPatience = 5 * time.Second
-	stopPatience  = time.Second
+	// startTimeout is how long the first lists may take before Ready's error is reported.
+	startTimeout = 3 * time.Second
+	// flushTimeout is how long Close waits at the end of the input for a write to succeed (the first lists of a server or a machine without
+	// CPU time take several seconds), stopTimeout how long it waits after a signal for the writes in progress.
+	flushTimeout = 15 * time.Second
+	stopTimeout  = time.Second
 	// retryInterval is how often Close checks the waiting writes.
 	retryInterval = 100 * time.Millisecond
 	// logInterval is the least time between two logged errors: their text may have a different port each time, and a thousand nodes may fail
@@ -117,12 +117,12 @@ func Start[S, D any](o Options, t Target[S, D]) *Queue[S, D] {
 	if o.Every > 0 && !o.DryRun {
 		var ctx context.Context
 		ctx, q.stopClock = context.WithCancel(context.WithoutCancel(o.Context))
-		q.clock.Go(func() { q.look(ctx) })
+		q.clock.Go(func() { q.checkPeriodically(ctx) })
 	}
 	return q
 }
 
-func (q *Queue[S, D]) look(ctx context.Context) {
+func (q *Queue[S, D]) checkPeriodically(ctx context.Context) {
 	clock := time.NewTicker(q.Every)
 	defer clock.Stop()
 	for {
@@ -210,7 +210,7 @@ func (q *Queue[S, D]) Each(at time.Time, visit func(*S, tick.Target)) {
 	if q.DryRun {
 		now = at
 	}
-	q.sweep(now)
+	q.dropOldItems(now)
 	for _, it := range q.items {
 		if !q.DryRun {
 			q.consider(it, now)
@@ -228,7 +228,7 @@ func (q *Queue[S, D]) item(key string, now time.Time) (*item[S], error) {
 		return nil, err
 	}
 	if len(q.items) >= q.Limit {
-		if q.sweep(now); len(q.items) >= q.Limit {
+		if q.dropOldItems(now); len(q.items) >= q.Limit {
 			return nil, fmt.Errorf("more than %d %ss", q.Limit, q.Label)
 		}
 	}
@@ -237,8 +237,8 @@ func (q *Queue[S, D]) item(key string, now time.Time) (*item[S], error) {
 	return it, nil
 }
 
-// sweep forgets the objects that may be forgotten, whether or not something is due.
-func (q *Queue[S, D]) sweep(now time.Time) {
+// dropOldItems forgets the objects that may be forgotten, whether or not something is due.
+func (q *Queue[S, D]) dropOldItems(now time.Time) {
 	for key, it := range q.items {
 		if q.target.Forget != nil && !it.busy && !it.queued && q.target.Forget(it.state, now) {
 			delete(q.items, key)
@@ -253,7 +253,7 @@ func (q *Queue[S, D]) consider(it *item[S], now time.Time) {
 	}
 	due := q.target.Due(it.state, now)
 	if due == object.NotDue {
-		it.calm()
+		it.resetFailures()
 		if q.target.Forget != nil && q.target.Forget(it.state, now) {
 			delete(q.items, it.key)
 		}
@@ -264,7 +264,7 @@ func (q *Queue[S, D]) consider(it *item[S], now time.Time) {
 	}
 	if q.target.Ready != nil {
 		if err := q.target.Ready(it.state); err != nil {
-			if now.Sub(q.started) > startPatience {
+			if now.Sub(q.started) > startTimeout {
 				q.noteError(it, err)
 			}
 			return
@@ -277,7 +277,7 @@ func (q *Queue[S, D]) consider(it *item[S], now time.Time) {
 
 // waits reports whether a write that is due has to wait.
 func (it *item[S]) waits(due object.Due, now time.Time) bool {
-	if due != object.Undone {
+	if due != object.ChangedExternally {
 		it.restore.pending = false
 	} else if it.restore.changed(now); now.Before(it.restore.at) {
 		return true
@@ -285,8 +285,8 @@ func (it *item[S]) waits(due object.Due, now time.Time) bool {
 	return now.Before(it.backoff.until)
 }
 
-// calm forgets failures, and an external change that is no longer there.
-func (it *item[S]) calm() { it.err, it.backoff, it.restore.pending = nil, Backoff{}, false }
+// resetFailures forgets failures, and an external change that is no longer there.
+func (it *item[S]) resetFailures() { it.err, it.backoff, it.restore.pending = nil, Backoff{}, false }
 
 // start starts writes as long as there may be more.
 func (q *Queue[S, D]) start() {
@@ -297,9 +297,9 @@ func (q *Queue[S, D]) start() {
 		now := q.Now()
 		switch q.target.Due(it.state, now) {
 		case object.NotDue:
-			it.calm()
+			it.resetFailures()
 			continue
-		case object.Undone:
+		case object.ChangedExternally:
 			q.Log.Warn("restoring the object after an external change", "target", q.Name, q.Label, it.key)
 		}
 		it.busy = true
@@ -326,7 +326,7 @@ func (q *Queue[S, D]) write(it *item[S], d *D) {
 		if wrote {
 			it.unreported, it.changed = true, changed || it.changed && it.unreported
 		}
-		it.calm()
+		it.resetFailures()
 	} else {
 		it.backoff.Failed(err, now)
 		q.noteError(it, q.target.Explain(err))
@@ -352,7 +352,7 @@ func (q *Queue[S, D]) noteError(it *item[S], err error) {
 
 // dryRun logs what would be written.
 func (q *Queue[S, D]) dryRun(it *item[S], now time.Time) {
-	it.calm()
+	it.resetFailures()
 	if q.target.Due(it.state, now) == object.NotDue {
 		return
 	}
@@ -371,17 +371,17 @@ func (q *Queue[S, D]) report(it *item[S], now time.Time) tick.Target {
 	if q.target.Note != nil {
 		t.Note = q.target.Note(it.state)
 	}
-	moved := func() bool { return q.target.Due(it.state, now) == object.Moved }
+	hasChanged := func() bool { return q.target.Due(it.state, now) == object.FiguresChanged }
 	switch {
 	case it.err != nil:
-		t.State, t.Changed, t.Error = tick.TargetFailed, moved(), it.err.Error()
+		t.State, t.Changed, t.Error = tick.TargetFailed, hasChanged(), it.err.Error()
 	case it.unreported:
 		t.State, t.Changed = tick.TargetWritten, it.changed
 		if it.unreported = false; q.DryRun {
 			t.State = tick.TargetPending
 		}
 	case !q.DryRun && q.unwritten(it, now):
-		t.State, t.Changed = tick.TargetPending, moved()
+		t.State, t.Changed = tick.TargetPending, hasChanged()
 	}
 	return t
 }

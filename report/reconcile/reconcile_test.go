@@ -58,9 +58,9 @@ func open(ctx context.Context, o Options) *lab {
 		Due: func(s *thing, _ time.Time) object.Due {
 			switch {
 			case s.want != s.written:
-				return object.Moved
+				return object.FiguresChanged
 			case s.observed != s.written:
-				return object.Undone
+				return object.ChangedExternally
 			}
 			return object.NotDue
 		},
@@ -249,7 +249,7 @@ func TestRestore(t *testing.T) {
 		for _, seconds := range []time.Duration{2, 4, 8, 16, 32, 60, 60} {
 			undone(seconds * time.Second)
 		}
-		time.Sleep(calm)
+		time.Sleep(restoreReset)
 		undone(FirstRestore)
 		if n := strings.Count(l.log.String(), "restoring the object after an external change"); n != 8 {
 			t.Errorf("logged %d times; want each of 8", n)
@@ -295,10 +295,10 @@ func TestClose(t *testing.T) {
 		writes  int
 	}{
 		{"all is written", false, false, nil, false, 0, "", 3 * writesAtOnce},
-		{"a server that is away", false, false, errors.New("away"), false, flushPatience, "thing: 48 nodes not written at the end of the input: explained: away", -1},
-		{"one that does not answer", false, false, nil, true, flushPatience, "thing: 48 nodes not written at the end of the input: the API server has not answered yet", writesAtOnce},
-		{"what waits is dropped", true, false, nil, true, stopPatience, "", writesAtOnce},
-		{"a signal", false, true, nil, true, stopPatience, "", writesAtOnce},
+		{"a server that is away", false, false, errors.New("away"), false, flushTimeout, "thing: 48 nodes not written at the end of the input: explained: away", -1},
+		{"one that does not answer", false, false, nil, true, flushTimeout, "thing: 48 nodes not written at the end of the input: the API server has not answered yet", writesAtOnce},
+		{"what waits is dropped", true, false, nil, true, stopTimeout, "", writesAtOnce},
+		{"a signal", false, true, nil, true, stopTimeout, "", writesAtOnce},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -366,7 +366,7 @@ func TestNotReady(t *testing.T) {
 		if got := l.put("a", 1); got.State != tick.TargetPending {
 			t.Errorf("while the first lists are awaited: %+v", got)
 		}
-		time.Sleep(startPatience + 1)
+		time.Sleep(startTimeout + 1)
 		if got := l.put("a", 1); got.State != tick.TargetFailed || got.Error != "no node" {
 			t.Errorf("after that: %+v", got)
 		}

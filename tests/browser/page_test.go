@@ -52,7 +52,7 @@ func open(t *testing.T) *tab {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { // the browser's processes end one after the other, and write until they do
-		await.Until(t, time.Minute, "remove the browser's profile", func() string {
+		await.Until(t, 3*time.Minute, "remove the browser's profile", func() string {
 			if err := os.RemoveAll(profile); err != nil {
 				return err.Error()
 			}
@@ -61,7 +61,7 @@ func open(t *testing.T) *tab {
 	})
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.WSURLReadTimeout(2*time.Minute),
 		chromedp.UserDataDir(profile), chromedp.WindowSize(1400, 1000))
-	limit, stop := context.WithTimeout(t.Context(), 3*time.Minute)
+	limit, stop := context.WithTimeout(t.Context(), 10*time.Minute)
 	t.Cleanup(stop)
 	allocator, stop := chromedp.NewExecAllocator(limit, options...)
 	t.Cleanup(stop)
@@ -100,7 +100,7 @@ func (x *tab) errors() []string {
 func (x *tab) until(t *testing.T, expression string) {
 	t.Helper()
 	var is bool
-	x.do(t, chromedp.Poll(expression, &is, chromedp.WithPollingInterval(20*time.Millisecond), chromedp.WithPollingTimeout(time.Minute)))
+	x.do(t, chromedp.Poll(expression, &is, chromedp.WithPollingInterval(20*time.Millisecond), chromedp.WithPollingTimeout(3*time.Minute)))
 }
 
 func (x *tab) text(t *testing.T, selector string) string {

@@ -3,6 +3,7 @@ package colocation
 import (
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -18,14 +19,14 @@ import (
 	"polder/tests/need"
 )
 
-// way is one way to protect the service from a batch job; its end reverts it.
-type way struct {
+// method is one way to protect the service from a batch job; its end reverts it.
+type method struct {
 	name  string
-	begin func(b *testing.B, m *measurement) (end func())
+	start func(b *testing.B, m *measurement) (end func())
 }
 
-// ways are what is compared: what a user has without Polder, and each of its policies.
-var ways = []way{
+// methods are what is compared: what a user has without Polder, and each of its policies.
+var methods = []method{
 	{"unmanaged", func(*testing.B, *measurement) func() { return func() {} }},
 	{"cpu.idle by hand", func(b *testing.B, m *measurement) func() {
 		m.batch.Write(b, "cpu.idle", "1")
@@ -38,15 +39,15 @@ var ways = []way{
 
 // How long a cell runs before it is measured, and how long it is measured. Polder's first decision is in the second tick.
 const (
-	warm = 3 * time.Second
-	span = 4 * time.Second
+	warmUp      = 3 * time.Second
+	measureTime = 4 * time.Second
 )
 
 // A measurement during which the host took more than tolerable percent of the machine means little. It is repeated once, unless
 // the run has already repeated that many of them.
 const (
-	tolerable = 2.0
-	mostAgain = 20
+	maxSteal   = 2.0
+	maxRepeats = 20
 )
 
 // cell is what is measured together: a service under a load beside a job.
@@ -78,7 +79,7 @@ type result struct {
 	Errors         int
 	Batch, Polder  float64 // CPUs
 	Busy           float64 // percent of the machine
-	Stolen         float64 // percent of the machine, that the host took from it
+	Steal          float64 // percent of the machine, that the host took from it
 	Outside        float64 // p99 of the server outside, in milliseconds; 0 without one
 }
 
@@ -87,8 +88,8 @@ type measurement struct {
 	client, address, protocol string
 	service, batch, polder    *group.Group
 	classify                  string
-	spared                    []string     // processes of batch's cgroup that are not the job's: a container's own
-	again                     *int         // repeated measurements, over the whole run
+	ownProcesses              []string     // processes of batch's cgroup that are not the job's: a container's own
+	repeats                   *int         // repeated measurements, over the whole run
 	outside                   *measurement // another server, with outsideRate requests a second; nil without one
 }
 
@@ -107,28 +108,28 @@ func BenchmarkColocation(b *testing.B) {
 	}
 	client := build(b)
 	table := newTable()
-	var kubernetes *lab
+	var kubernetes *kubernetesNode
 	if !quick {
-		kubernetes = startLab(b)
+		kubernetes = startKubernetesNode(b)
 	}
-	begin, again := time.Now(), 0
+	start, repeats := time.Now(), 0
 	for round := range rounds {
 		for i := range services {
 			s := &services[i]
-			var own []cell
+			var serviceCells []cell
 			for _, c := range cells(quick) {
 				if c.service == s {
-					own = append(own, c)
+					serviceCells = append(serviceCells, c)
 				}
 			}
-			if len(own) > 0 {
-				b.Run(fmt.Sprintf("round %d, %s", round+1, s.name), func(b *testing.B) { measureService(b, client, s, own, table, &again) })
+			if len(serviceCells) > 0 {
+				b.Run(fmt.Sprintf("round %d, %s", round+1, s.name), func(b *testing.B) { measureService(b, client, s, serviceCells, table, &repeats) })
 			}
 		}
 		if kubernetes != nil {
-			b.Run(fmt.Sprintf("round %d, %s", round+1, onKubernetes.name), func(b *testing.B) { measureKubernetes(b, kubernetes, client, table, &again) })
+			b.Run(fmt.Sprintf("round %d, %s", round+1, onKubernetes.name), func(b *testing.B) { measureKubernetes(b, kubernetes, client, table, &repeats) })
 		}
-		fmt.Printf("%s: round %d of %d\n", time.Since(begin).Round(time.Second), round+1, rounds)
+		fmt.Printf("%s: round %d of %d\n", time.Since(start).Round(time.Second), round+1, rounds)
 	}
 	out := os.Getenv("COLOCATION_OUTPUT")
 	if out == "" {
@@ -141,21 +142,21 @@ func BenchmarkColocation(b *testing.B) {
 }
 
 // measureService measures all cells of one service, alone first for each load.
-func measureService(b *testing.B, client string, s *service, own []cell, table *table, again *int) {
+func measureService(b *testing.B, client string, s *service, serviceCells []cell, table *table, repeats *int) {
 	dir := b.TempDir()
 	// At the top, where systemd has its slices: batch work below a cgroup that also holds services uses up that cgroup's share against the
 	// kernel's own threads, which the services wait for (BenchmarkHierarchy).
-	m := &measurement{client: client, protocol: s.protocol, again: again, service: group.New(b, nil, "service"), batch: group.New(b, nil, "batch"), polder: group.New(b, nil, "polder")}
-	m.classifyInto(b, dir)
+	m := &measurement{client: client, protocol: s.protocol, repeats: repeats, service: group.New(b, nil, "service"), batch: group.New(b, nil, "batch"), polder: group.New(b, nil, "polder")}
+	m.writeClassification(b, dir)
 	port := freePort(b)
 	m.address = "127.0.0.1:" + port
 	s.start(b, m.service, dir, port)
-	answers(b, client, s.protocol, m.address)
-	m.cells(b, own, ways, table)
+	awaitService(b, client, s.protocol, m.address)
+	m.cells(b, serviceCells, methods, table)
 }
 
-// classifyInto writes the rules that classify the cgroups.
-func (m *measurement) classifyInto(b *testing.B, dir string) {
+// writeClassification writes the rules that classify the cgroups.
+func (m *measurement) writeClassification(b *testing.B, dir string) {
 	b.Helper()
 	m.classify = filepath.Join(dir, "classify.yaml")
 	rules := fmt.Sprintf("rules:\n  - {cgroup: %s, class: shared}\n  - {cgroup: %s, class: reclaimed}\n  - {cgroup: %s, class: system}\n", m.service.Name, m.batch.Name, m.polder.Name)
@@ -165,7 +166,7 @@ func (m *measurement) classifyInto(b *testing.B, dir string) {
 }
 
 // cells measures the service alone at each load, and in each way beside each job.
-func (m *measurement) cells(b *testing.B, list []cell, ways []way, table *table) {
+func (m *measurement) cells(b *testing.B, list []cell, methods []method, table *table) {
 	b.Helper()
 	rates := map[int]float64{}
 	for _, c := range list {
@@ -173,8 +174,8 @@ func (m *measurement) cells(b *testing.B, list []cell, ways []way, table *table)
 			rates[c.percent] = m.rate(b, c.percent)
 			table.add(c, alone, rates[c.percent], m.measure(b, rates[c.percent]))
 		}
-		for _, w := range ways {
-			table.add(c, w.name, rates[c.percent], m.beside(b, c.job, &w, rates[c.percent]))
+		for _, w := range methods {
+			table.add(c, w.name, rates[c.percent], m.measureBeside(b, c.job, &w, rates[c.percent]))
 		}
 	}
 }
@@ -186,21 +187,21 @@ func (m *measurement) rate(b *testing.B, percent int) float64 {
 	for range 3 { // a request costs less at higher rates
 		before := m.service.CPUTime(b)
 		m.load(b, rate, 2*time.Second, 0)
-		each := (m.service.CPUTime(b) - before).Seconds() / (rate * 2)
-		rate = float64(percent) / 100 * float64(runtime.NumCPU()) / each
+		perRequest := (m.service.CPUTime(b) - before).Seconds() / (rate * 2)
+		rate = float64(percent) / 100 * float64(runtime.NumCPU()) / perRequest
 	}
 	return float64(int(rate))
 }
 
-// beside measures the service beside a job in one way.
-func (m *measurement) beside(b *testing.B, j *job, w *way, rate float64) (r result) {
+// measureBeside measures the service beside a job in one way.
+func (m *measurement) measureBeside(b *testing.B, j *job, w *method, rate float64) (r result) {
 	b.Helper()
 	b.Run(w.name+", "+j.name, func(b *testing.B) {
 		m.batch.Run(b, j.script(2*runtime.NumCPU(), b.TempDir()))
-		end := w.begin(b, m)
+		end := w.start(b, m)
 		r = m.measure(b, rate)
 		end()
-		m.batch.Kill(b, m.spared...)
+		m.batch.Kill(b, m.ownProcesses...)
 	})
 	return r
 }
@@ -208,67 +209,67 @@ func (m *measurement) beside(b *testing.B, j *job, w *way, rate float64) (r resu
 // measure is the result of one run of the client, or of a second one if the host disturbed the first more.
 func (m *measurement) measure(b *testing.B, rate float64) result {
 	b.Helper()
-	r := m.once(b, rate)
-	if r.Stolen > tolerable && m.again != nil && *m.again < mostAgain {
-		*m.again++
-		if second := m.once(b, rate); second.Stolen < r.Stolen {
+	r := m.runOnce(b, rate)
+	if r.Steal > maxSteal && m.repeats != nil && *m.repeats < maxRepeats {
+		*m.repeats++
+		if second := m.runOnce(b, rate); second.Steal < r.Steal {
 			return second
 		}
 	}
 	return r
 }
 
-// once runs the client and reads all CPU usage meanwhile.
-func (m *measurement) once(b *testing.B, rate float64) result {
+// runOnce runs the client and reads all CPU usage meanwhile.
+func (m *measurement) runOnce(b *testing.B, rate float64) result {
 	b.Helper()
 	type reading struct {
-		at                          time.Time
-		batch, polder, busy, stolen time.Duration
+		at                         time.Time
+		batch, polder, busy, steal time.Duration
 	}
 	read := func() reading {
-		busy, stolen := machineTime(b)
-		return reading{time.Now(), m.batch.CPUTime(b), m.polder.CPUTime(b), busy, stolen}
+		busy, steal := machineTime(b)
+		return reading{time.Now(), m.batch.CPUTime(b), m.polder.CPUTime(b), busy, steal}
 	}
-	begun := make(chan reading, 1)
-	timer := time.AfterFunc(warm, func() {
-		defer close(begun) // if the reading fails, it ends this goroutine alone
-		begun <- read()
+	firstReading := make(chan reading, 1)
+	timer := time.AfterFunc(warmUp, func() {
+		defer close(firstReading) // if the reading fails, it ends this goroutine alone
+		firstReading <- read()
 	})
 	defer timer.Stop()
-	var others func() loaded
+	var endOutside func() clientResult
 	if m.outside != nil {
-		others = m.outside.startLoad(b, outsideRate, warm+span, warm)
+		endOutside = m.outside.startLoad(b, outsideRate, warmUp+measureTime, warmUp)
 	}
-	l := m.load(b, rate, warm+span, warm)
-	first, last := <-begun, read()
+	l := m.load(b, rate, warmUp+measureTime, warmUp)
+	first, last := <-firstReading, read()
 	outside := 0.0
-	if others != nil {
-		outside = others().P99
+	if endOutside != nil {
+		outside = endOutside().P99
 	}
 	seconds := last.at.Sub(first.at).Seconds()
 	return result{
 		P50: l.P50, P99: l.P99, P999: l.P999, Errors: l.Errors,
 		Batch: (last.batch - first.batch).Seconds() / seconds, Polder: (last.polder - first.polder).Seconds() / seconds,
 		Busy:    100 * (last.busy - first.busy).Seconds() / seconds / float64(runtime.NumCPU()),
-		Stolen:  100 * (last.stolen - first.stolen).Seconds() / seconds / float64(runtime.NumCPU()),
+		Steal:   100 * (last.steal - first.steal).Seconds() / seconds / float64(runtime.NumCPU()),
 		Outside: outside,
 	}
 }
 
-// loaded is the client's output.
-type loaded struct {
+// clientResult is the client's output.
+type clientResult struct {
 	Errors         int
 	P50, P99, P999 float64
 }
 
 // load runs the client in the service's cgroup.
-func (m *measurement) load(b *testing.B, rate float64, span, skip time.Duration) loaded {
+func (m *measurement) load(b *testing.B, rate float64, span, skip time.Duration) clientResult {
 	b.Helper()
 	return m.startLoad(b, rate, span, skip)()
 }
 
 // startLoad starts the client; the function that it returns waits for its end.
-func (m *measurement) startLoad(b *testing.B, rate float64, span, skip time.Duration) func() loaded {
+func (m *measurement) startLoad(b *testing.B, rate float64, span, skip time.Duration) func() clientResult {
 	b.Helper()
 	cmd := exec.Command("sh", "-c", `read go; exec "$@"`, "sh", m.client, "-protocol", m.protocol, "-address", m.address,
 		"-rate", strconv.FormatFloat(rate, 'f', -1, 64), "-for", span.String(), "-skip", skip.String())
@@ -283,7 +284,7 @@ func (m *measurement) startLoad(b *testing.B, rate float64, span, skip time.Dura
 	}
 	m.service.Enter(b, cmd.Process.Pid)
 	fmt.Fprintln(in, "go")
-	return func() (l loaded) {
+	return func() (l clientResult) {
 		b.Helper()
 		if err := cmd.Wait(); err != nil {
 			b.Fatalf("the client: %v: %s", err, &log)
@@ -307,7 +308,7 @@ func polder(policy string) func(*testing.B, *measurement) func() {
 		return func() {
 			b.Helper()
 			if pids := m.polder.PIDs(b); len(pids) < len([]string{"collect", "advise", "isolate"}) {
-				b.Errorf("of the pipe only %v run:\n%s", pids, logs(dir))
+				b.Errorf("only %v of the pipe run:\n%s", pids, logs(dir))
 			}
 			m.polder.Kill(b)
 			_ = pipe.Wait() // it was killed
@@ -328,17 +329,17 @@ func logs(dir string) string {
 	return text.String()
 }
 
-// freePort is an unused port of loopback.
+// freePort is an unused port of loopback, below those that the kernel gives to anybody who asks for one meanwhile.
 func freePort(b *testing.B) string {
 	b.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
+	for range 100 {
+		port := strconv.Itoa(12_000 + rand.IntN(8_000))
+		l, err := net.Listen("tcp", "127.0.0.1:"+port)
+		if err == nil {
+			l.Close()
+			return port
+		}
 	}
-	defer l.Close()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	if err != nil {
-		b.Fatal(err)
-	}
-	return port
+	b.Fatal("no port is free")
+	return ""
 }

@@ -30,7 +30,7 @@ func BenchmarkColocationGuestDisk(b *testing.B) { disksBenchmark(b, "Disks with 
 func disksBenchmark(b *testing.B, title string, measure func(*testing.B, string) string) {
 	b.Helper()
 	if os.Getenv("QUICK") != "" {
-		fmt.Printf("%s: left out of the quick run\n", title)
+		fmt.Printf("%s: not in the quick run\n", title)
 		return
 	}
 	need.Root(b)
@@ -62,14 +62,14 @@ func withSection(page, title, text string) string {
 	return before + heading + text + after
 }
 
-// direct is a job that writes past the page cache: cgroup v1, too, attributes these writes to it.
-var direct = stressor("hdd", "writes past the page cache", "--hdd-bytes 64m --hdd-opts direct", false)
+// directJob is a job that writes past the page cache: cgroup v1, too, attributes these writes to it.
+var directJob = stressor("hdd", "writes past the page cache", "--hdd-bytes 64m --hdd-opts direct", false)
 
-// limitOfDisk is batch's limit of writes a second on this machine.
-const limitOfDisk = "--batch-disk-max all=write:4Mi"
+// diskLimit is batch's limit of writes a second on this machine.
+const diskLimit = "--batch-disk-max all=write:4Mi"
 
-// inBlkio adds the hierarchy of disks to a cgroup.
-func inBlkio(b *testing.B, g *group.Group) {
+// addBlkioCgroup adds the hierarchy of disks to a cgroup.
+func addBlkioCgroup(b *testing.B, g *group.Group) {
 	b.Helper()
 	dir := "/sys/fs/cgroup/blkio" + g.Name
 	if err := os.Mkdir(dir, 0o755); err != nil {
@@ -86,49 +86,50 @@ func nativeDisk(b *testing.B, client string) string {
 	hdd := &jobs[slices.IndexFunc(jobs, func(j job) bool { return strings.HasPrefix(j.name, "stress-ng --hdd") })]
 	dir := b.TempDir()
 	m := &measurement{client: client, protocol: s.protocol, service: group.New(b, nil, "service"), batch: group.New(b, nil, "batch"), polder: group.New(b, nil, "polder")}
-	inBlkio(b, m.batch)
-	m.classifyInto(b, dir)
+	addBlkioCgroup(b, m.batch)
+	m.writeClassification(b, dir)
 	port := freePort(b)
 	m.address = "127.0.0.1:" + port
 	s.start(b, m.service, dir, port)
-	answers(b, client, s.protocol, m.address)
-	ways := []way{ways[0], {"Polder, `--policy harvest --guard-disk on`", polder("harvest --guard-disk on")}, {"Polder, `--policy harvest " + limitOfDisk + "`", limited(polder("harvest " + limitOfDisk))}}
-	list, table, wrote := []cell{{&s, 20, hdd}, {&s, 20, &direct}}, newTable(), map[string]float64{}
+	awaitService(b, client, s.protocol, m.address)
+	methods := []method{methods[0], {"Polder, `--policy harvest --guard-disk on`", polder("harvest --guard-disk on")}, {"Polder, `--policy harvest " + diskLimit + "`", untilLimitIsSet(polder("harvest " + diskLimit))}}
+	list, table, written := []cell{{&s, 20, hdd}, {&s, 20, &directJob}}, newTable(), map[string]float64{}
 	const rounds = 3
 	for range rounds {
 		for _, c := range list {
-			own := make([]way, len(ways))
-			for i, w := range ways {
-				own[i] = way{w.name, writing(w, func(bytes float64) { wrote[c.job.name+w.name] += bytes / rounds })}
+			withWrites := make([]method, len(methods))
+			for i, w := range methods {
+				withWrites[i] = method{w.name, measureWrites(w, func(bytes float64) { written[c.job.name+w.name] += bytes / rounds })}
 			}
-			m.cells(b, []cell{c}, own, table)
+			m.cells(b, []cell{c}, withWrites, table)
 		}
 	}
 	var rows strings.Builder
 	for _, r := range table.rows {
-		p99, least, most := r.of(func(x result) float64 { return x.P99 })
-		p50, _, _ := r.of(func(x result) float64 { return x.P50 })
-		errors, _, _ := r.of(func(x result) float64 { return float64(x.Errors) })
+		p99, lowest, highest := r.stats(func(x result) float64 { return x.P99 })
+		p50, _, _ := r.stats(func(x result) float64 { return x.P50 })
+		errors, _, _ := r.stats(func(x result) float64 { return float64(x.Errors) })
 		name, writes := "", ""
 		if r.cell.job != nil {
-			name, writes = r.cell.job.name, fmt.Sprintf("%.1f", wrote[r.cell.job.name+r.way]/(1<<20))
+			name, writes = r.cell.job.name, fmt.Sprintf("%.1f", written[r.cell.job.name+r.method]/(1<<20))
 		}
-		fmt.Fprintf(&rows, "| %s | %s | %.2f | %.2f (%.2f-%.2f) | %.0f | %s |\n", name, r.way, p50, p99, least, most, errors, writes)
+		fmt.Fprintf(&rows, "| %s | %s | %.2f | %.2f (%.2f-%.2f) | %.0f | %s |\n", name, r.method, p50, p99, lowest, highest, errors, writes)
 	}
 	return fmt.Sprintf(`
-On this machine (%s), with the limits that cgroup v1 has: they hold what a job writes past the page cache itself (`+"`O_DIRECT`"+`); what goes
-through it is written by the kernel's own threads, and is nobody's ([disk.md](disk.md)). %.0f writes a second, medians of %d and in brackets the least and the most.
+On this machine (%s), with the limits of cgroup v1. They limit only what a job itself writes past the page cache (`+"`O_DIRECT`"+`); the kernel's own
+threads write what goes through the page cache, and cgroup v1 attributes that to no job ([disk.md](disk.md)). %.0f writes a second, medians of
+%d rounds, with minimum and maximum in brackets.
 
-| batch job | way | p50 ms | p99 ms | errors | the job itself writes MiB/s |
+| batch job | method | p50 ms | p99 ms | errors | the job itself writes MiB/s |
 |---|---|---|---|---|---|
 %s`, kernel(), table.rows[0].rate, rounds, rows.String())
 }
 
-// limited is a way that has started when the kernel has batch's limit: a pod's writes are known with the second reading, after 5 s.
-func limited(begin func(*testing.B, *measurement) func()) func(*testing.B, *measurement) func() {
+// untilLimitIsSet is a way that has started when the kernel has batch's limit: a pod's writes are known with the second reading, after 5 s.
+func untilLimitIsSet(start func(*testing.B, *measurement) func()) func(*testing.B, *measurement) func() {
 	return func(b *testing.B, m *measurement) func() {
 		b.Helper()
-		end := begin(b, m)
+		end := start(b, m)
 		await.Until(b, time.Minute, "batch's limit", func() string {
 			if m.batch.Read("blkio.throttle.write_bps_device") == "" {
 				return "not set"
@@ -139,14 +140,14 @@ func limited(begin func(*testing.B, *measurement) func()) func(*testing.B, *meas
 	}
 }
 
-// writing is a way that measures the batch job's writes a second while it is in force.
-func writing(w way, tell func(bytesPerSecond float64)) func(*testing.B, *measurement) func() {
+// measureWrites is a way that measures the batch job's writes a second while it is in force.
+func measureWrites(w method, report func(bytesPerSecond float64)) func(*testing.B, *measurement) func() {
 	return func(b *testing.B, m *measurement) func() {
 		b.Helper()
-		end, begun, before := w.begin(b, m), time.Now(), blkioWritten(b, m.batch)
+		end, start, before := w.start(b, m), time.Now(), blkioWritten(b, m.batch)
 		return func() {
 			b.Helper()
-			tell((blkioWritten(b, m.batch) - before) / time.Since(begun).Seconds())
+			report((blkioWritten(b, m.batch) - before) / time.Since(start).Seconds())
 			end()
 		}
 	}
@@ -184,11 +185,12 @@ func guestDisk(b *testing.B, client string) string {
 	}
 	var text strings.Builder
 	fmt.Fprintf(&text, `
-In a guest (Debian's kernel, cgroup v2, ext4 on a virtio disk of %d MiB/s): `+"`stress-ng --hdd 4`"+` writes through the page cache to the same file system. 30 writes a second, 30 s for each row
-after 40 s in which it was in force. Why the two modes of ext4 differ is in [disk.md](disk.md#on-a-file-system-that-batch-shares-with-services).
+In a guest (Debian's kernel, cgroup v2, ext4 on a virtio disk of %d MiB/s) `+"`stress-ng --hdd 4`"+` writes through the page cache to the same file
+system. 30 writes a second; each row is measured for 30 s, after its method has been in force for 40 s.
+[disk.md](disk.md#on-a-file-system-that-batch-shares-with-services) explains why the two modes of ext4 differ.
 `, guestDiskSpeed>>20)
 	for _, data := range []string{"ordered", "writeback"} {
-		fmt.Fprintf(&text, "\next4 with `data=%s`:\n\n| way | p50 ms | p99 ms | p99.9 ms | errors | the job writes MiB/s |\n|---|---|---|---|---|---|\n", data)
+		fmt.Fprintf(&text, "\next4 with `data=%s`:\n\n| method | p50 ms | p99 ms | p99.9 ms | errors | the job writes MiB/s |\n|---|---|---|---|---|---|\n", data)
 		for _, r := range guestRows(b, lab, data) {
 			fmt.Fprintf(&text, "| %s | %.1f | %.1f | %.1f | %d | %.2f |\n", r.Way, r.P50, r.P99, r.P999, r.Errors, r.JobBytesPerSecond/(1<<20))
 		}

@@ -42,13 +42,13 @@ func newHierarchy(b *testing.B) *hierarchy {
 	return h
 }
 
-// ways are the weights and classes that are compared, each reverted at its end.
-func (h *hierarchy) ways() []way {
+// methods are the weights and classes that are compared, each reverted at its end.
+func (h *hierarchy) methods() []method {
 	weight := func(factor int) func(b *testing.B) {
 		return func(b *testing.B) { h.kubepods.Write(b, "cpu.shares", strconv.Itoa(factor*kubepodsShares)) }
 	}
 	idle := func(g *group.Group) func(b *testing.B) { return func(b *testing.B) { g.Write(b, "cpu.idle", "1") } }
-	with := func(changes ...func(b *testing.B)) func(*testing.B, *measurement) func() {
+	changing := func(changes ...func(b *testing.B)) func(*testing.B, *measurement) func() {
 		return func(b *testing.B, _ *measurement) func() {
 			b.Helper()
 			for _, change := range changes {
@@ -63,14 +63,14 @@ func (h *hierarchy) ways() []way {
 			}
 		}
 	}
-	return []way{
-		{"as kubelet has it", with()},
-		{"cpu.idle on the pod", with(idle(h.batch))},
-		{"cpu.idle on the tier", with(idle(h.besteffort))},
-		{"kubepods' weight x 4", with(weight(4))},
-		{"kubepods' weight x 8", with(weight(8))},
-		{"kubepods' weight x 16", with(weight(16))},
-		{"kubepods' weight x 16, cpu.idle on the tier", with(weight(16), idle(h.besteffort))},
+	return []method{
+		{"unchanged from kubelet", changing()},
+		{"cpu.idle on the pod", changing(idle(h.batch))},
+		{"cpu.idle on the tier", changing(idle(h.besteffort))},
+		{"kubepods' weight x 4", changing(weight(4))},
+		{"kubepods' weight x 8", changing(weight(8))},
+		{"kubepods' weight x 16", changing(weight(16))},
+		{"kubepods' weight x 16, cpu.idle on the tier", changing(weight(16), idle(h.besteffort))},
 	}
 }
 
@@ -86,25 +86,25 @@ func BenchmarkHierarchy(b *testing.B) {
 	system := group.New(b, nil, "system")
 	port := freePort(b)
 	system.Run(b, fmt.Sprintf("exec %s -serve 127.0.0.1:%s", client, port))
-	answers(b, client, "http", "127.0.0.1:"+port)
+	awaitService(b, client, "http", "127.0.0.1:"+port)
 
 	m := &measurement{
 		outside: &measurement{client: client, protocol: "http", service: system, address: "127.0.0.1:" + port},
 		client:  client, protocol: belowKubepods.protocol, service: h.service, batch: h.batch, polder: group.New(b, nil, "none"),
 	}
-	own := freePort(b)
-	m.address = "127.0.0.1:" + own
-	belowKubepods.start(b, h.service, b.TempDir(), own)
-	answers(b, client, m.protocol, m.address)
+	servicePort := freePort(b)
+	m.address = "127.0.0.1:" + servicePort
+	belowKubepods.start(b, h.service, b.TempDir(), servicePort)
+	awaitService(b, client, m.protocol, m.address)
 	table := newTable()
 	for range 3 {
-		m.cells(b, []cell{{&belowKubepods, 30, &jobs[0]}}, h.ways(), table)
+		m.cells(b, []cell{{&belowKubepods, 30, &jobs[0]}}, h.methods(), table)
 	}
 	fmt.Print(table.markdown())
-	fmt.Printf("\np99 of a server outside kubepods with %d requests a second, in ms, medians and in brackets the least and the most:\n\n", outsideRate)
+	fmt.Printf("\np99 of a server outside kubepods with %d requests a second, in ms, medians with minimum and maximum in brackets:\n\n", outsideRate)
 	for _, r := range table.rows {
-		p99, least, most := r.of(func(x result) float64 { return x.Outside })
-		fmt.Printf("| %s | %.2f (%.2f-%.2f) |\n", r.way, p99, least, most)
+		p99, lowest, highest := r.stats(func(x result) float64 { return x.Outside })
+		fmt.Printf("| %s | %.2f (%.2f-%.2f) |\n", r.method, p99, lowest, highest)
 	}
 }
 
@@ -122,22 +122,22 @@ func BenchmarkKernelThreads(b *testing.B) {
 	port := freePort(b)
 	m.address = "127.0.0.1:" + port
 	s.start(b, h.service, b.TempDir(), port)
-	answers(b, m.client, m.protocol, m.address)
-	own := h.ways()
-	ways := []way{own[0], own[2], {"cpu.idle on the tier, the kernel's threads at nice -20", func(b *testing.B, m *measurement) func() {
+	awaitService(b, m.client, m.protocol, m.address)
+	all := h.methods()
+	methods := []method{all[0], all[2], {"cpu.idle on the tier, the kernel's threads at nice -20", func(b *testing.B, m *measurement) func() {
 		b.Helper()
-		end, back := own[2].begin(b, m), raiseKernelThreads(b)
-		return func() { end(); back() }
+		end, revert := all[2].start(b, m), raiseKernelThreads(b)
+		return func() { end(); revert() }
 	}}}
 	table := newTable()
 	for range 3 {
-		m.cells(b, []cell{{&s, 20, &jobs[0]}}, ways, table)
+		m.cells(b, []cell{{&s, 20, &jobs[0]}}, methods, table)
 	}
 	fmt.Print(table.markdown())
 }
 
 // raiseKernelThreads gives the kernel's threads the highest priority of the normal class; the function that it returns reverts each one's.
-func raiseKernelThreads(b *testing.B) (back func()) {
+func raiseKernelThreads(b *testing.B) (revert func()) {
 	b.Helper()
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {

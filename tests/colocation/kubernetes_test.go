@@ -21,9 +21,9 @@ func kubernetesCells() []cell {
 	return []cell{{&onKubernetes, 20, &jobs[0]}, {&onKubernetes, 50, &jobs[0]}}
 }
 
-// lab is a node with a pod for the service and one for the batch job. The benchmark starts their programs, in the cgroups
+// kubernetesNode is a node with a pod for the service and one for the batch job. The benchmark starts their programs, in the cgroups
 // that kubelet and containerd made for their containers.
-type lab struct {
+type kubernetesNode struct {
 	node           *node.Node
 	service, batch *group.Group
 	kubeconfig     string // of collect's account
@@ -32,7 +32,7 @@ type lab struct {
 // podIdle is the one line of shell that a user of a Kubernetes node has.
 const podIdle = "cpu.idle on the pod"
 
-func startLab(b *testing.B) *lab {
+func startKubernetesNode(b *testing.B) *kubernetesNode {
 	b.Helper()
 	controlplane.Need(b, "helm", "kubelet") // names how to build what is missing
 	config, err := node.SchedulerConfig(b.TempDir())
@@ -44,7 +44,7 @@ func startLab(b *testing.B) *lab {
 	n := node.Start(b, c, node.Options{})
 	c.Apply(pod("service", "shared_cores", "LS", `{"requests":{"cpu":"500m","memory":"64Mi"}}`))
 	c.Apply(pod("batch", "reclaimed_cores", "BE", `{}`))
-	l := &lab{node: n, kubeconfig: c.AccountFor("collect")}
+	l := &kubernetesNode{node: n, kubeconfig: c.AccountFor("collect")}
 	for name, g := range map[string]**group.Group{"service": &l.service, "batch": &l.batch} {
 		n.AwaitRunning(name)
 		*g = l.group(n.ContainerCgroup(name, "c"))
@@ -60,7 +60,7 @@ func pod(name, katalyst, koordinator, resources string) string {
 }
 
 // group is a cgroup of the node, by its path on the machine.
-func (l *lab) group(cgroup string) *group.Group {
+func (l *kubernetesNode) group(cgroup string) *group.Group {
 	g := &group.Group{Name: cgroup}
 	for _, controller := range group.Controllers {
 		if dir := l.node.CgroupPath(controller, cgroup); isDirectory(dir) {
@@ -75,8 +75,8 @@ func isDirectory(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// ways are what is compared on a node: kubelet alone, a line of shell, and Polder's policies.
-func (l *lab) ways() []way {
+// methods are what is compared on a node: kubelet alone, a line of shell, and Polder's policies.
+func (l *kubernetesNode) methods() []method {
 	pod := l.group(filepath.Dir(l.batch.Name))
 	idle := func(b *testing.B, _ *measurement) func() {
 		b.Helper()
@@ -86,7 +86,7 @@ func (l *lab) ways() []way {
 			pod.Write(b, "cpu.shares", "2") // kubelet's value
 		}
 	}
-	return []way{
+	return []method{
 		{"kubelet alone", func(*testing.B, *measurement) func() { return func() {} }},
 		{podIdle, idle},
 		{"Polder, policy katalyst", l.polder("katalyst")},
@@ -97,7 +97,7 @@ func (l *lab) ways() []way {
 }
 
 // polder runs the pipe in the node, in a cgroup beside kubepods.
-func (l *lab) polder(policy string) func(*testing.B, *measurement) func() {
+func (l *kubernetesNode) polder(policy string) func(*testing.B, *measurement) func() {
 	return func(b *testing.B, m *measurement) func() {
 		b.Helper()
 		dir := b.TempDir()
@@ -113,7 +113,7 @@ PATH=%[2]s:$PATH; collect --kubeconfig %[3]s --node %[4]s 2>%[5]s/collect.log | 
 		return func() {
 			b.Helper()
 			if pids := m.polder.PIDs(b); len(pids) < len([]string{"collect", "advise", "isolate"}) {
-				b.Errorf("of the pipe only %v run:\n%s", pids, logs(dir))
+				b.Errorf("only %v of the pipe run:\n%s", pids, logs(dir))
 			}
 			m.polder.Kill(b)
 			cancel()
@@ -127,21 +127,21 @@ PATH=%[2]s:$PATH; collect --kubeconfig %[3]s --node %[4]s 2>%[5]s/collect.log | 
 }
 
 // measureKubernetes measures the cells of a node.
-func measureKubernetes(b *testing.B, l *lab, client string, table *table, again *int) {
-	const own = "/polder"
+func measureKubernetes(b *testing.B, l *kubernetesNode, client string, table *table, repeats *int) {
+	const polderCgroup = "/polder"
 	for _, controller := range []string{"cpu", "cpuacct"} {
-		dir := l.node.CgroupPath(controller, own)
+		dir := l.node.CgroupPath(controller, polderCgroup)
 		if err := os.Mkdir(dir, 0o755); err != nil && !os.IsExist(err) {
 			b.Fatal(err)
 		}
 	}
 	dir := b.TempDir()
-	m := &measurement{client: client, again: again, protocol: onKubernetes.protocol, service: l.service, batch: l.batch, polder: l.group(own), spared: l.batch.PIDs(b)}
+	m := &measurement{client: client, repeats: repeats, protocol: onKubernetes.protocol, service: l.service, batch: l.batch, polder: l.group(polderCgroup), ownProcesses: l.batch.PIDs(b)}
 	port := freePort(b)
 	m.address = "127.0.0.1:" + port
-	spared := l.service.PIDs(b)
+	ownProcesses := l.service.PIDs(b)
 	onKubernetes.start(b, l.service, dir, port)
-	b.Cleanup(func() { l.service.Kill(b, spared...) }) // nginx's workers outlive a killed master, and keep the pod's cgroup
-	answers(b, client, m.protocol, m.address)
-	m.cells(b, kubernetesCells(), l.ways(), table)
+	b.Cleanup(func() { l.service.Kill(b, ownProcesses...) }) // nginx's workers outlive a killed master, and keep the pod's cgroup
+	awaitService(b, client, m.protocol, m.address)
+	m.cells(b, kubernetesCells(), l.methods(), table)
 }

@@ -95,16 +95,16 @@ func stressor(name, of, options string, always bool) job {
 	}}
 }
 
-// machineTime is the CPU time that the whole machine used, without idle time and waits for a disk, and what the host took from this
-// virtual machine while it wanted to run.
-func machineTime(b *testing.B) (busy, stolen time.Duration) {
+// machineTime is the CPU time that the whole machine used, without idle time and waits for a disk, and the steal time, which the host
+// took from this virtual machine while it wanted to run.
+func machineTime(b *testing.B) (busy, steal time.Duration) {
 	b.Helper()
 	data, err := os.ReadFile("/proc/stat")
 	if err != nil {
 		b.Fatal(err)
 	}
 	line, _, _ := strings.Cut(string(data), "\n")
-	const idle, iowait, steal = 3, 4, 7
+	const idleField, iowaitField, stealField = 3, 4, 7
 	for i, field := range strings.Fields(line)[1:] {
 		n, err := strconv.ParseInt(field, 10, 64)
 		if err != nil {
@@ -112,13 +112,13 @@ func machineTime(b *testing.B) (busy, stolen time.Duration) {
 		}
 		ticks := time.Duration(n) * 10 * time.Millisecond // USER_HZ
 		switch {
-		case i == steal:
-			stolen = ticks
-		case i != idle && i != iowait && i < steal: // the fields after it, guests, are already in user time
+		case i == stealField:
+			steal = ticks
+		case i != idleField && i != iowaitField && i < stealField: // the fields after it, guests, are already in user time
 			busy += ticks
 		}
 	}
-	return busy, stolen
+	return busy, steal
 }
 
 // build compiles the client.
@@ -131,10 +131,10 @@ func build(b *testing.B) string {
 	return path
 }
 
-// answers waits until a program accepts connections.
-func answers(b *testing.B, client, protocol, address string) {
+// awaitService waits until a program accepts connections.
+func awaitService(b *testing.B, client, protocol, address string) {
 	b.Helper()
-	await.Until(b, 30*time.Second, "the service answers", func() string {
+	await.Until(b, 30*time.Second, "the service responds", func() string {
 		out, err := exec.Command(client, "-protocol", protocol, "-address", address, "-rate", "10", "-for", "100ms").Output()
 		if err != nil || bytes.Contains(out, []byte(`"errors":1`)) {
 			return fmt.Sprintf("%v: %s", err, out)

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// alone is the name of the way without a batch job.
+// alone is the name of the method without a batch job.
 const alone = "alone"
 
 // table has all results of a run, in the order in which their cells were first measured.
@@ -21,33 +21,33 @@ type table struct {
 
 type row struct {
 	cell    cell
-	way     string
+	method  string
 	rate    float64
 	results []result
 }
 
 func newTable() *table { return &table{} }
 
-func (t *table) add(c cell, way string, rate float64, r result) {
-	if way == alone {
+func (t *table) add(c cell, method string, rate float64, r result) {
+	if method == alone {
 		c.job = nil
 	}
-	for _, known := range t.rows {
-		if known.cell == c && known.way == way {
-			known.results = append(known.results, r)
+	for _, existing := range t.rows {
+		if existing.cell == c && existing.method == method {
+			existing.results = append(existing.results, r)
 			return
 		}
 	}
-	t.rows = append(t.rows, &row{c, way, rate, []result{r}})
+	t.rows = append(t.rows, &row{c, method, rate, []result{r}})
 }
 
-// of is the median of a value, with the least and the most, over the rounds that the host did not disturb; over the least disturbed
+// stats is the median of a value, with the least and the most, over the rounds that the host did not disturb; over the least disturbed
 // one if it disturbed all.
-func (r *row) of(value func(result) float64) (median, least, most float64) {
-	best := slices.MinFunc(r.results, func(a, b result) int { return cmp.Compare(a.Stolen, b.Stolen) })
+func (r *row) stats(value func(result) float64) (median, lowest, highest float64) {
+	leastDisturbed := slices.MinFunc(r.results, func(a, b result) int { return cmp.Compare(a.Steal, b.Steal) })
 	var values []float64
 	for _, one := range r.results {
-		if one.Stolen <= max(tolerable, best.Stolen) {
+		if one.Steal <= max(maxSteal, leastDisturbed.Steal) {
 			values = append(values, value(one))
 		}
 	}
@@ -68,8 +68,8 @@ func (t *table) markdown() string {
 		if first.cell.job != nil {
 			continue
 		}
-		fmt.Fprintf(&b, "\n## %s\n\n%.0f requests a second. Medians of %d, and in brackets the least and the most.\n\n", first.cell.title(), first.rate, len(first.results))
-		b.WriteString("| batch job | way | p50 ms | p99 ms | p99.9 ms | errors | batch CPUs | machine busy | host took | Polder's CPUs |\n|---|---|---|---|---|---|---|---|---|---|\n")
+		fmt.Fprintf(&b, "\n## %s\n\n%.0f requests a second. Medians of %d rounds, with minimum and maximum in brackets.\n\n", first.cell.title(), first.rate, len(first.results))
+		b.WriteString("| batch job | method | p50 ms | p99 ms | p99.9 ms | errors | batch CPUs | machine busy | steal | Polder's CPUs |\n|---|---|---|---|---|---|---|---|---|---|\n")
 		for _, r := range t.rows {
 			if r.cell.service == first.cell.service && r.cell.percent == first.cell.percent {
 				b.WriteString(r.line())
@@ -80,24 +80,24 @@ func (t *table) markdown() string {
 }
 
 func (r *row) line() string {
-	p50, _, _ := r.of(func(x result) float64 { return x.P50 })
-	p99, least, most := r.of(func(x result) float64 { return x.P99 })
-	p999, _, _ := r.of(func(x result) float64 { return x.P999 })
-	errors, _, _ := r.of(func(x result) float64 { return float64(x.Errors) })
-	batch, leastBatch, mostBatch := r.of(func(x result) float64 { return x.Batch })
-	busy, _, _ := r.of(func(x result) float64 { return x.Busy })
-	stolen, _, _ := r.of(func(x result) float64 { return x.Stolen })
-	own, _, _ := r.of(func(x result) float64 { return x.Polder })
+	p50, _, _ := r.stats(func(x result) float64 { return x.P50 })
+	p99, lowest, highest := r.stats(func(x result) float64 { return x.P99 })
+	p999, _, _ := r.stats(func(x result) float64 { return x.P999 })
+	errors, _, _ := r.stats(func(x result) float64 { return float64(x.Errors) })
+	batch, lowestBatch, highestBatch := r.stats(func(x result) float64 { return x.Batch })
+	busy, _, _ := r.stats(func(x result) float64 { return x.Busy })
+	steal, _, _ := r.stats(func(x result) float64 { return x.Steal })
+	own, _, _ := r.stats(func(x result) float64 { return x.Polder })
 	job := ""
 	if r.cell.job != nil {
 		job = r.cell.job.name
 	}
 	cost := ""
-	if strings.HasPrefix(r.way, "Polder") {
+	if strings.HasPrefix(r.method, "Polder") {
 		cost = fmt.Sprintf("%.3f", own)
 	}
 	return fmt.Sprintf("| %s | %s | %.2f | %.2f (%.2f-%.2f) | %.2f | %.0f | %.2f (%.2f-%.2f) | %.0f %% | %.1f %% | %s |\n",
-		job, r.way, p50, p99, least, most, p999, errors, batch, leastBatch, mostBatch, busy, stolen, cost)
+		job, r.method, p50, p99, lowest, highest, p999, errors, batch, lowestBatch, highestBatch, busy, steal, cost)
 }
 
 // page is docs/colocation.md.
@@ -105,25 +105,30 @@ func (t *table) page() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `# Does colocation work?
 
-`+"`make bench-colocation`"+` measures it and writes this page (`+"`QUICK=1`"+` for four minutes, `+"`ROUNDS=1`"+` for a quarter of an hour). Measured on a machine of %d CPUs, %s.
+`+"`make bench-colocation`"+` makes these measurements and writes this page (`+"`ROUNDS=1`"+`: in 15 minutes; `+"`QUICK=1`"+`: a part of them in 4 minutes, without the
+page). Measured on a machine of %d CPUs, %s.
 
-Each service runs in a cgroup of its own at the top of the hierarchy, as below systemd's slices, with its client, which begins a request whenever one is due and counts the latency from then. Each batch job has
-twice as many processes as there are CPUs, in a cgroup beside the service's. The rate is the one at which service and client take so much of the machine
-alone. Every way is measured once a round; the rounds follow each other. "Polder" is collect | advise | isolate at their defaults, in a cgroup beside the others,
-started %s before the measurement of %s.
+Each service runs in a cgroup of its own at the top of the hierarchy, as below systemd's slices, together with its client. The client
+starts a request whenever one is due, and counts the latency from that time. Each batch job has twice as many processes as there are
+CPUs, in a cgroup beside the service's. At the request rate of a section, service and client alone use that percentage of the machine. In
+each round every method is measured once. "Polder" is collect | advise | isolate at their defaults, in another cgroup beside these; it
+starts %s before the measurement, which takes %s.
 
-On the Kubernetes node (a real kubelet, containerd and control plane, all on this machine) service and batch job run in the cgroups of a
-Burstable and a BestEffort pod's containers.
+On the Kubernetes node (a real kubelet, containerd and control plane, all on this machine) service and batch job run in the cgroups of the
+containers of a Burstable and a BestEffort pod.
 
-![What batch gets, and what the service feels](colocation.svg)
+![CPU of batch and latency of the service](colocation.svg)
 
-Each dot is one service under one load beside one job. Lower is better for the service, farther right for batch; "alone" is the dark line.
+Each dot is one service under one load beside one job. Lower is better for the service, farther right is better for batch; the dark line is
+the service alone.
 
-Where the host took more than %.0f %% of this virtual machine's CPUs during a measurement, it was made again, at most %d times in a run, and another round counts instead where there is one.
+If the host took more than %.0f %% of this virtual machine's CPUs (steal time) during a measurement, the measurement was repeated, at most
+%d times in a run. Rounds above that do not count, unless all rounds of a row are above it: then the one with the
+least steal time counts.
 
 Not measured here: clients on another machine; latency on cgroup v2 (a guest's CPUs are emulated).
-`, runtime.NumCPU(), kernel(), warm, span, tolerable, mostAgain)
-	b.WriteString(t.summary("In short", func(c cell) bool { return c.service != &onKubernetes }, ways[1].name))
+`, runtime.NumCPU(), kernel(), warmUp, measureTime, maxSteal, maxRepeats)
+	b.WriteString(t.summary("Summary", func(c cell) bool { return c.service != &onKubernetes }, methods[1].name))
 	b.WriteString(t.summary("On the Kubernetes node", func(c cell) bool { return c.service == &onKubernetes }, podIdle))
 	b.WriteString(t.markdown())
 	return b.String()
@@ -131,31 +136,31 @@ Not measured here: clients on another machine; latency on cgroup v2 (a guest's C
 
 // summary is a table with a line for each way, over all cells of a kind: geometric means, and how many cells are within 5 % of
 // alone as far as the rounds can show. Batch's CPU is compared with that of the one line of shell.
-func (t *table) summary(title string, of func(cell) bool, byHand string) string {
+func (t *table) summary(title string, isIncluded func(cell) bool, baseline string) string {
 	p99 := func(x result) float64 { return x.P99 }
-	type sums struct{ p50, p99, least, batch, cells, within float64 }
+	type sums struct{ p50, p99, lowest, batch, cells, within float64 }
 	all := map[string]*sums{}
 	var order []string
 	for _, r := range t.rows {
-		alone, hand := t.find(r.cell, alone), t.find(r.cell, byHand)
-		if r.cell.job == nil || !of(r.cell) || alone == nil || hand == nil {
+		alone, baselineRow := t.find(r.cell, alone), t.find(r.cell, baseline)
+		if r.cell.job == nil || !isIncluded(r.cell) || alone == nil || baselineRow == nil {
 			continue
 		}
-		if all[r.way] == nil {
-			all[r.way], order = &sums{}, append(order, r.way)
+		if all[r.method] == nil {
+			all[r.method], order = &sums{}, append(order, r.method)
 		}
-		s := all[r.way]
-		ratio := func(of *row, value func(result) float64) (median, least float64) {
-			a, aLeast, _ := r.of(value)
-			b, bLeast, _ := of.of(value)
-			return math.Log(a / b), math.Log(aLeast / bLeast)
+		s := all[r.method]
+		ratio := func(reference *row, value func(result) float64) (median, lowest float64) {
+			a, aLowest, _ := r.stats(value)
+			b, bLowest, _ := reference.stats(value)
+			return math.Log(a / b), math.Log(aLowest / bLowest)
 		}
 		p50, _ := ratio(alone, func(x result) float64 { return x.P50 })
-		median, least := ratio(alone, p99)
-		batch, _ := ratio(hand, func(x result) float64 { return x.Batch })
-		s.p50, s.p99, s.least, s.batch, s.cells = s.p50+p50, s.p99+median, s.least+least, s.batch+batch, s.cells+1
-		_, lowest, _ := r.of(p99)
-		if _, _, most := alone.of(p99); lowest <= 1.05*most {
+		median, lowest := ratio(alone, p99)
+		batch, _ := ratio(baselineRow, func(x result) float64 { return x.Batch })
+		s.p50, s.p99, s.lowest, s.batch, s.cells = s.p50+p50, s.p99+median, s.lowest+lowest, s.batch+batch, s.cells+1
+		_, lowestP99, _ := r.stats(p99)
+		if _, _, highest := alone.stats(p99); lowestP99 <= 1.05*highest {
 			s.within++
 		}
 	}
@@ -163,23 +168,23 @@ func (t *table) summary(title string, of func(cell) bool, byHand string) string 
 		return ""
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "\n## %s\n\nGeometric means over %.0f cells: the service's latency against alone, of the medians and of the best rounds; what batch gets against \"%s\"; cells whose best round is within\n"+
-		"5 %% of what the service alone has in its worst.\n\n| way | p50 | p99 | p99, best rounds | batch CPUs | cells within |\n|---|---|---|---|---|---|\n", title, all[order[0]].cells, byHand)
-	for _, way := range order {
-		s := all[way]
+	fmt.Fprintf(&b, "\n## %s\n\nGeometric means over %.0f cells (a service under a load beside a job): the service's latency divided by its latency alone, of the medians and\n"+
+		"of the best rounds; batch's CPU divided by that of \"%s\"; and how many cells have a best round within 5 %% of the service's worst round alone.\n\n| method | p50 | p99 | p99, best rounds | batch CPUs | cells within |\n|---|---|---|---|---|---|\n", title, all[order[0]].cells, baseline)
+	for _, method := range order {
+		s := all[method]
 		mean := func(sum float64) float64 { return math.Exp(sum / s.cells) }
-		fmt.Fprintf(&b, "| %s | %.2f | %.2f | %.2f | %.2f | %.0f |\n", way, mean(s.p50), mean(s.p99), mean(s.least), mean(s.batch), s.within)
+		fmt.Fprintf(&b, "| %s | %.2f | %.2f | %.2f | %.2f | %.0f |\n", method, mean(s.p50), mean(s.p99), mean(s.lowest), mean(s.batch), s.within)
 	}
 	return b.String()
 }
 
 // find is the row of the same service, load and job in another way, or the one of the service alone.
-func (t *table) find(c cell, way string) *row {
-	if way == alone {
+func (t *table) find(c cell, method string) *row {
+	if method == alone {
 		c.job = nil
 	}
 	for _, r := range t.rows {
-		if r.cell == c && r.way == way {
+		if r.cell == c && r.method == method {
 			return r
 		}
 	}

@@ -263,7 +263,7 @@ func TestFaultCgroupsComeAndGo(t *testing.T) {
 	put(t, classify, fmt.Sprintf("rules:\n  - {cgroup: %s/pod*, class: reclaimed}\n", top.Name))
 	collect := launch(t, "collect", "--classify", classify, "--interval", "250ms", "--rescan", "1s", "--output", fifo)
 	_, at := out.await(4, "collect runs", func(seen) bool { return true })
-	files, memory := collect.descriptors(), collect.rssKiB()
+	files, memory := collect.descriptors(), collect.anonymousKiB()
 	for ; newest < count; newest++ {
 		make(newest)
 	}
@@ -277,7 +277,7 @@ func TestFaultCgroupsComeAndGo(t *testing.T) {
 		oldest++
 		make(newest)
 		newest++
-		full, fullMemory = max(full, collect.descriptors()), max(fullMemory, collect.rssKiB())
+		full, fullMemory = max(full, collect.descriptors()), max(fullMemory, collect.anonymousKiB())
 		<-pace.C
 	}
 	span := time.Since(begin)
@@ -293,8 +293,8 @@ func TestFaultCgroupsComeAndGo(t *testing.T) {
 	})
 	ticks := len(out.all()) - at
 	out.whole()
-	t.Logf("figures | collect with %d cgroups, %d replaced at %.0f a second | %s | %d ticks | descriptors %d -> %d -> %d | RSS KiB %d -> %d -> %d", count, replaced,
-		float64(replaced)/span.Seconds(), span.Round(time.Second), ticks, files, full, collect.descriptors(), memory, fullMemory, collect.rssKiB())
+	t.Logf("figures | collect with %d cgroups, %d replaced at %.0f a second | %s | %d ticks | descriptors %d -> %d -> %d | anonymous KiB %d -> %d -> %d", count, replaced,
+		float64(replaced)/span.Seconds(), span.Round(time.Second), ticks, files, full, collect.descriptors(), memory, fullMemory, collect.anonymousKiB())
 }
 
 // TestFaultForkBomb starts a fork bomb in the batch cgroup, within a limit of processes: the pipe continues beside it.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"polder/lib/tick"
+	"polder/tests/await"
 	"polder/tests/deep"
 	"polder/tests/group"
 	"polder/tests/need"
@@ -330,7 +331,13 @@ func TestHostileVictims(t *testing.T) {
 		}
 	}
 	_, log := runTool(t, 0, over(victim.Name), kill...)
-	if len(keep.PIDs(t)) != 1 || len(victim.PIDs(t)) != 0 {
-		t.Errorf("processes left: %v in keep, %v in victim; want only the victim's ended: %s", keep.PIDs(t), victim.PIDs(t), log)
+	await.Until(t, patient, "the victim has ended", func() string { // a process that was killed takes a while to
+		if left := victim.PIDs(t); len(left) != 0 {
+			return fmt.Sprintf("processes left: %v: %s", left, log)
+		}
+		return ""
+	})
+	if len(keep.PIDs(t)) != 1 {
+		t.Errorf("processes left: %v in keep; want only the victim's ended: %s", keep.PIDs(t), log)
 	}
 }

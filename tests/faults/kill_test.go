@@ -104,9 +104,25 @@ func stageArgs(dir, tool string) []string {
 	return []string{"--state", filepath.Join(dir, "advise.json")}
 }
 
+// inMemory is a directory that is in memory where that is possible: a disk that other tests fill takes seconds for a state file, which a
+// tool that gets SIGTERM does not have.
+func inMemory(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "polder-faults-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
 func newRow(t *testing.T, made *numbered, tools ...string) *row {
 	t.Helper()
-	dir := t.TempDir()
+	dir := inMemory(t)
 	paths := []string{newFIFO(t, dir, "0")}
 	for i := range tools {
 		paths = append(paths, newFIFO(t, dir, strconv.Itoa(i+1)))

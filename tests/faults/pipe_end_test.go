@@ -9,7 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"polder/tests/await"
 	"polder/tests/binaries"
@@ -77,13 +76,13 @@ func TestPlainPipeEndsInTheFallback(t *testing.T) {
 			batch := group.New(t, top, fmt.Sprintf("batch%d", i))
 			// The advice's amounts are constants, so that they are the same on every machine.
 			advice := fmt.Sprintf(`.advice = {"policy":"by hand","cgroups":[{"cgroup":%q,"cpuMaxMilliCPU":900}],"fallback":[{"cgroup":%q,"cpuMaxMilliCPU":100}]}`, batch.Name, batch.Name)
-			isolate := append([]string{"isolate", "--max-age", "10s", "--journal", filepath.Join(t.TempDir(), "journal")}, strings.Fields(tt.flags)...)
+			isolate := append([]string{"isolate", "--max-age", "1h", "--journal", filepath.Join(t.TempDir(), "journal")}, strings.Fields(tt.flags)...)
 			pipe := plainPipe(t, []string{"collect", "--interval", "100ms"}, []string{"advise"}, []string{"jq", "-c", "--unbuffered", advice}, isolate,
 				[]string{"report", "--to", "prometheus", "--metrics-file", filepath.Join(t.TempDir(), "metrics")})
 			quota := func() string { // its first word: cpu.max has the period too
 				return strings.Fields(batch.Read("cpu.max", "cpu.cfs_quota_us") + " none")[0]
 			}
-			await.Until(t, time.Minute, "the advice is in force", func() string {
+			await.Until(t, patient, "the advice is in force", func() string {
 				if got := quota(); got != "90000" {
 					return "the quota is " + got
 				}

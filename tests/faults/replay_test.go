@@ -10,7 +10,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"polder/tests/await"
 )
@@ -95,7 +94,7 @@ func TestReplay(t *testing.T) {
 				if _, err := master.WriteString(keys); err != nil {
 					t.Fatal(err)
 				}
-				await.Until(t, time.Minute, fmt.Sprintf("%q after %q", want, keys), await.Is(func() bool {
+				await.Until(t, patient, fmt.Sprintf("%q after %q", want, keys), await.Is(func() bool {
 					text, now := screen.since(mark)
 					for _, w := range want {
 						if !strings.Contains(text, w) {

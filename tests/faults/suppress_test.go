@@ -65,6 +65,8 @@ func TestSuppression(t *testing.T) {
 			Labels: map[string]string{"koordinator.sh/qosClass": class}, Cgroup: g.Name, UsageMilliCPU: new(0.0),
 		}
 	}
+	// A tick is a second after the one before, however long the tools take for it.
+	at := time.Now()
 	// step is one tick: services use so many thousandths of the machine, an LSE pod has the list.
 	step := func(mode, lse string, use int64, idle bool) (written int) {
 		t.Helper()
@@ -98,7 +100,8 @@ func TestSuppression(t *testing.T) {
 		if sample.Config, err = json.Marshal(map[string]any{"koordinator": strategies}); err != nil {
 			t.Fatal(err)
 		}
-		line, err := tick.Marshal(tick.Tick{V: 1, Node: "n", Time: time.Now().UTC(), Sample: sample})
+		at = at.Add(time.Second)
+		line, err := tick.Marshal(tick.Tick{V: 1, Node: "n", Time: at.UTC(), Sample: sample})
 		if err != nil {
 			t.Fatal(err)
 		}

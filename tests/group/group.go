@@ -195,7 +195,7 @@ func (g *Group) CPUTime(t testing.TB) time.Duration {
 // Kill ends the cgroup's processes, except those that are spared, and waits until they are gone.
 func (g *Group) Kill(t testing.TB, spared ...string) {
 	t.Helper()
-	await.Until(t, 10*time.Second, "end of the processes of "+g.Name, func() string {
+	await.Until(t, time.Minute, "end of the processes of "+g.Name, func() string {
 		pids := slices.DeleteFunc(g.PIDs(t), func(pid string) bool { return slices.Contains(spared, pid) })
 		for _, pid := range pids {
 			if n, err := strconv.Atoi(pid); err == nil && n > 0 {

@@ -137,7 +137,7 @@ func TestDemo(t *testing.T) {
 			values = append(values, v)
 		}
 		batch[m[1]] = values[2]
-		if p50, p99, busy := values[0], values[1], values[3]; p50 <= 0 || p99 < p50 || busy <= 0 || busy > 101 {
+		if p50, p99, busy := values[0], values[1], values[3]; p50 <= 0 || p99 < p50 || busy <= 0 || busy > 105 { // the kernel counts in steps of 10 ms
 			t.Errorf("%q: want a p50 and a p99 that are not less, and how busy the machine was", line)
 		}
 	}

@@ -33,12 +33,15 @@ func usage(t *testing.T, g *group.Group) int64 {
 	return bytesIn(t, g, "memory.usage_in_bytes", "memory.current")
 }
 
+// patient is a limit for what takes some seconds on an idle machine.
+const patient = 5 * time.Minute
+
 // isLimited reports whether a cgroup's own limit has ever kept it from growing.
 func isLimited(g *group.Group) bool {
 	if hits := g.Read("memory.failcnt"); hits != "" {
 		return hits != "0"
 	}
-	for line := range strings.Lines(g.Read("memory.events")) {
+	for line := range strings.Lines(g.Read("memory.events.local")) { // memory.events counts those of the cgroups below as well
 		if name, count, _ := strings.Cut(strings.TrimSpace(line), " "); (name == "high" || name == "max") && count != "0" {
 			return true
 		}
@@ -59,11 +62,15 @@ func smallMachine(t *testing.T) (machine, service, batch, job *group.Group) {
 	job = group.New(t, batch, "job")
 	file := filepath.Join(t.TempDir(), "data")
 	done := file + ".done"
-	service.Run(t, fmt.Sprintf("dd if=/dev/zero of=%[1]s bs=1M count=200 conv=fsync status=none; cat %[1]s %[1]s >/dev/null; : >%[2]s; exec sleep 1000", file, done))
-	await.Until(t, time.Minute, "the service has its page cache", await.Is(func() bool { return exec.Command("test", "-e", done).Run() == nil }))
-	if held := usage(t, service); held < 195*mebibyte {
-		t.Fatalf("the service has %d MiB of page cache, want 200: is the directory for temporary files on a disk?", held/mebibyte)
-	}
+	// It uses its page cache all the time, or a machine that reclaims cold memory would take it before the test does.
+	service.Run(t, fmt.Sprintf("dd if=/dev/zero of=%[1]s bs=1M count=200 conv=fsync status=none; cat %[1]s %[1]s >/dev/null; : >%[2]s; while sleep 0.2; do cat %[1]s >/dev/null; done", file, done))
+	await.Until(t, patient, "the service has its page cache", await.Is(func() bool { return exec.Command("test", "-e", done).Run() == nil }))
+	await.Until(t, patient, "the service holds its page cache", func() string {
+		if held := usage(t, service); held < 195*mebibyte {
+			return fmt.Sprintf("it has %d MiB, want 200: is the directory for temporary files on a disk?", held/mebibyte)
+		}
+		return ""
+	})
 	return machine, service, batch, job
 }
 
@@ -103,18 +110,21 @@ func TestBatchThatGrowsLeavesServicesTheirMemory(t *testing.T) {
 	const grow = "exec stress-ng --quiet --vm 1 --vm-bytes 450M --vm-keep --vm-method zero-one --oomable --timeout 300"
 
 	t.Run("without a limit", func(t *testing.T) {
-		_, service, batch, job := smallMachine(t)
+		machine, service, batch, job := smallMachine(t)
 		limitBatch(t, service, batch, job, "--batch-memory", "none", "--service-memory", "none")
 		job.Run(t, grow)
-		await.Until(t, time.Minute, "batch has grown", await.Is(func() bool { return usage(t, batch) > 430*mebibyte }))
+		await.Until(t, patient, "batch has grown", await.Is(func() bool { return usage(t, batch) > 430*mebibyte }))
 		held := usage(t, service)
 		t.Logf("the service has %d MiB of 200 left", held/mebibyte)
 		if held > 100*mebibyte {
 			t.Errorf("the service has %d MiB left: nothing was reclaimed, and the other half of the test shows nothing", held/mebibyte)
 		}
+		if !isLimited(machine) {
+			t.Error("the small machine's limit was not reached: the other half of the test shows nothing")
+		}
 	})
 	t.Run("with the limit", func(t *testing.T) {
-		_, service, batch, job := smallMachine(t)
+		machine, service, batch, job := smallMachine(t)
 		limit := func() string { return batch.Read("memory.limit_in_bytes", "memory.max") }
 		first := limit()
 		restore := limitBatch(t, service, batch, job, "--service-memory", "none")
@@ -123,11 +133,13 @@ func TestBatchThatGrowsLeavesServicesTheirMemory(t *testing.T) {
 		}
 		before := usage(t, service)
 		job.Run(t, grow)
-		await.Until(t, time.Minute, "batch is kept from growing", await.Is(func() bool { return isLimited(batch) }))
+		await.Until(t, patient, "batch is kept from growing", await.Is(func() bool { return isLimited(batch) }))
 		held := usage(t, service)
 		t.Logf("limit %s; the service has %d MiB of %d left, batch %d", limit(), held/mebibyte, before/mebibyte, usage(t, batch)/mebibyte)
-		if held < before*97/100 {
-			t.Errorf("the service has %d MiB of %d left: it was reclaimed beside a limited batch", held/mebibyte, before/mebibyte)
+		// The kernel takes memory from a cgroup for the sake of another one only where a limit above both is reached. The service's usage
+		// does not prove it: a machine may reclaim what nobody uses for a second at any time (DAMON), whatever the limits are.
+		if isLimited(machine) {
+			t.Error("the small machine's limit was reached beside a limited batch: the service was reclaimed for it")
 		}
 		restore()
 		if limit() != first {

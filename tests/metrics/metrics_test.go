@@ -102,7 +102,7 @@ func limits(t *testing.T) string {
 	if f := found["polder_eviction_limits_total"]; f != nil {
 		return f.help
 	}
-	return "Ticks in which a limit held a rule's pods back." // no limit was reached: it has no sample yet
+	return "Ticks in which a limit prevented evictions of a rule." // no limit was reached: it has no sample yet
 }
 
 // The pipe over this machine, and over a recording, exposes the listed metrics, with those types and labels.

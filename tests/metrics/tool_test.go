@@ -19,7 +19,7 @@ import (
 )
 
 // soon is a limit for what takes a second on an idle machine.
-const soon = 60 * time.Second
+const soon = 3 * time.Minute
 
 // process is a running tool.
 type process struct {

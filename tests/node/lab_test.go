@@ -49,6 +49,7 @@ func control(t *testing.T) *controlplane.ControlPlane {
 		if shared.plane, shared.err = controlplane.Open(controlplane.Options{SchedulerConfig: config}); shared.err == nil {
 			c := shared.plane.For(t)
 			c.ApplyFile("../../deploy/kubernetes/crds")
+			c.Established()
 			c.EnsureNamespace("koordinator-system")
 		}
 	}

@@ -57,6 +57,7 @@ func guidesPods(t *testing.T) []guidesPod {
 func TestGuidesPods(t *testing.T) {
 	n := sharedNode(t)
 	n.ApplyFile("../../deploy/kubernetes/koordinator/priorityclasses.yaml")
+	n.KnowsPriorityClasses("koord-batch")
 	n.Apply(`
 apiVersion: v1
 kind: ConfigMap

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -55,7 +56,7 @@ func TestNode(t *testing.T) {
 		}
 		return ""
 	})
-	n.Exec("shared-normal-pod", "sh", "-c", "stress -c 2 -t 60 >/dev/null 2>&1 &")
+	n.Exec("shared-normal-pod", "sh", "-c", "stress -c 2 -t 600 >/dev/null 2>&1 &")
 	n.Eventually(controlplane.Soon, "two more hogs run", func() string {
 		if pids := strings.Fields(n.ReadCgroup("cpuset", cgroup, "cgroup.procs")); len(pids) != 5 {
 			return fmt.Sprint(pids)
@@ -274,14 +275,15 @@ func TestKilled(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	cgroup, text := "", make([]byte, 4096)
+	cgroup, printed := "", bufio.NewScanner(out)
 	for cgroup == "" {
-		count, err := out.Read(text)
-		if err != nil {
-			t.Fatalf("the test that is to be killed ended: %v: %s", err, text[:count])
+		if !printed.Scan() {
+			t.Fatalf("the test that is to be killed ended: %v", printed.Err())
 		}
-		if _, after, ok := strings.Cut(string(text[:count]), "cgroup "); ok {
-			cgroup = strings.TrimSpace(after)
+		cgroup, _ = strings.CutPrefix(printed.Text(), "cgroup ")
+		if cgroup == printed.Text() {
+			cgroup = ""
+			t.Log(printed.Text())
 		}
 	}
 	if len(processes(cgroup)) == 0 {

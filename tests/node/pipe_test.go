@@ -87,6 +87,9 @@ func (w *watched) take(line []byte) {
 	w.last = x
 	w.ticks++
 	for _, e := range x.Sample.Errors {
+		if strings.Contains(e.Error, "API server ") {
+			continue // it may be late on a busy machine: these tests are of the node
+		}
 		w.errors[e.Source+": "+e.Error]++
 	}
 	if x.Isolation != nil {
@@ -229,11 +232,13 @@ func TestPipeOnANode(t *testing.T) {
 		}
 		return ""
 	})
-	again := n.ContainerCgroup("shared-normal-pod", "stress")
-	if again == cgroup {
+	if n.ContainerCgroup("shared-normal-pod", "stress") == cgroup {
 		t.Fatal("the container's cgroup is the old one")
 	}
-	w.until("the new container in the sample", ran("shared-normal-pod", again))
+	w.until("the new container in the sample", func(x *tick.Tick) string { // which may have been restarted once more meanwhile
+		return ran("shared-normal-pod", n.ContainerCgroup("shared-normal-pod", "stress"))(x)
+	})
+	restarted = restarts()
 
 	// Pods are created and deleted in the middle of ticks.
 	for wave := range 3 {

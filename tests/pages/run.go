@@ -28,6 +28,9 @@ func OnTerminal(command string) string {
 // stays are commands that end when a user presses Ctrl-C.
 var stays = regexp.MustCompile(`^(report --to tty|tail -F|colocate|scripts/colocate|kubectl .*logs .* -f)\b`)
 
+// logs are commands that print what a pod has logged so far.
+var logs = regexp.MustCompile(`^kubectl .*logs\b`)
+
 // placeholder is a word that a reader replaces.
 var placeholder = regexp.MustCompile(`\b(REGISTRY|NODE|UID)\b`)
 
@@ -47,9 +50,12 @@ func (b Block) Script(outputs string, values map[string]string) string {
 		switch {
 		case stays.MatchString(command):
 			command = "on_terminal " + quote(withoutComment(command))
+		case strings.HasPrefix(command, "s6-svscanctl -t"): // and this one when the tools have run for a while
+			command = b.journalExists(i) + command
 		case strings.HasPrefix(command, "s6-sv"): // a reader types it when the service directory exists
 			command = "until " + withoutComment(command) + "; do sleep 0.1; done"
-		case strings.HasPrefix(command, "kubectl get ") && x.Output != "": // a reader who sees nothing yet repeats it
+		// A reader who sees nothing yet repeats it.
+		case strings.HasPrefix(command, "kubectl get ") && x.Output != "" || logs.MatchString(command):
 			command = fmt.Sprintf("until %s >%[2]s/%[3]d; [ -s %[2]s/%[3]d ]; do sleep 0.5; done", withoutComment(command), outputs, i)
 		case strings.HasPrefix(command, "systemctl status "): // status 3 means that one of the units is not active
 			command = withoutComment(command) + " || [ $? = 3 ]"
@@ -57,6 +63,19 @@ func (b Block) Script(outputs string, values map[string]string) string {
 		s.WriteString(command + "\n")
 	}
 	return s.String()
+}
+
+// journal is the file from which a command restores the cgroups.
+var journal = regexp.MustCompile(`^isolate --restore (?:.* )?--journal (\S+)`)
+
+// journalExists waits for the journal that a command of the block after example i wants: isolate creates it when it has started.
+func (b Block) journalExists(i int) string {
+	for _, x := range b.Examples[i+1:] {
+		if m := journal.FindStringSubmatch(withoutComment(x.Command)); m != nil {
+			return "until [ -e " + quote(m[1]) + " ]; do sleep 0.1; done\n"
+		}
+	}
+	return ""
 }
 
 // Printed returns the difference from a block's expected output: the columns of a table of kubectl's must be those of the page. Figures,

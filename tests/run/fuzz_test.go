@@ -49,7 +49,7 @@ func TestFuzzFinds(t *testing.T) {
 			fuzzModule(t, tt.body)
 			t.Setenv("FUZZ_FINDS", tt.finds)
 			var out bytes.Buffer
-			fuzz := tier{name: "fuzz", runs: []run{{command: []string{"scripts/fuzz", "60s"}}}}
+			fuzz := tier{name: "fuzz", runs: []run{{command: []string{"scripts/fuzz", "10m"}}}}
 			if got := runAll(&out, [][]tier{{fuzz}}, options{}); got != tt.want {
 				t.Errorf("passed: %v, want %v:\n%s", got, tt.want, out.String())
 			}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"polder/tests/binaries"
@@ -289,7 +290,9 @@ func TestSideBySide(t *testing.T) {
 }
 
 // While nothing is printed, the running tests are.
-func TestRunning(t *testing.T) {
+func TestRunning(t *testing.T) { synctest.Test(t, running) }
+
+func running(t *testing.T) {
 	r := newResults(func(string, ...any) {})
 	for _, e := range []event{
 		{Action: "run", Package: "polder/a", Test: "TestOne"},
@@ -299,7 +302,8 @@ func TestRunning(t *testing.T) {
 	} {
 		r.take(e)
 	}
-	if got := r.running(); got != "a TestOne (0 s)" {
+	time.Sleep(3 * time.Second) // by the bubble's clock
+	if got := r.running(); got != "a TestOne (3 s)" {
 		t.Errorf("running: %q", got)
 	}
 }

@@ -53,15 +53,15 @@ var tiers = []tier{
 		name: "quick", does: "unit tests and scripts; what has not changed since it passed is not run again", takes: "1 minute",
 		setup: []setup{native},
 		// The pages' commands take longer than all other tests of this tier, and few edits change them: they are in the next tier.
-		runs: []run{{packages: []string{"./..."}, except: slices.Concat(apart, wholePipe), args: []string{"-timeout=5m", "-skip=^Test(Recording)?Commands$"}}},
+		runs: []run{{packages: []string{"./..."}, except: slices.Concat(apart, wholePipe), args: []string{"-timeout=20m", "-skip=^Test(Recording)?Commands$"}}},
 	},
 	{
 		name: "native", does: "everything that runs on this machine itself, on its real cgroups: all packages, those with goroutines under the race detector", takes: "7 minutes",
 		setup: []setup{native},
 		runs: []run{
-			{packages: []string{"./..."}, except: slices.Concat(apart, raced), args: []string{"-count=1", "-timeout=10m"}},
-			{packages: raced, race: true, args: []string{"-count=1", "-timeout=10m"}},
-			{packages: []string{"./tests/machine/..."}, args: []string{"-count=1", "-p=1", "-timeout=10m"}},
+			{packages: []string{"./..."}, except: slices.Concat(apart, raced), args: []string{"-count=1", "-timeout=30m"}},
+			{packages: raced, race: true, args: []string{"-count=1", "-timeout=30m"}},
+			{packages: []string{"./tests/machine/..."}, args: []string{"-count=1", "-p=1", "-timeout=30m"}},
 		},
 	},
 	{
@@ -72,17 +72,17 @@ var tiers = []tier{
 	{
 		name: "vm", does: "virtual machines (QEMU): cgroup v2, v1 and hybrid, systemd, faults, 48 CPUs", takes: "12 minutes",
 		setup: []setup{kernel, debian},
-		runs:  []run{{packages: []string{"./tests/vm/..."}, args: []string{"-count=1", "-timeout=40m"}, env: []string{"POLDER_VM=1"}}},
+		runs:  []run{{packages: []string{"./tests/vm/..."}, args: []string{"-count=1", "-timeout=60m"}, env: []string{"POLDER_VM=1"}}},
 	},
 	{
 		name: "cluster", does: "the real API server, scheduler and controllers on loopback", takes: "9 minutes",
 		setup: []setup{cluster},
-		runs:  []run{{packages: []string{"./tests/cluster/..."}, args: []string{"-count=1", "-p=2", "-timeout=20m"}}},
+		runs:  []run{{packages: []string{"./tests/cluster/..."}, args: []string{"-count=1", "-p=2", "-timeout=45m"}}},
 	},
 	{
 		name: "node", does: "a real kubelet with containerd and runc on this machine's cgroups", takes: "7 minutes",
 		setup: []setup{cluster},
-		runs:  []run{{packages: []string{"./tests/node/..."}, args: []string{"-count=1", "-p=2", "-timeout=20m"}}},
+		runs:  []run{{packages: []string{"./tests/node/..."}, args: []string{"-count=1", "-p=2", "-timeout=45m"}}},
 	},
 	{
 		name: "vmnode", does: "the guides on a real node in a virtual machine: kubelet, cgroup v2, 48 CPUs; others with systemd, v2 and v1", takes: "13 minutes",
@@ -92,12 +92,12 @@ var tiers = []tier{
 	{
 		name: "faults", does: "faults and hostile input at full length", takes: "6 to 9 minutes",
 		setup: []setup{native},
-		runs:  []run{{packages: []string{"./tests/faults/...", "./tests/supervisor/..."}, args: []string{"-count=1", "-parallel=4", "-timeout=30m"}, env: []string{"POLDER_DEEP=1"}}},
+		runs:  []run{{packages: []string{"./tests/faults/...", "./tests/supervisor/..."}, args: []string{"-count=1", "-parallel=4", "-timeout=60m"}, env: []string{"POLDER_DEEP=1"}}},
 	},
 	{
 		name: "browser", does: "the page of report --to html in a real Chromium", takes: "1 minute, and 2 more where the browser's library is not built yet",
 		setup: []setup{browser},
-		runs:  []run{{command: []string{"go", "test", "-C", "tests/browser", "-count=1", "-timeout=20m", "./..."}}},
+		runs:  []run{{command: []string{"go", "test", "-C", "tests/browser", "-count=1", "-timeout=30m", "./..."}}},
 	},
 	{
 		name: "fuzz", does: "each fuzz target for a minute (FUZZTIME), ten at a time", takes: "6 minutes alone, 25 beside others",

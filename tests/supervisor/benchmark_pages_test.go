@@ -26,7 +26,7 @@ func TestBenchmarkPages(t *testing.T) {
 			if strings.HasPrefix(x.Command, "make bench-cluster") || !deep.Wanted() {
 				continue
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute) // stops a benchmark that does not end
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute) // stops a benchmark that does not end
 			defer cancel()
 			cmd := processgroup.Command(ctx, "bash", "-o", "pipefail", "-c", x.Command)
 			cmd.Dir = repository(t)

@@ -70,9 +70,9 @@ func newReader(t *testing.T, name, dir string) *reader {
 	return r
 }
 
-// bash runs a script in the working directory, for two minutes at most.
+// bash runs a script in the working directory, for eight minutes at most.
 func (r *reader) bash(script string) (string, error) {
-	ctx, cancel := context.WithTimeout(r.t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(r.t.Context(), 8*time.Minute)
 	defer cancel()
 	words := append(r.enter(), "env", "-i", "HOME=/root", "LANG=C.UTF-8", "TERM=xterm", "APT_CONFIG=/root/polder/apt.conf",
 		"PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "bash", "-c", "cd /root/polder\n"+script)

@@ -22,14 +22,16 @@ type Report struct {
 	Console string
 	// Seconds is how long the guest ran by the host's clock, UptimeSeconds by its own, CPUSeconds its CPU time on the host.
 	Seconds, UptimeSeconds, CPUSeconds float64
-	// Attempts is how many times it was booted.
+	// Attempts is how many times it was booted, and Hung why the attempts before the last one ended.
 	Attempts int
+	Hung     []error
 	// Ended is true if the guest ran all its tests and reported it.
 	Ended bool
 }
 
 // Run boots a machine, runs suites with the same mounts in it, and returns its report once it has powered itself off. If the context
-// ends before that, or the guest hangs, the machine is killed; the error reports it, and the report has what there was until then.
+// ends before that, the machine is killed; the error reports it, and the report has what there was until then. If the machine hangs it is
+// killed and booted again: what makes it hang each time fails.
 func (l *Lab) Run(ctx context.Context, m Machine, suites ...string) (*Report, error) {
 	dir, err := os.MkdirTemp(l.dir, suites[0]+"-")
 	if err != nil {
@@ -41,14 +43,16 @@ func (l *Lab) Run(ctx context.Context, m Machine, suites ...string) (*Report, er
 		return nil, err
 	}
 	defer done()
+	var hung []error
 	for attempt := 1; ; attempt++ {
 		r, err := l.runOnce(ctx, m, dir, suites)
 		if r != nil {
-			r.Attempts = attempt
+			r.Attempts, r.Hung = attempt, hung
 		}
-		if !errors.Is(err, qemu.ErrNoBoot) || attempt == qemu.BootAttempts {
+		if !errors.Is(err, qemu.ErrNoBoot) && !errors.Is(err, qemu.ErrHangs) || attempt == qemu.BootAttempts {
 			return r, err
 		}
+		hung = append(hung, err)
 	}
 }
 

@@ -55,6 +55,9 @@ func runSuites(t *testing.T, m Machine, suites ...string) {
 	r.asTests(t)
 	t.Logf("%.1f s in all, %.1f s by the guest's clock, %.1f s of CPU time, at attempt %d to boot",
 		r.Seconds, r.UptimeSeconds, r.CPUSeconds, r.Attempts)
+	for _, hung := range r.Hung {
+		t.Logf("an earlier attempt: %v", hung)
+	}
 	if err != nil {
 		t.Errorf("%v; the end of the console:\n%s", err, r.Tail())
 	}

@@ -50,7 +50,7 @@ func TestKubernetesGuide(t *testing.T) {
 	w.reads("guide")
 	w.walk(guideOf48)
 	w.Kubectl("delete", "pod", "shared-normal-pod", "reclaimed-normal-pod")
-	w.startPipe(fastShrink, fastLoad)
+	w.startPipe(fastShrink, fastLoad+slowEnd)
 	w.awaitOffer("44k")
 	w.overcommitDemo()
 	w.loadDemo()

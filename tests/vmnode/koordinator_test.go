@@ -34,6 +34,7 @@ func TestKoordinatorGuide(t *testing.T) {
 	t.Parallel() // as TestKubernetesGuide
 	w := newWorldOn(t, sixteen, "policy=koordinator")
 	w.ApplyFile("../../deploy/kubernetes/koordinator/priorityclasses.yaml")
+	w.KnowsPriorityClasses("koord-batch")
 	w.create("slo-controller-config")
 	w.on("echo 1 > " + tier + "/cpu.idle") // as another program left it
 	w.start(flags{

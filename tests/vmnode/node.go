@@ -7,13 +7,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
 
+	"polder/tests/cluster/controlplane"
 	"polder/tests/cluster/program"
 	"polder/tests/vm/qemu"
 	"polder/tests/vmnode/wire"
@@ -89,6 +89,9 @@ func Start(ctx context.Context, dir string, o Options) (*Node, error) {
 	return n, nil
 }
 
+// portTaken is what QEMU prints where another process took one of its ports after it was found free.
+const portTaken = "Could not set up host forwarding rule"
+
 // bootAgain boots, and retries if the machine hangs.
 func (o *Options) bootAgain(ctx context.Context, dir, disk string) (*Node, error) {
 	for attempt := 1; ; attempt++ {
@@ -98,7 +101,7 @@ func (o *Options) bootAgain(ctx context.Context, dir, disk string) (*Node, error
 		case err == nil:
 			o.Log("booted in %.1f s, %.0f s of CPU time, at attempt %d", time.Since(begin).Seconds(), n.CPUTime().Seconds(), attempt)
 			return n, nil
-		case !errors.Is(err, qemu.ErrNoBoot) || attempt == qemu.BootAttempts:
+		case !errors.Is(err, qemu.ErrNoBoot) && !strings.Contains(err.Error(), portTaken) || attempt == qemu.BootAttempts:
 			return nil, err
 		}
 		o.Log("attempt %d: %v", attempt, err)
@@ -111,7 +114,7 @@ func (o *Options) boot(ctx context.Context, dir, disk string) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	ports, err := freePorts(2)
+	ports, err := controlplane.FreePorts(2)
 	if err != nil {
 		return nil, err
 	}
@@ -176,20 +179,6 @@ func (n *Node) bound(log func(string, ...any)) {
 			}
 		}
 	}
-}
-
-// freePorts finds unused ports of the host's loopback.
-func freePorts(n int) ([]int, error) {
-	var ports []int
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		defer l.Close()
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
-	}
-	return ports, nil
 }
 
 // CPUTime is the host's CPU time that the machine has used.

@@ -96,7 +96,7 @@ func (w *world) judgeTicks(all string) {
 			}
 			for _, e := range i.Errors {
 				// A few resets are seen before the pod or container that caused them (see judgeResets).
-				early := e.Cgroup == systemdTier && strings.HasPrefix(e.Error, "changed externally ") &&
+				early := strings.HasPrefix(e.Cgroup+"/", systemdTier+"/") && strings.HasPrefix(e.Error, "changed externally ") &&
 					(strings.HasSuffix(e.Error, " to no list") || strings.HasSuffix(e.Error, " to max"))
 				if w.systemd && (early || strings.HasPrefix(e.Error, "reset by kubelet ")) {
 					w.log("isolate: %s %s: %s", e.Cgroup, e.Key, e.Error)

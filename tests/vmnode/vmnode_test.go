@@ -87,6 +87,7 @@ func newWorldOf(t *testing.T, o Options, values ...string) *world {
 		APIServerFlags:  []string{egress.Flag()},
 	})
 	w.ApplyFile("../../deploy/kubernetes/crds")
+	w.Established()
 	w.AccountFor("collect", values...) // with the chart's namespaces
 	w.log("control plane ready, everything built")
 	o.Tools, o.Guest, o.Images, o.Log = tools, guest, images, w.log

@@ -36,10 +36,10 @@ const (
 const MaxBytes = 64 << 10
 
 // Read reads an annotation that is a JSON object: nil if there is none, or an empty text.
-func Read[T any](of map[string]string, name string) (*T, error) {
-	v, err := read[T](of[name])
+func Read[T any](annotations map[string]string, name string) (*T, error) {
+	v, err := read[T](annotations[name])
 	if err != nil {
-		err = fmt.Errorf("annotation %s does not hold: %s", name, policy.OneLine(err))
+		err = fmt.Errorf("annotation %s is invalid: %s", name, policy.OneLine(err))
 	}
 	return v, err
 }
@@ -49,34 +49,34 @@ func read[T any](text string) (*T, error) {
 	case text == "":
 		return nil, nil
 	case len(text) > MaxBytes:
-		return nil, fmt.Errorf("it has %d bytes: want %d at most", len(text), MaxBytes)
+		return nil, fmt.Errorf("it has %d bytes, the maximum is %d", len(text), MaxBytes)
 	}
 	v := new(T)
 	if err := json.Unmarshal([]byte(text), v); err != nil {
-		return nil, fmt.Errorf("want a JSON object: %w", err)
+		return nil, fmt.Errorf("it is not a JSON object: %w", err)
 	}
 	return v, nil
 }
 
 // Settings reads a pod's own settings. check removes the invalid ones; the error names them, while the others apply.
 func Settings[T any](p *tick.Pod, name string, check func(*T) error) (*T, error) {
-	what := "it does not hold"
+	effect := "it is ignored"
 	v, err := read[T](p.Annotations[name])
 	if v != nil {
-		what, err = "a part of it does not hold", check(v)
+		effect, err = "a part of it is ignored", check(v)
 	}
 	if err != nil {
-		err = fmt.Errorf("annotation %s of pod %s: %s: %s", name, policy.Quote(policy.Key(p)), what, policy.OneLine(err))
+		err = fmt.Errorf("annotation %s of pod %s: %s: %s", name, policy.Quote(policy.Key(p)), effect, policy.OneLine(err))
 	}
 	return v, err
 }
 
-// Sound removes the numbers that are out of bounds, and names them in the error.
-func Sound(numbers []sloconfig.Number) error {
+// DropInvalid removes the numbers that are out of bounds, and names them in the error.
+func DropInvalid(numbers []sloconfig.Number) error {
 	var errs []error
 	for _, n := range numbers {
 		if v := *n.Value; v != nil && (*v < n.Least || *v > n.Most) {
-			errs = append(errs, fmt.Errorf("%s %d is not within %d to %d", n.Name, *v, n.Least, n.Most))
+			errs = append(errs, fmt.Errorf("%s %d is not between %d and %d", n.Name, *v, n.Least, n.Most))
 			*n.Value = nil
 		}
 	}
@@ -91,36 +91,36 @@ type Reserved struct {
 
 // ReservedOf reads the node's reservation: if CPUs are named, their number replaces the amount. An invalid part reserves nothing and is
 // named in the errors; the other parts apply.
-func ReservedOf(of map[string]string) (r Reserved, errs []error) {
+func ReservedOf(annotations map[string]string) (r Reserved, errs []error) {
 	type reservation struct {
 		Resources    map[string]any `json:"resources"`
 		ReservedCPUs string         `json:"reservedCPUs"`
 	}
-	asks, err := Read[reservation](of, Reservation)
-	if asks == nil {
+	reserved, err := Read[reservation](annotations, Reservation)
+	if reserved == nil {
 		if err != nil {
 			errs = []error{err}
 		}
 		return r, errs
 	}
-	wrong := func(field string, err error) {
+	addError := func(field string, err error) {
 		errs = append(errs, fmt.Errorf("annotation %s: %s: %s", Reservation, field, policy.OneLine(err)))
 	}
 	amount := func(name string, read func(any) (float64, error)) float64 {
-		v, isSet := asks.Resources[name]
+		v, isSet := reserved.Resources[name]
 		if !isSet {
 			return 0
 		}
 		n, err := read(v)
 		if err != nil {
-			wrong("resources."+name, err)
+			addError("resources."+name, err)
 		}
 		return n
 	}
-	isNamed := asks.ReservedCPUs != ""
+	isNamed := reserved.ReservedCPUs != ""
 	if isNamed {
-		if r.CPUs, err = cpus.Parse(asks.ReservedCPUs); err != nil {
-			wrong("reservedCPUs", err)
+		if r.CPUs, err = cpus.Parse(reserved.ReservedCPUs); err != nil {
+			addError("reservedCPUs", err)
 			isNamed = false
 		}
 	}
@@ -135,8 +135,8 @@ func ReservedOf(of map[string]string) (r Reserved, errs []error) {
 const maxRatio = 5
 
 // RatioOf returns how many of the cluster's standard CPUs one of the node's is worth; 1 if the annotation is missing or invalid.
-func RatioOf(of map[string]string) (float64, error) {
-	text := of[Ratio]
+func RatioOf(annotations map[string]string) (float64, error) {
+	text := annotations[Ratio]
 	if text == "" {
 		return 1, nil
 	}

@@ -23,8 +23,8 @@ func TestReservedOf(t *testing.T) {
 		`{"resources":{"cpu":"x","memory":"1Gi"},"reservedCPUs":"0-1,4"}`:   {"0-1,4", 3000, 1 << 30, nil},
 		`{"resources":{"cpu":"3","memory":"much"},"reservedCPUs":"x"}`:      {"", 3000, 0, []string{": reservedCPUs: ", ": resources.memory: "}},
 		`{"resources":{"cpu":-1,"memory":1e30}}`:                            {"", 0, 0, []string{": resources.cpu: ", ": resources.memory: "}},
-		`{`:                                                                 {"", 0, 0, []string{" does not hold: want a JSON object: "}},
-		`{"reservedCPUs":"0-1"` + strings.Repeat(" ", MaxBytes) + "}":       {"", 0, 0, []string{" does not hold: it has 65558 bytes: want 65536 at most"}},
+		`{`:                                                                 {"", 0, 0, []string{" is invalid: it is not a JSON object: "}},
+		`{"reservedCPUs":"0-1"` + strings.Repeat(" ", MaxBytes) + "}":       {"", 0, 0, []string{" is invalid: it has 65558 bytes, the maximum is 65536"}},
 		`{"reservedCPUs":"0-1"` + strings.Repeat(" ", MaxBytes-22) + "}":    {"0-1", 2000, 0, nil},
 		`{"resources":{"memory":{"much":["more"]}},"reservedCPUs":"2-999"}`: {"2-999", 998_000, 0, []string{": resources.memory: "}},
 	} {
@@ -58,17 +58,17 @@ func TestRatioOf(t *testing.T) {
 }
 
 // A number at its bounds is valid; one beyond them is removed and reported, and one that is not set is ignored.
-func TestSound(t *testing.T) {
+func TestDropInvalid(t *testing.T) {
 	for _, tt := range []struct {
 		v     *int64
 		holds bool
 	}{{nil, true}, {new(int64(10)), true}, {new(int64(20)), true}, {new(int64(9)), false}, {new(int64(21)), false}} {
 		v, other := tt.v, new(int64(15))
-		err := Sound([]sloconfig.Number{{Name: "n", Value: &v, Least: 10, Most: 20}, {Name: "other", Value: &other, Least: 10, Most: 20}})
+		err := DropInvalid([]sloconfig.Number{{Name: "n", Value: &v, Least: 10, Most: 20}, {Name: "other", Value: &other, Least: 10, Most: 20}})
 		if (err == nil) != tt.holds || tt.v != nil && (v != nil) != tt.holds || other == nil {
 			t.Errorf("%v: became %v, %v", tt.v, v, err)
 		}
-		if err != nil && err.Error() != fmt.Sprintf("n %d is not within 10 to 20", *tt.v) {
+		if err != nil && err.Error() != fmt.Sprintf("n %d is not between 10 and 20", *tt.v) {
 			t.Errorf("%v", err)
 		}
 	}
@@ -82,8 +82,8 @@ func TestSettings(t *testing.T) {
 		wrong string
 	}{
 		"": {-1, ""}, `{"n":1}`: {1, ""},
-		`{"n":2}`: {0, `annotation a of pod "ns/p": a part of it does not hold: 2 is invalid`},
-		`{`:       {-1, `annotation a of pod "ns/p": it does not hold: want a JSON object: `},
+		`{"n":2}`: {0, `annotation a of pod "ns/p": a part of it is ignored: 2 is invalid`},
+		`{`:       {-1, `annotation a of pod "ns/p": it is ignored: it is not a JSON object: `},
 	} {
 		p := &tick.Pod{Namespace: "ns", Name: "p", Annotations: map[string]string{"a": text}}
 		v, err := Settings(p, "a", func(s *settings) error {

@@ -25,8 +25,8 @@ const (
 	resources
 )
 
-// words are the reasons' names of a resource's figures.
-var words = [resources]struct{ native, batch, mid, unit, margin, limit, midLimit, midStatic string }{
+// resourceNames are the reasons' names of a resource's figures.
+var resourceNames = [resources]struct{ native, batch, mid, unit, margin, limit, midLimit, midStatic string }{
 	{
 		"cpu", "batch-cpu", "mid-cpu", "m", "cpuReclaimThresholdPercent", "batchCPUThresholdPercent", "midCPUThresholdPercent",
 		"midStaticCPUReservedPercent",
@@ -34,18 +34,18 @@ var words = [resources]struct{ native, batch, mid, unit, margin, limit, midLimit
 	{"memory", "batch-memory", "mid-memory", " B", "memoryReclaimThresholdPercent", "batchMemoryThresholdPercent", "midMemoryThresholdPercent", "midStaticMemoryReservedPercent"},
 }
 
-// amounts has a value of each resource, has whether it is known.
+// amounts has a value of each resource, resourceFlags a yes or no of each.
 type (
-	amounts [resources]int64
-	has     [resources]bool
+	amounts       [resources]int64
+	resourceFlags [resources]bool
 )
 
 // State is what this package remembers of one node, in the format of the state file.
 type State struct {
-	// Known is when the node's use was last known; before that, when the node was first seen.
-	Known time.Time `json:"known,omitzero"`
-	// Seen is when the node was last seen.
-	Seen time.Time `json:"seen,omitzero"`
+	// KnownAt is when the node's use was last known; before that, when the node was first seen.
+	KnownAt time.Time `json:"known,omitzero"`
+	// SeenAt is when the node was last seen.
+	SeenAt time.Time `json:"seen,omitzero"`
 	// Reclaimed and Mid are the last offer, which stays while the node's use is unknown, up to degradeTime.
 	Reclaimed *tick.Reclaimed `json:"reclaimed,omitempty"`
 	Mid       *tick.Reclaimed `json:"mid,omitempty"`
@@ -60,19 +60,19 @@ type State struct {
 func (st *State) Advise(t *tick.Tick, s *sloconfig.Strategies, a *tick.Advice) {
 	c := &s.Colocation
 	degrade := time.Duration(sloconfig.Within(c.DegradeTimeMinutes, 15, 1, 1e6)) * time.Minute
-	if st.Known.IsZero() || st.Known.After(t.Time) { // the clock was set back
-		st.Known = t.Time
+	if st.KnownAt.IsZero() || st.KnownAt.After(t.Time) { // the clock was set back
+		st.KnownAt = t.Time
 	}
-	if st.Reclaimed != nil && t.Time.Sub(st.Seen) > degrade {
+	if st.Reclaimed != nil && t.Time.Sub(st.SeenAt) > degrade {
 		// There were no ticks for longer than degradeTime, and the first reading has no rates: the published offer stays for another degradeTime,
 		// because it would otherwise disappear until the second reading. The last offer is too stale to be repeated.
-		st.Known, st.Reclaimed, st.Mid = t.Time, nil, nil
+		st.KnownAt, st.Reclaimed, st.Mid = t.Time, nil, nil
 	}
-	st.Seen = t.Time
+	st.SeenAt = t.Time
 	var n *node
 	why := "no sample"
 	if t.Sample != nil {
-		if n, why = see(t.Sample, a); why == "" {
+		if n, why = readNode(t.Sample, a); why == "" {
 			why = st.observe(t, c)
 		}
 	}
@@ -82,9 +82,9 @@ func (st *State) Advise(t *tick.Tick, s *sloconfig.Strategies, a *tick.Advice) {
 	case !sloconfig.IsTrue(c.Enable):
 		st.withdraw(a, fmt.Sprintf("colocation is disabled for this node (%s: enable)", s.From))
 	case why != "":
-		st.wait(a, t.Time, why, degrade)
+		st.keepLastOffer(a, t.Time, why, degrade)
 	default:
-		st.Known = t.Time
+		st.KnownAt = t.Time
 		st.offer(a, t, n, c)
 	}
 }
@@ -96,30 +96,30 @@ func (st *State) withdraw(a *tick.Advice, why string) {
 	a.Reasons = append(a.Reasons, "nothing is offered: "+why)
 }
 
-// wait keeps the last offer while the node's use is unknown, until degrade has passed.
-func (st *State) wait(a *tick.Advice, now time.Time, why string, degrade time.Duration) {
-	until := st.Known.Add(degrade)
+// keepLastOffer keeps the last offer while the node's use is unknown, until degrade has passed.
+func (st *State) keepLastOffer(a *tick.Advice, now time.Time, why string, degrade time.Duration) {
+	until := st.KnownAt.Add(degrade)
 	switch {
 	case now.After(until):
-		st.withdraw(a, fmt.Sprintf("degraded: %s, and so it has been since %s (degradeTimeMinutes %d)", why, clock(st.Known), degrade/time.Minute))
+		st.withdraw(a, fmt.Sprintf("degraded: %s, since %s (degradeTimeMinutes %d)", why, formatTime(st.KnownAt), degrade/time.Minute))
 	case st.Reclaimed == nil:
 		a.Reasons = append(a.Reasons, why+": no advice on batch resources")
 	default:
-		a.Reclaimed, a.Mid = copied(st.Reclaimed), copied(st.Mid)
-		a.Reasons = append(a.Reasons, fmt.Sprintf("%s: the last offer stays, until %s (degradeTimeMinutes %d)", why, clock(until), degrade/time.Minute))
+		a.Reclaimed, a.Mid = cloneReclaimed(st.Reclaimed), cloneReclaimed(st.Mid)
+		a.Reasons = append(a.Reasons, fmt.Sprintf("%s: the last offer stays until %s (degradeTimeMinutes %d)", why, formatTime(until), degrade/time.Minute))
 	}
 }
 
-func clock(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05Z") }
+func formatTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05Z") }
 
-// copied returns a copy, because the caller may change the advice.
-func copied(r *tick.Reclaimed) *tick.Reclaimed {
+// cloneReclaimed returns a copy, because the caller may change the advice.
+func cloneReclaimed(r *tick.Reclaimed) *tick.Reclaimed {
 	if r == nil {
 		return nil
 	}
-	other := *r
-	other.NUMANodes = slices.Clone(r.NUMANodes)
-	return &other
+	clone := *r
+	clone.NUMANodes = slices.Clone(r.NUMANodes)
+	return &clone
 }
 
 // offer calculates the current offer.
@@ -137,34 +137,36 @@ func (st *State) offer(a *tick.Advice, t *tick.Tick, n *node, c *sloconfig.Coloc
 			into = &reclaimed.MemoryBytes
 		}
 		if !n.known[r] {
-			a.Reasons = append(a.Reasons, fmt.Sprintf("%s: the node's capacity or allocatable %s is not known: no advice on it", words[r].batch, words[r].native))
+			a.Reasons = append(a.Reasons, fmt.Sprintf("%s: the node's capacity or allocatable %s is unknown: no advice on it", resourceNames[r].batch, resourceNames[r].native))
 			continue
 		}
-		*into = new(n.batch(a, r, system[r], &sums[r], c))
+		*into = new(n.batchResource(a, r, system[r], &sums[r], c))
 	}
 	reclaimed.NUMANodes = n.numa(a, st.pods, system, c)
 	mid := st.mid(a, t.Time, n, used, system, sums, c)
 	st.Reclaimed, st.Mid = reclaimed, mid
-	a.Reclaimed, a.Mid = copied(reclaimed), copied(mid)
+	a.Reclaimed, a.Mid = cloneReclaimed(reclaimed), cloneReclaimed(mid)
 }
 
 // terms are the terms of a formula: the capacity, and what is subtracted from it, with the policy.
 type terms struct {
-	capacity, margin, held, pods int64
-	policy                       string
+	capacity, margin, system, pods int64
+	policy                         string
 }
 
-func (t terms) left() int64 { return less(less(less(t.capacity, t.margin), t.held), t.pods) }
+func (t terms) result() int64 {
+	return subtract(subtract(subtract(t.capacity, t.margin), t.system), t.pods)
+}
 
-// reckon calculates the formula of one resource under its policy. For the system it takes the larger of its use and its reservation.
-func reckon(r resource, capacity, system, reserved int64, s *podSum, c *sloconfig.Colocation) terms {
+// calculate calculates the formula of one resource under its policy. For the system it takes the larger of its use and its reservation.
+func calculate(r resource, capacity, system, reserved int64, s *podSum, c *sloconfig.Colocation) terms {
 	t := terms{
-		capacity: capacity, margin: scaled(capacity, 100-reclaimPercent(r, c), 100), held: max(system, reserved),
+		capacity: capacity, margin: scale(capacity, 100-reclaimPercent(r, c), 100), system: max(system, reserved),
 		policy: policyOf(r, c),
 	}
 	switch t.policy {
 	case sloconfig.CalculateRequest:
-		t.held, t.pods = reserved, s.requests
+		t.system, t.pods = reserved, s.requests
 	case sloconfig.CalculateMaxUsageRequest:
 		t.pods = s.larger
 	default:
@@ -174,14 +176,14 @@ func reckon(r resource, capacity, system, reserved int64, s *podSum, c *sloconfi
 }
 
 func policyOf(r resource, c *sloconfig.Colocation) string {
-	set := c.CPUCalculatePolicy
+	configured := c.CPUCalculatePolicy
 	if r == memory {
-		set = c.MemoryCalculatePolicy
+		configured = c.MemoryCalculatePolicy
 	}
 	switch {
-	case set == nil:
-	case *set == sloconfig.CalculateMaxUsageRequest, r == memory && *set == sloconfig.CalculateRequest:
-		return *set
+	case configured == nil:
+	case *configured == sloconfig.CalculateMaxUsageRequest, r == memory && *configured == sloconfig.CalculateRequest:
+		return *configured
 	}
 	return sloconfig.CalculateUsage // also for CPU with "request", like Koordinator
 }
@@ -193,53 +195,53 @@ func reclaimPercent(r resource, c *sloconfig.Colocation) int64 {
 	return sloconfig.Within(c.MemoryReclaimThresholdPercent, 65, 0, maxPercent)
 }
 
-// batch returns the node's batch resource. The reason lists every term, so that a person can check the sum.
-func (n *node) batch(a *tick.Advice, r resource, system int64, s *podSum, c *sloconfig.Colocation) int64 {
-	w := words[r]
+// batchResource returns the node's batch resource. The reason lists every term, so that a person can check the sum.
+func (n *node) batchResource(a *tick.Advice, r resource, system int64, s *podSum, c *sloconfig.Colocation) int64 {
+	w := resourceNames[r]
 	amount := func(v int64) string { return fmt.Sprintf("%d%s", v, w.unit) }
-	reserved := max(n.kubelet[r], n.annotated[r])
-	t := reckon(r, n.capacity[r], system, reserved, s, c)
-	left := t.left()
+	reserved := max(n.reservedByKubelet[r], n.reservedByAnnotation[r])
+	t := calculate(r, n.capacity[r], system, reserved, s, c)
+	offer := t.result()
 
-	held := "system " + amount(system)
+	systemText := "system " + amount(system)
 	if reserved >= system || t.policy == sloconfig.CalculateRequest {
-		held = fmt.Sprintf("reserved %s (kubelet %s, annotation %s; system %s)", amount(reserved), amount(n.kubelet[r]), amount(n.annotated[r]), amount(system))
+		systemText = fmt.Sprintf("reserved %s (kubelet %s, annotation %s; system %s)", amount(reserved), amount(n.reservedByKubelet[r]), amount(n.reservedByAnnotation[r]), amount(system))
 	}
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s (%s): capacity %s - margin %s (%s %d) - %s - high-priority pods %s%s = %s",
-		w.batch, t.policy, amount(t.capacity), amount(t.margin), w.margin, reclaimPercent(r, c), held, amount(t.pods),
-		s.parts(t.policy, amount), amount(left))
-	if limit, set := cap100(r, c); set {
-		if limited := scaled(n.capacity[r], limit, 100); limited < left {
-			left = limited
-			fmt.Fprintf(&text, "; at most %s (%s %d)", amount(left), w.limit, limit)
+		w.batch, t.policy, amount(t.capacity), amount(t.margin), w.margin, reclaimPercent(r, c), systemText, amount(t.pods),
+		s.text(t.policy, amount), amount(offer))
+	if limit, isSet := limitPercent(r, c); isSet {
+		if limited := scale(n.capacity[r], limit, 100); limited < offer {
+			offer = limited
+			fmt.Fprintf(&text, "; at most %s (%s %d)", amount(offer), w.limit, limit)
 		}
 	}
-	if left < 0 {
-		left = 0
-		fmt.Fprintf(&text, "; less than nothing: %s", amount(0))
+	if offer < 0 {
+		offer = 0
+		fmt.Fprintf(&text, "; negative: %s", amount(0))
 	}
-	left = min(left, most)
+	offer = min(offer, maxAmount)
 	if r == cpu && n.ratio > 100 {
-		left = min(scaledUp(left, n.ratio, 100), most)
-		fmt.Fprintf(&text, "; x %d.%02d (%s) = %s", n.ratio/100, n.ratio%100, annotation.Ratio, amount(left))
+		offer = min(scaleUp(offer, n.ratio, 100), maxAmount)
+		fmt.Fprintf(&text, "; x %d.%02d (%s) = %s", n.ratio/100, n.ratio%100, annotation.Ratio, amount(offer))
 	}
-	if third := n.thirdParties[r]; third > 0 {
-		left = max(left-third, 0)
-		fmt.Fprintf(&text, "; - third parties %s (%s) = %s", amount(third), annotation.ThirdParties, amount(left))
+	if assigned := n.thirdParties[r]; assigned > 0 {
+		offer = max(offer-assigned, 0)
+		fmt.Fprintf(&text, "; - third parties %s (%s) = %s", amount(assigned), annotation.ThirdParties, amount(offer))
 	}
 	a.Reasons = append(a.Reasons, text.String())
-	return left
+	return offer
 }
 
-// cap100 returns the limit of the offer, in percent of the capacity.
-func cap100(r resource, c *sloconfig.Colocation) (int64, bool) {
-	set := c.BatchCPUThresholdPercent
+// limitPercent returns the limit of the offer, in percent of the capacity.
+func limitPercent(r resource, c *sloconfig.Colocation) (int64, bool) {
+	configured := c.BatchCPUThresholdPercent
 	if r == memory {
-		set = c.BatchMemoryThresholdPercent
+		configured = c.BatchMemoryThresholdPercent
 	}
-	if set == nil || *set < 0 {
+	if configured == nil || *configured < 0 {
 		return 0, false
 	}
-	return min(*set, maxPercent), true
+	return min(*configured, maxPercent), true
 }

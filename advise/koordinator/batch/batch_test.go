@@ -113,7 +113,7 @@ func redo(t testing.TB, reasons []string) map[string]int64 {
 					t.Errorf("%s: step %q: %v", reason, step, err)
 				}
 				left = n
-			case strings.HasPrefix(step, "less than nothing"):
+			case strings.HasPrefix(step, "negative"):
 				if left >= 0 {
 					t.Errorf("%s: %d is not less than nothing", reason, left)
 				}
@@ -188,7 +188,7 @@ func TestNode(t *testing.T) {
 		"maxUsageRequest: no metric counts too (Q1)": {pods: []tick.Pod{onePod("a", "Burstable", 2, 20, -1, 0)}, config: maxUsageRequest, cpu: 2000, memory: 15 * g},
 		"maxUsageRequest: dangling":                  {pods: []tick.Pod{onePod("a", "", 2, 20, 1, 10, missing(tick.MissingCluster))}, config: maxUsageRequest, cpu: 4000, memory: 35 * g},
 		"maxUsageRequest: LSE":                       {pods: []tick.Pod{onePod("a", "Guaranteed", 1, 10, 2, 20, label("koordinator.sh/qosClass", "LSE"))}, config: maxUsageRequest, cpu: 10000 - 4000 - 500 - 2000, memory: 35 * g},
-		"a policy that is none is usage":             {pods: []tick.Pod{onePod("a", "Burstable", 4, 40, 1, 10)}, config: func(c *sloconfig.Colocation) { c.CPUCalculatePolicy, c.MemoryCalculatePolicy = new("x"), nil }, cpu: 4000, memory: 35 * g},
+		"an invalid policy is usage":                 {pods: []tick.Pod{onePod("a", "Burstable", 4, 40, 1, 10)}, config: func(c *sloconfig.Colocation) { c.CPUCalculatePolicy, c.MemoryCalculatePolicy = new("x"), nil }, cpu: 4000, memory: 35 * g},
 
 		"kubelet keeps more than the system uses": {sample: func(s *tick.Sample) {
 			s.Allocatable = &tick.Resources{MilliCPU: new(7000.0), MemoryBytes: new(gi(60))}
@@ -200,9 +200,9 @@ func TestNode(t *testing.T) {
 		"reserved as numbers":                {sample: annotated(annotation.Reservation, `{"resources":{"cpu":3}}`), cpu: 3000, memory: 35 * g},
 		"reservations are no sum":            {sample: annotated(annotation.Reservation, `{"resources":{"cpu":"1900m"}}`), cpu: 4000, memory: 35 * g},
 		"reserved CPUs go before the amount": {sample: annotated(annotation.Reservation, `{"resources":{"cpu":"9","memory":"40Gi"},"reservedCPUs":"0-2","applyPolicy":"ReservedCPUsOnly"}`), cpu: 3000, memory: 25 * g},
-		"reserved CPUs that are none":        {sample: annotated(annotation.Reservation, `{"reservedCPUs":"x"}`), cpu: 4000, memory: 35 * g},
-		"and an amount beside them holds":    {sample: annotated(annotation.Reservation, `{"resources":{"cpu":"3"},"reservedCPUs":"x"}`), cpu: 3000, memory: 35 * g},
-		"a reservation that is none":         {sample: annotated(annotation.Reservation, `{`), cpu: 4000, memory: 35 * g},
+		"invalid reserved CPUs":              {sample: annotated(annotation.Reservation, `{"reservedCPUs":"x"}`), cpu: 4000, memory: 35 * g},
+		"and an amount beside them applies":  {sample: annotated(annotation.Reservation, `{"resources":{"cpu":"3"},"reservedCPUs":"x"}`), cpu: 3000, memory: 35 * g},
+		"an invalid reservation":             {sample: annotated(annotation.Reservation, `{`), cpu: 4000, memory: 35 * g},
 		"a reservation less than nothing":    {sample: annotated(annotation.Reservation, `{"resources":{"cpu":"-3","memory":"40Gi"}}`), cpu: 4000, memory: 25 * g},
 		"reserved, and memory by request":    {sample: annotated(annotation.Reservation, `{"resources":{"memory":"40Gi"}}`), config: request, cpu: 4000, memory: 25 * g},
 		"of another name":                    {sample: annotated("node.koordinator.sh/other", `{"resources":{"cpu":"9"}}`), cpu: 4000, memory: 35 * g},
@@ -254,12 +254,12 @@ func TestNode(t *testing.T) {
 			s.Annotations = map[string]string{annotation.Ratio: "1.5", annotation.ThirdParties: `{"allocations":[{"priority":"koord-batch","resources":{"kubernetes.io/batch-cpu":"1k"}}]}`}
 		}, cpu: 5000, memory: 35 * g},
 
-		"a machine without a node object":                  {sample: func(s *tick.Sample) { s.Capacity, s.Allocatable = nil, nil }, cpu: 4000, memory: 35 * g},
-		"working set, where anonymous pages are not known": {pods: []tick.Pod{onePod("a", "BestEffort", -1, 0, 1, 10, func(p *tick.Pod) { p.Memory.RSSBytes = nil })}, cpu: 5000, memory: 46 * g},
-		"with the page cache":                              {pods: []tick.Pod{onePod("a", "BestEffort", -1, 0, 1, 10)}, config: func(c *sloconfig.Colocation) { c.MetricMemoryCollectPolicy = new("usageWithPageCache") }, cpu: 5000, memory: (100 - 35 - (50 - 12)) * g},
-		"with the page cache, its own figure":              {pods: []tick.Pod{onePod("a", "BestEffort", -1, 0, 1, 10, func(p *tick.Pod) { p.Memory.CacheBytes = new(gi(5)) })}, config: func(c *sloconfig.Colocation) { c.MetricMemoryCollectPolicy = new("usageWithPageCache") }, cpu: 5000, memory: (100 - 35 - (50 - 15)) * g},
-		"with the hot page cache, which is not known":      {pods: []tick.Pod{onePod("a", "BestEffort", -1, 0, 1, 10)}, config: func(c *sloconfig.Colocation) { c.MetricMemoryCollectPolicy = new("usageWithHotPageCache") }, cpu: 5000, memory: 45 * g},
-		"negative use is none":                             {pods: []tick.Pod{onePod("a", "Burstable", 1, 1, 0, 0, func(p *tick.Pod) { p.UsageMilliCPU = new(-5e9) })}, cpu: 4000, memory: 35 * g},
+		"a machine without a node object":                {sample: func(s *tick.Sample) { s.Capacity, s.Allocatable = nil, nil }, cpu: 4000, memory: 35 * g},
+		"working set, where anonymous pages are unknown": {pods: []tick.Pod{onePod("a", "BestEffort", -1, 0, 1, 10, func(p *tick.Pod) { p.Memory.RSSBytes = nil })}, cpu: 5000, memory: 46 * g},
+		"with the page cache":                            {pods: []tick.Pod{onePod("a", "BestEffort", -1, 0, 1, 10)}, config: func(c *sloconfig.Colocation) { c.MetricMemoryCollectPolicy = new("usageWithPageCache") }, cpu: 5000, memory: (100 - 35 - (50 - 12)) * g},
+		"with the page cache, its own figure":            {pods: []tick.Pod{onePod("a", "BestEffort", -1, 0, 1, 10, func(p *tick.Pod) { p.Memory.CacheBytes = new(gi(5)) })}, config: func(c *sloconfig.Colocation) { c.MetricMemoryCollectPolicy = new("usageWithPageCache") }, cpu: 5000, memory: (100 - 35 - (50 - 15)) * g},
+		"with the hot page cache, which is unknown":      {pods: []tick.Pod{onePod("a", "BestEffort", -1, 0, 1, 10)}, config: func(c *sloconfig.Colocation) { c.MetricMemoryCollectPolicy = new("usageWithHotPageCache") }, cpu: 5000, memory: 45 * g},
+		"negative use is none":                           {pods: []tick.Pod{onePod("a", "Burstable", 1, 1, 0, 0, func(p *tick.Pod) { p.UsageMilliCPU = new(-5e9) })}, cpu: 4000, memory: 35 * g},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := sample(c.pods...)
@@ -297,7 +297,7 @@ func TestReasonsNameThePods(t *testing.T) {
 		onePod("d", "Guaranteed", 1, 1, 0.1, 1, label("koordinator.sh/qosClass", "LSE")), onePod("e", "", -1, 0, 0.05, 1, missing(tick.MissingCluster)),
 		onePod("f", "BestEffort", -1, 0, 0.5, 1),
 	), shipped())
-	want := "batch-cpu (usage): capacity 10000m - margin 4000m (cpuReclaimThresholdPercent 60) - system 600m - high-priority pods 2500m (750m used by 2 + 1000m of 1 LSE + 700m requested by 1 without metric + 50m used by 1 that the cluster does not know) = 2900m"
+	want := "batch-cpu (usage): capacity 10000m - margin 4000m (cpuReclaimThresholdPercent 60) - system 600m - high-priority pods 2500m (750m used by 2 + 1000m of 1 LSE + 700m requested by 1 without metric + 50m used by 1 unknown to the cluster) = 2900m"
 	if a.Reasons[0] != want {
 		t.Errorf("reason\n%s\nwant\n%s", a.Reasons[0], want)
 	}
@@ -311,8 +311,8 @@ func TestTheReasonCountsPods(t *testing.T) {
 		onePod("f", "Guaranteed", 1, 1, 1, 1, label("koordinator.sh/qosClass", "LSE")), onePod("g", "", -1, 0, 1, 1, missing(tick.MissingCluster)),
 	}
 	for name, want := range map[string]string{
-		"maxUsageRequest": "(the larger of request and usage of 6, and 1000m used by 1 that the cluster does not know)",
-		"usage":           "(1000m used by 1 + 3000m of 3 LSE + 2000m requested by 2 without metric + 1000m used by 1 that the cluster does not know)",
+		"maxUsageRequest": "(the larger of request and usage of 6, and 1000m used by 1 unknown to the cluster)",
+		"usage":           "(1000m used by 1 + 3000m of 3 LSE + 2000m requested by 2 without metric + 1000m used by 1 unknown to the cluster)",
 	} {
 		st := shipped()
 		st.Colocation.CPUCalculatePolicy = &name
@@ -339,7 +339,7 @@ func TestUnknownCapacity(t *testing.T) {
 		"no topology":                       {func(s *tick.Sample) { s.Capacity, s.Topology = nil, nil }, false, true},
 		"the node object is not read":       {func(s *tick.Sample) { s.Errors = []tick.SourceError{{Source: "node", Error: "no"}} }, false, false},
 		"third parties that cannot be read": {func(s *tick.Sample) { s.Annotations = map[string]string{annotation.ThirdParties: "["} }, false, false},
-		"and an amount of theirs": {func(s *tick.Sample) {
+		"and an amount of another program": {func(s *tick.Sample) {
 			s.Annotations = map[string]string{annotation.ThirdParties: `{"allocations":[{"priority":"koord-batch","resources":{"kubernetes.io/batch-cpu":"lots"}}]}`}
 		}, false, false},
 	} {

@@ -10,7 +10,7 @@ import (
 )
 
 // A histogram of a state file is valid only if its buckets exist.
-func TestSoundHistograms(t *testing.T) {
+func TestValidHistograms(t *testing.T) {
 	for _, tt := range []struct {
 		first, counts int
 		want          bool
@@ -25,11 +25,11 @@ func TestSoundHistograms(t *testing.T) {
 		{1 << 62, 0, false},
 	} {
 		h := &histogram{First: tt.first, Counts: make([]float32, tt.counts)}
-		if got := h.sound(); got != tt.want {
+		if got := h.isValid(); got != tt.want {
 			t.Errorf("%d buckets from the %d. on: %v", tt.counts, tt.first, got)
 		}
 		h.count(5) // it must not panic, whatever was read
-		if !h.sound() {
+		if !h.isValid() {
 			t.Errorf("%d buckets from the %d. on: no good after a count", tt.counts, tt.first)
 		}
 	}
@@ -42,44 +42,44 @@ func TestTheMachinesOwnCapacity(t *testing.T) {
 		want     int64
 		known    bool
 	}{{nil, 0, false}, {&tick.Topology{}, 0, false}, {&tick.Topology{CPUs: "x"}, 0, false}, {&tick.Topology{CPUs: "0-3"}, 4000, true}} {
-		if got, known := machine(&tick.Sample{Topology: tt.topology}, cpu); got != tt.want || known != tt.known {
+		if got, known := machineCapacity(&tick.Sample{Topology: tt.topology}, cpu); got != tt.want || known != tt.known {
 			t.Errorf("%+v: %d, %v", tt.topology, got, known)
 		}
 	}
-	if _, known := machine(&tick.Sample{}, memory); known {
+	if _, known := machineCapacity(&tick.Sample{}, memory); known {
 		t.Error("memory that was not read is known")
 	}
-	if got, known := machine(&tick.Sample{Memory: &tick.NodeMemory{TotalBytes: new(5.0)}}, memory); got != 5 || !known {
+	if got, known := machineCapacity(&tick.Sample{Memory: &tick.NodeMemory{TotalBytes: new(5.0)}}, memory); got != 5 || !known {
 		t.Errorf("memory: %d, %v", got, known)
 	}
 }
 
 // For any percentage of any capacity: a product that does not fit saturates at the largest number, without a panic.
-func TestScaledStopsAtTheLargestNumber(t *testing.T) {
+func TestScaleStopsAtTheMaximum(t *testing.T) {
 	for _, tt := range []struct{ v, by, of, want, up int64 }{
-		{most, 204_800, 100, huge, huge}, // the smallest product that the division cannot handle
-		{most, maxPercent, 100, huge, huge},
-		{most, 204_799, 100, huge, huge},
+		{maxAmount, 204_800, 100, maxSum, maxSum}, // the smallest product that the division cannot handle
+		{maxAmount, maxPercent, 100, maxSum, maxSum},
+		{maxAmount, 204_799, 100, maxSum, maxSum},
 		{10, 15, 100, 1, 2},
 		{10, 10, 100, 1, 1},
 		{0, 15, 100, 0, 0},
 	} {
-		if got := scaled(tt.v, tt.by, tt.of); got != tt.want {
+		if got := scale(tt.v, tt.by, tt.of); got != tt.want {
 			t.Errorf("%d * %d / %d: %d; want %d", tt.v, tt.by, tt.of, got, tt.want)
 		}
-		if got := scaledUp(tt.v, tt.by, tt.of); got != tt.up {
+		if got := scaleUp(tt.v, tt.by, tt.of); got != tt.up {
 			t.Errorf("%d * %d / %d, rounded up: %d; want %d", tt.v, tt.by, tt.of, got, tt.up)
 		}
 	}
 	for _, tt := range [][4]int64{{10, -15, 100, -1}, {-10, 15, 100, -1}, {-10, -15, 100, 1}, {10, 0, 100, 0}} {
-		if got := scaled(tt[0], tt[1], tt[2]); got != tt[3] {
+		if got := scale(tt[0], tt[1], tt[2]); got != tt[3] {
 			t.Errorf("%v: %d", tt, got)
 		}
 	}
 }
 
 // A pod reduces the batch offer if it is of a high class, or claims a low one that neither the API server nor suppression confirms.
-func TestWhoTakesFromBatch(t *testing.T) {
+func TestHighPriorityPods(t *testing.T) {
 	free := label("koordinator.sh/priority-class", "koord-free")
 	batch := label("koordinator.sh/priority-class", "koord-batch")
 	be := label("koordinator.sh/qosClass", "BE")
@@ -101,8 +101,8 @@ func TestWhoTakesFromBatch(t *testing.T) {
 		"prod by its number":                     {"Burstable", []func(*tick.Pod){batch, number(9500)}, true},
 	} {
 		p := onePod("a", tt.kubernetes, 1, 1, 1, 1, tt.change...)
-		if one, _ := podOf(&p, &sloconfig.Colocation{}); one.high != tt.want {
-			t.Errorf("%s: it takes %v", name, one.high)
+		if one, _ := podOf(&p, &sloconfig.Colocation{}); one.isHighPriority != tt.want {
+			t.Errorf("%s: it takes %v", name, one.isHighPriority)
 		}
 	}
 }
@@ -141,7 +141,7 @@ func TestSlotsOfAnyWindow(t *testing.T) {
 		for second := range 2 * int(over.Seconds()) {
 			s.advance(start.Add(time.Duration(second)*time.Second), over)
 		}
-		width := max(over/parts, minWidth)
+		width := max(over/slotCount, minSlotWidth)
 		if got, want := len(s.At), int(over/width); got != want {
 			t.Errorf("of %s: %d slots; want %d", over, got, want)
 		}

@@ -11,10 +11,10 @@ import (
 
 // Parameters of the prediction of a prod pod's peak: Koordinator's defaults (pkg/koordlet/prediction).
 const (
-	trainEvery = time.Minute
-	coldStart  = 24 * time.Hour
-	growth     = 0.05 // of the buckets' widths
-	peakMargin = 110  // percent
+	trainInterval = time.Minute
+	minHistory    = 24 * time.Hour
+	bucketGrowth  = 0.05 // of the buckets' widths
+	peakMargin    = 110  // percent
 )
 
 var (
@@ -31,18 +31,18 @@ const (
 
 // history is the use of each prod pod, of all together, and of the system, from which their peaks are predicted.
 type history struct {
-	Trained time.Time        `json:"trained,omitzero"`
-	Prod    past             `json:"prod,omitzero"`
-	System  past             `json:"system,omitzero"`
-	Pods    map[string]*past `json:"pods,omitempty"`
+	TrainedAt time.Time         `json:"trained,omitzero"`
+	Prod      usage             `json:"prod,omitzero"`
+	System    usage             `json:"system,omitzero"`
+	Pods      map[string]*usage `json:"pods,omitempty"`
 }
 
-// past is the history of one of them: since when, how often it used how much, and its use since the last training.
-type past struct {
-	From time.Time            `json:"from"`
-	Used [resources]histogram `json:"used"`
-	Sum  [resources]float64   `json:"sum"`
-	N    [resources]int       `json:"n"`
+// usage is the history of one of them: since when, how often it used how much, and its use since the last training.
+type usage struct {
+	Since  time.Time            `json:"from"`
+	Counts [resources]histogram `json:"used"`
+	Sum    [resources]float64   `json:"sum"`
+	N      [resources]int       `json:"n"`
 }
 
 // histogram counts in buckets, each 5 % wider than the last, with decay: a count's weight halves in the half-life.
@@ -52,83 +52,83 @@ type histogram struct {
 }
 
 // observe adds the use of the pods and of the system, and trains the histograms once a minute.
-func (h *history) observe(now time.Time, pods []pod, system amounts, measured has) {
+func (h *history) observe(now time.Time, pods []pod, system amounts, isKnown resourceFlags) {
 	if h.Pods == nil {
-		h.Pods = map[string]*past{}
+		h.Pods = map[string]*usage{}
 	}
-	if h.Trained.IsZero() || h.Trained.After(now) { // the clock was set back
-		h.Trained = now
+	if h.TrainedAt.IsZero() || h.TrainedAt.After(now) { // the clock was set back
+		h.TrainedAt = now
 	}
-	since := now.Sub(h.Trained)
-	train := since >= trainEvery
-	present, prod := 0, amounts{}
+	elapsed := now.Sub(h.TrainedAt)
+	isTraining := elapsed >= trainInterval
+	existing, prod := 0, amounts{}
 	for i := range pods {
 		p := &pods[i]
 		if p.class == qos.Prod {
 			for r := range resources {
-				prod[r] = add(prod[r], p.now[r])
+				prod[r] = add(prod[r], p.current[r])
 			}
 		}
-		if !p.prod {
+		if !p.isProd {
 			continue
 		}
 		id := policy.Identity(p.Pod)
-		own := h.Pods[id]
-		if own == nil {
+		podUsage := h.Pods[id]
+		if podUsage == nil {
 			if len(h.Pods) >= maxHistories {
 				continue
 			}
-			own = &past{From: now}
-			h.Pods[id] = own
+			podUsage = &usage{Since: now}
+			h.Pods[id] = podUsage
 		}
-		present++
-		if own.From.After(now) {
-			own.From = now
+		existing++
+		if podUsage.Since.After(now) {
+			podUsage.Since = now
 		}
-		own.observe(p.now, p.measured, train, since)
+		podUsage.observe(p.current, p.isCurrentKnown, isTraining, elapsed)
 	}
-	h.Prod.observe(prod, measured, train, since)
-	h.System.observe(system, measured, train, since)
-	if train {
-		h.Trained = now
+	h.Prod.observe(prod, isKnown, isTraining, elapsed)
+	h.System.observe(system, isKnown, isTraining, elapsed)
+	if isTraining {
+		h.TrainedAt = now
 	}
-	if present < len(h.Pods) {
-		h.forget(pods)
+	if existing < len(h.Pods) {
+		h.removeEnded(pods)
 	}
 }
 
 // observe adds a use, and at a training counts the average use since the last one.
-func (p *past) observe(now amounts, measured has, train bool, since time.Duration) {
+func (p *usage) observe(current amounts, isKnown resourceFlags, isTraining bool, elapsed time.Duration) {
 	for r := range resources {
-		if measured[r] {
-			p.Sum[r] += float64(now[r])
+		if isKnown[r] {
+			p.Sum[r] += float64(current[r])
 			p.N[r]++
 		}
-		if !train {
+		if !isTraining {
 			continue
 		}
-		p.Used[r].decay(math.Exp2(-float64(since) / float64(halfLife[r])))
+		p.Counts[r].decay(math.Exp2(-float64(elapsed) / float64(halfLife[r])))
 		if p.N[r] > 0 {
-			p.Used[r].count(bucketOf(p.Sum[r]/float64(p.N[r]), firstBucket[r]))
+			p.Counts[r].count(bucketOf(p.Sum[r]/float64(p.N[r]), firstBucket[r]))
 		}
 		p.Sum[r], p.N[r] = 0, 0
 	}
 }
 
-// forget removes the pods that no longer exist.
-func (h *history) forget(pods []pod) {
-	present := make(map[string]*past, len(h.Pods))
+// removeEnded removes the pods that no longer exist.
+func (h *history) removeEnded(pods []pod) {
+	existing := make(map[string]*usage, len(h.Pods))
 	for i := range pods {
-		if id := policy.Identity(pods[i].Pod); pods[i].prod && h.Pods[id] != nil {
-			present[id] = h.Pods[id]
+		if id := policy.Identity(pods[i].Pod); pods[i].isProd && h.Pods[id] != nil {
+			existing[id] = h.Pods[id]
 		}
 	}
-	h.Pods = present
+	h.Pods = existing
 }
 
 // bucketOf returns the bucket of a value; bucket b begins at first*(1.05^b - 1)/0.05.
 func bucketOf(v, first float64) int {
-	b := math.Log(v*growth/first+1) / math.Log(1+growth)
+	b := math.Log(v*bucketGrowth/first+1) / math.Log(1+bucketGrowth)
 	switch {
 	case !(b > 0):
 		return 0
@@ -139,17 +139,17 @@ func bucketOf(v, first float64) int {
 }
 
 func bucketStart(b int, first float64) float64 {
-	return first * (math.Pow(1+growth, float64(b)) - 1) / growth
+	return first * (math.Pow(1+bucketGrowth, float64(b)) - 1) / bucketGrowth
 }
 
 // decay reduces the weight of all counts, and removes negligible ones at both ends.
-func (h *histogram) decay(by float64) {
-	const nothing = 1e-4
+func (h *histogram) decay(factor float64) {
+	const negligible = 1e-4
 	last := -1
 	first := -1
 	for i := range h.Counts {
-		h.Counts[i] *= float32(by)
-		if h.Counts[i] >= nothing {
+		h.Counts[i] *= float32(factor)
+		if h.Counts[i] >= negligible {
 			last = i
 			if first < 0 {
 				first = i
@@ -166,7 +166,7 @@ func (h *histogram) decay(by float64) {
 
 // count adds one to a bucket.
 func (h *histogram) count(b int) {
-	if !h.sound() { // invalid in a state file
+	if !h.isValid() { // invalid in a state file
 		*h = histogram{}
 	}
 	switch {
@@ -182,7 +182,7 @@ func (h *histogram) count(b int) {
 	h.Counts[b-h.First]++
 }
 
-func (h *histogram) sound() bool {
+func (h *histogram) isValid() bool {
 	return h.First >= 0 && len(h.Counts) <= maxBucket+1 && h.First <= maxBucket+1-len(h.Counts)
 }
 
@@ -192,7 +192,7 @@ func (h *histogram) peak(share, first float64) (float64, bool) {
 	for _, n := range h.Counts {
 		total += float64(n)
 	}
-	if !(total > 0) || !h.sound() {
+	if !(total > 0) || !h.isValid() {
 		return 0, false
 	}
 	sum := 0.0
@@ -205,12 +205,14 @@ func (h *histogram) peak(share, first float64) (float64, bool) {
 }
 
 // peak returns the predicted peak; false if there are no counts.
-func (p *past) peak(r resource) (float64, bool) { return p.Used[r].peak(peakShare[r], firstBucket[r]) }
+func (p *usage) peak(r resource) (float64, bool) {
+	return p.Counts[r].peak(peakShare[r], firstBucket[r])
+}
 
 // withMargin adds the margin to a peak.
 func withMargin(peak float64) int64 {
 	peak = math.Ceil(peak * peakMargin / 100)
-	needed, _ := whole(&peak)
+	needed, _ := wholeNumber(&peak)
 	return needed
 }
 
@@ -220,60 +222,61 @@ func withMargin(peak float64) int64 {
 func (h *history) reclaimable(now time.Time, pods []pod, capacity amounts) (f forecast) {
 	for i := range pods {
 		p := &pods[i]
-		if !p.prod {
+		if !p.isProd {
 			continue
 		}
 		for r := range resources {
-			if r != cpu || !p.lse {
+			if r != cpu || !p.isLSE {
 				f.requests[r] = add(f.requests[r], p.request[r])
 			}
 		}
-		own := h.Pods[policy.Identity(p.Pod)]
-		if own == nil || now.Sub(own.From) < coldStart {
-			f.cold++
+		podUsage := h.Pods[policy.Identity(p.Pod)]
+		if podUsage == nil || now.Sub(podUsage.Since) < minHistory {
+			f.tooYoung++
 			continue
 		}
-		f.warm++
+		f.withHistory++
 		for r := range resources {
-			peak, ok := own.peak(r)
-			if !ok {
+			peak, isKnown := podUsage.peak(r)
+			if !isKnown {
 				continue
 			}
 			needed := withMargin(peak)
 			f.peaks[r] = add(f.peaks[r], needed)
-			if r != cpu || !p.lse {
+			if r != cpu || !p.isLSE {
 				f.beyond[r] = add(f.beyond[r], max(p.request[r]-needed, 0))
 			}
 		}
 	}
 	for r := range resources {
-		prod, known := h.Prod.peak(r)
-		system, ok := h.System.peak(r)
-		if f.known[r] = known && ok; !f.known[r] {
+		prod, isProdKnown := h.Prod.peak(r)
+		system, isKnown := h.System.peak(r)
+		if f.known[r] = isProdKnown && isKnown; !f.known[r] {
 			continue
 		}
-		f.together[r] = withMargin(prod + system)
-		f.free[r] = max(min(f.beyond[r], less(f.requests[r], f.together[r]), less(capacity[r], max(f.together[r], f.peaks[r]))), 0)
+		f.commonPeak[r] = withMargin(prod + system)
+		largest := max(f.commonPeak[r], f.peaks[r])
+		f.reclaimable[r] = max(min(f.beyond[r], subtract(f.requests[r], f.commonPeak[r]), subtract(capacity[r], largest)), 0)
 	}
 	return f
 }
 
 // forecast is the prod pods' reclaimable amount, with its terms.
 type forecast struct {
-	free       amounts
-	warm, cold int // pods whose peaks are known, or that are too young
-	known      has // whether the common peak is known
-	// beyond is the requests over the pods' own peaks, requests all of their requests, peaks the sum of their own peaks, and together the
+	reclaimable           amounts
+	withHistory, tooYoung int           // pods whose peaks are known, or that are too young
+	known                 resourceFlags // whether the common peak is known
+	// beyond is the requests over the pods' own peaks, requests all of their requests, peaks the sum of their own peaks, and commonPeak the
 	// common peak with the system.
-	beyond, requests, peaks, together amounts
+	beyond, requests, peaks, commonPeak amounts
 }
 
-// sentence explains the sum.
-func (f *forecast) sentence(r resource, capacity int64, amount func(int64) string) string {
-	pods := fmt.Sprintf("%d pods, and %d too young to tell", f.warm, f.cold)
+// text explains the sum.
+func (f *forecast) text(r resource, capacity int64, amount func(int64) string) string {
+	pods := fmt.Sprintf("%d pods, and %d with too short a history", f.withHistory, f.tooYoung)
 	if !f.known[r] {
-		return fmt.Sprintf("prod reclaimable %s (nothing is known of earlier use; %s)", amount(0), pods)
+		return fmt.Sprintf("prod reclaimable %s (earlier use is unknown; %s)", amount(0), pods)
 	}
 	return fmt.Sprintf("prod reclaimable %s (the smallest of: requests beyond own peaks %s (%s), requests %s - common peak %s, capacity %s - the larger of common peak and sum of own peaks %s)",
-		amount(f.free[r]), amount(f.beyond[r]), pods, amount(f.requests[r]), amount(f.together[r]), amount(capacity), amount(f.peaks[r]))
+		amount(f.reclaimable[r]), amount(f.beyond[r]), pods, amount(f.requests[r]), amount(f.commonPeak[r]), amount(capacity), amount(f.peaks[r]))
 }

@@ -11,10 +11,10 @@ import (
 )
 
 // The average use of a minute is counted once, at its end; a minute without known use counts nothing.
-func TestAMinuteIsCountedOnce(t *testing.T) {
+func TestHistoryTrainsOnceAMinute(t *testing.T) {
 	h, begin := history{}, time.Unix(1_767_225_600, 0)
 	counted := func() (n int) {
-		for _, c := range h.System.Used[cpu].Counts {
+		for _, c := range h.System.Counts[cpu].Counts {
 			if c > 0.9 {
 				n++
 			}
@@ -28,12 +28,12 @@ func TestAMinuteIsCountedOnce(t *testing.T) {
 	}{
 		{0, 1000, true, 0}, {59, 3000, true, 0}, {60, 2000, true, 1}, {61, 9000, true, 1}, {119, 9000, true, 1}, {120, 9000, true, 2}, {180, 500, false, 2},
 	} {
-		h.observe(begin.Add(time.Duration(step.second)*time.Second), nil, amounts{cpu: step.used}, has{cpu: step.measured})
+		h.observe(begin.Add(time.Duration(step.second)*time.Second), nil, amounts{cpu: step.used}, resourceFlags{cpu: step.measured})
 		if got := counted(); got != step.want {
 			t.Errorf("after %d s %d buckets have a count, want %d", step.second, got, step.want)
 		}
 	}
-	used := h.System.Used[cpu]
+	used := h.System.Counts[cpu]
 	if first, last := used.First, used.First+len(used.Counts)-1; first != bucketOf(2000, firstBucket[cpu]) || last != bucketOf(9000, firstBucket[cpu]) {
 		t.Errorf("buckets %d to %d, want those of 2000m and 9000m", first, last)
 	}
@@ -55,10 +55,10 @@ func TestDecay(t *testing.T) {
 }
 
 // A pod's history is removed with the pod, or when its class changes; a pod without history leaves no entry.
-func TestWhichHistoriesAreForgotten(t *testing.T) {
-	h := history{Pods: map[string]*past{"stays": {}, "other class": {}, "gone": {}}}
-	h.forget([]pod{
-		{Pod: &tick.Pod{UID: "stays"}, prod: true}, {Pod: &tick.Pod{UID: "other class"}}, {Pod: &tick.Pod{UID: "not remembered"}, prod: true},
+func TestHistoriesOfEndedPodsAreRemoved(t *testing.T) {
+	h := history{Pods: map[string]*usage{"stays": {}, "other class": {}, "gone": {}}}
+	h.removeEnded([]pod{
+		{Pod: &tick.Pod{UID: "stays"}, isProd: true}, {Pod: &tick.Pod{UID: "other class"}}, {Pod: &tick.Pod{UID: "not remembered"}, isProd: true},
 	})
 	if len(h.Pods) != 1 || h.Pods["stays"] == nil {
 		t.Errorf("remembered: %v", h.Pods)

@@ -13,44 +13,45 @@ import (
 func (st *State) mid(a *tick.Advice, now time.Time, n *node, used, system amounts, sums [resources]podSum,
 	c *sloconfig.Colocation,
 ) *tick.Reclaimed {
-	static := c.MidReclaimMode != nil && *c.MidReclaimMode == sloconfig.MidReclaimStatic
+	isStatic := c.MidReclaimMode != nil && *c.MidReclaimMode == sloconfig.MidReclaimStatic
 	prod := st.History.reclaimable(now, st.pods, n.capacity)
-	percent := func(v *int64, otherwise int64) int64 { return sloconfig.Within(v, otherwise, 0, maxPercent) }
+	percent := func(v *int64, defaultValue int64) int64 { return sloconfig.Within(v, defaultValue, 0, maxPercent) }
 	threshold := [resources]int64{percent(c.MidCPUThresholdPercent, 100), percent(c.MidMemoryThresholdPercent, 100)}
-	fixed := [resources]int64{percent(c.MidStaticCPUReservedPercent, 0), percent(c.MidStaticMemoryReservedPercent, 0)}
-	share := percent(c.MidUnallocatedPercent, 0)
+	staticPercent := [resources]int64{percent(c.MidStaticCPUReservedPercent, 0), percent(c.MidStaticMemoryReservedPercent, 0)}
+	unallocatedPercent := percent(c.MidUnallocatedPercent, 0)
 
 	mid := &tick.Reclaimed{}
 	for r := range resources {
 		if !n.known[r] {
 			continue
 		}
-		w, capacity := words[r], n.capacity[r]
+		w, capacity := resourceNames[r], n.capacity[r]
 		amount := func(v int64) string { return fmt.Sprintf("%d%s", v, w.unit) }
-		var left int64
+		var offer int64
 		var text string
-		if static {
-			left = scaled(capacity, fixed[r], 100)
-			text = fmt.Sprintf("%s (static): capacity %s x %d %% (%s) = %s", w.mid, amount(capacity), fixed[r], w.midStatic, amount(left))
+		if isStatic {
+			offer = scale(capacity, staticPercent[r], 100)
+			text = fmt.Sprintf("%s (static): capacity %s x %d %% (%s) = %s", w.mid, amount(capacity), staticPercent[r], w.midStatic, amount(offer))
 		} else {
-			unused := max(less(capacity, used[r]), 0)
-			held := max(system[r], n.kubelet[r], n.annotated[r])
-			unallocated := max(less(less(capacity, held), sums[r].requests), 0)
-			left = add(min(prod.free[r], unused), scaled(unallocated, share, 100))
+			unused := max(subtract(capacity, used[r]), 0)
+			reserved := max(system[r], n.reservedByKubelet[r], n.reservedByAnnotation[r])
+			unallocated := max(subtract(subtract(capacity, reserved), sums[r].requests), 0)
+			offer = add(min(prod.reclaimable[r], unused), scale(unallocated, unallocatedPercent, 100))
 			text = fmt.Sprintf("%s: the smaller of %s and unused %s (capacity %s - used %s), + %d %% (midUnallocatedPercent) of unallocated %s (capacity %s - the largest of system %s, kubelet %s and annotation %s - requests of high-priority pods %s) = %s",
-				w.mid, prod.sentence(r, capacity, amount), amount(unused), amount(capacity), amount(used[r]), share, amount(unallocated),
-				amount(capacity), amount(system[r]), amount(n.kubelet[r]), amount(n.annotated[r]), amount(sums[r].requests), amount(left))
+				w.mid, prod.text(r, capacity, amount), amount(unused), amount(capacity), amount(used[r]), unallocatedPercent, amount(unallocated),
+				amount(capacity), amount(system[r]), amount(n.reservedByKubelet[r]), amount(n.reservedByAnnotation[r]),
+				amount(sums[r].requests), amount(offer))
 		}
-		if limit := scaled(capacity, threshold[r], 100); limit < left {
-			left = limit
+		if limit := scale(capacity, threshold[r], 100); limit < offer {
+			offer = limit
 			text += fmt.Sprintf("; at most %s (%s %d)", amount(limit), w.midLimit, threshold[r])
 		}
-		left = min(left, most)
+		offer = min(offer, maxAmount)
 		a.Reasons = append(a.Reasons, text)
 		if r == cpu {
-			mid.MilliCPU = &left
+			mid.MilliCPU = &offer
 		} else {
-			mid.MemoryBytes = &left
+			mid.MemoryBytes = &offer
 		}
 	}
 	return mid

@@ -11,8 +11,8 @@ import (
 	"polder/lib/tick"
 )
 
-// quiet returns the node when the system uses 100m and 1 Gi.
-func quiet(pods ...tick.Pod) *tick.Sample {
+// idleNode returns the node when the system uses 100m and 1 Gi.
+func idleNode(pods ...tick.Pod) *tick.Sample {
 	s := sample(pods...)
 	cpu, memory := 100.0, gi(1)
 	for _, p := range pods {
@@ -28,7 +28,7 @@ func trained(t *testing.T, pods []tick.Pod, days float64) (*State, time.Duration
 	st, s := &State{}, shipped()
 	after := time.Duration(0)
 	for ; after <= time.Duration(days*24*float64(time.Hour)); after += time.Minute {
-		st.Advise(at(quiet(pods...), after), s, &tick.Advice{})
+		st.Advise(at(idleNode(pods...), after), s, &tick.Advice{})
 	}
 	return st, after
 }
@@ -44,11 +44,11 @@ func TestMid(t *testing.T) {
 		memory int64
 	}{
 		"cold: nothing is reclaimable":     {},
-		"nobody asked for anything":        {config: func(c *sloconfig.Colocation) { c.MidUnallocatedPercent = new(int64(100)) }, cpu: 8000, memory: 70 * g},
+		"no pod requested anything":        {config: func(c *sloconfig.Colocation) { c.MidUnallocatedPercent = new(int64(100)) }, cpu: 8000, memory: 70 * g},
 		"half of it":                       {config: func(c *sloconfig.Colocation) { c.MidUnallocatedPercent = new(int64(50)) }, cpu: 4000, memory: 35 * g},
 		"less what pods ask for":           {pods: []tick.Pod{onePod("a", "Burstable", 3, 10, 1, 10)}, config: func(c *sloconfig.Colocation) { c.MidUnallocatedPercent = new(int64(100)) }, cpu: 6000, memory: 70 * g},
 		"less what is reserved":            {sample: func(s *tick.Sample) { s.Allocatable.MilliCPU = new(5000.0) }, config: func(c *sloconfig.Colocation) { c.MidUnallocatedPercent = new(int64(100)) }, cpu: 5000, memory: 70 * g},
-		"more is asked for than there is":  {pods: []tick.Pod{onePod("a", "Burstable", 30, 1000, 1, 10)}, config: func(c *sloconfig.Colocation) { c.MidUnallocatedPercent = new(int64(100)) }},
+		"more is requested than there is":  {pods: []tick.Pod{onePod("a", "Burstable", 30, 1000, 1, 10)}, config: func(c *sloconfig.Colocation) { c.MidUnallocatedPercent = new(int64(100)) }},
 		"batch pods ask for nothing of it": {pods: []tick.Pod{onePod("a", "BestEffort", -1, 0, 1, 10)}, config: func(c *sloconfig.Colocation) { c.MidUnallocatedPercent = new(int64(100)) }, cpu: 9000, memory: 80 * g},
 		"capped": {config: func(c *sloconfig.Colocation) {
 			c.MidUnallocatedPercent, c.MidCPUThresholdPercent, c.MidMemoryThresholdPercent = new(int64(100)), new(int64(10)), new(int64(0))
@@ -124,15 +124,15 @@ func TestReclaimable(t *testing.T) {
 	st, after := trained(t, pods, 0.9)
 	a := &tick.Advice{}
 	st.Advise(at(sample(pods...), after), shipped(), a)
-	if *a.Mid.MilliCPU != 0 || *a.Mid.MemoryBytes != 0 || !strings.Contains(strings.Join(a.Reasons, "\n"), "(0 pods, and 2 too young to tell)") {
+	if *a.Mid.MilliCPU != 0 || *a.Mid.MemoryBytes != 0 || !strings.Contains(strings.Join(a.Reasons, "\n"), "(0 pods, and 2 with too short a history)") {
 		t.Errorf("before a day is over: %d, %d: %v", *a.Mid.MilliCPU, *a.Mid.MemoryBytes, a.Reasons)
 	}
 
 	st, after = trained(t, pods, 1.1)
 	young := append(pods, onePod("young", "Burstable", 3, 3, 0, 0))
 	a = &tick.Advice{}
-	st.Advise(at(quiet(young...), after), shipped(), a)
-	if !strings.Contains(strings.Join(a.Reasons, "\n"), "(2 pods, and 1 too young to tell)") {
+	st.Advise(at(idleNode(young...), after), shipped(), a)
+	if !strings.Contains(strings.Join(a.Reasons, "\n"), "(2 pods, and 1 with too short a history)") {
 		t.Errorf("reasons %q", a.Reasons)
 	}
 	// A constant use lies in its bucket, whose upper end is at most 5 % higher, plus the margin of a tenth. The young pod's request counts
@@ -147,7 +147,7 @@ func TestReclaimable(t *testing.T) {
 	near("mid-memory", a.Mid.MemoryBytes, gi(20)-gi(10)*1.1+gi(6)-gi(1)*1.1, gi(11)*1.1*0.05+12<<20)
 	// Without it the common sum is smaller, because the system's peak counts there.
 	a = &tick.Advice{}
-	st.Advise(at(quiet(pods...), after), shipped(), a)
+	st.Advise(at(idleNode(pods...), after), shipped(), a)
 	near("mid-cpu", a.Mid.MilliCPU, 4000-(1100+100)*1.1, 100)
 	near("mid-memory", a.Mid.MemoryBytes, gi(26)-gi(11+1)*1.1, gi(12)*1.1*0.05+24<<20)
 	if ends := redoMid(t, a.Reasons); ends["cpu"] != *a.Mid.MilliCPU || ends["memory"] != *a.Mid.MemoryBytes || ends["cpu"] == 0 {
@@ -155,7 +155,7 @@ func TestReclaimable(t *testing.T) {
 	}
 
 	// The common history of the prod pods and that of the system are required.
-	for what, forget := range map[string]func(*history){"prod": func(h *history) { h.Prod = past{} }, "system": func(h *history) { h.System = past{} }} {
+	for what, forget := range map[string]func(*history){"prod": func(h *history) { h.Prod = usage{} }, "system": func(h *history) { h.System = usage{} }} {
 		text, _ := tick.Marshal(st)
 		other := &State{}
 		if err := tick.Unmarshal(text, other); err != nil {
@@ -163,7 +163,7 @@ func TestReclaimable(t *testing.T) {
 		}
 		forget(&other.History)
 		blank := &tick.Advice{}
-		other.Advise(at(quiet(pods...), after), shipped(), blank)
+		other.Advise(at(idleNode(pods...), after), shipped(), blank)
 		if *blank.Mid.MilliCPU != 0 || *blank.Mid.MemoryBytes != 0 {
 			t.Errorf("without the history of %s: %d, %d", what, *blank.Mid.MilliCPU, *blank.Mid.MemoryBytes)
 		}
@@ -176,17 +176,17 @@ func TestReclaimable(t *testing.T) {
 	if err := tick.Unmarshal(text, other); err != nil {
 		t.Fatal(err)
 	}
-	other.Advise(at(quiet(leaving...), after), shipped(), blank)
+	other.Advise(at(idleNode(leaving...), after), shipped(), blank)
 	if *blank.Mid.MilliCPU != 0 || *blank.Mid.MemoryBytes != 0 {
 		t.Errorf("of a pod on its way out: %d, %d", *blank.Mid.MilliCPU, *blank.Mid.MemoryBytes)
 	}
 	// Nor is the room for the peaks.
-	if free := st.History.reclaimable(start.Add(after), st.pods, amounts{1400, int64(gi(14))}).free; free[cpu] > 400-130 || free[memory] > int64(gi(14)-gi(12)*1.1) {
+	if free := st.History.reclaimable(start.Add(after), st.pods, amounts{1400, int64(gi(14))}).reclaimable; free[cpu] > 400-130 || free[memory] > int64(gi(14)-gi(12)*1.1) {
 		t.Errorf("on a node without room: %v", free)
 	}
 
 	// It is never more than the unused part.
-	busy := quiet(pods...)
+	busy := idleNode(pods...)
 	busy.CPU.UsageMilliCPU = new(9900.0)
 	s := shipped()
 	s.Colocation.MetricAggregateDurationSeconds = new(int64(60))
@@ -199,7 +199,7 @@ func TestReclaimable(t *testing.T) {
 	// The history of a pod that no longer exists is removed.
 	st.Advise(at(sample(), after+3*time.Minute), shipped(), &tick.Advice{})
 	if len(st.History.Pods) != 0 {
-		t.Errorf("%d histories of pods that are gone", len(st.History.Pods))
+		t.Errorf("%d histories of pods that ended", len(st.History.Pods))
 	}
 }
 
@@ -279,7 +279,7 @@ func TestHistoryIsBounded(t *testing.T) {
 		}
 	}
 	h := hostile.History.Pods["uid-a"]
-	if !h.Used[0].sound() || !h.Used[1].sound() {
-		t.Errorf("%+v is not sound", h.Used)
+	if !h.Counts[0].isValid() || !h.Counts[1].isValid() {
+		t.Errorf("%+v is not sound", h.Counts)
 	}
 }

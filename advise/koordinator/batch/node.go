@@ -13,10 +13,10 @@ import (
 
 // node is the node's capacity, and what is reserved of it.
 type node struct {
-	capacity  amounts
-	known     has
-	kubelet   amounts // reserved by kubelet: capacity less allocatable
-	annotated amounts // reserved by annotation
+	capacity             amounts
+	known                resourceFlags
+	reservedByKubelet    amounts // reserved by kubelet: capacity less allocatable
+	reservedByAnnotation amounts // reserved by annotation
 	// ratio is how many of the cluster's standard CPUs a CPU of this node is worth, in percent.
 	ratio        int64
 	thirdParties amounts // the part of the node's batch resources that others have assigned
@@ -24,40 +24,40 @@ type node struct {
 	zones []zone
 }
 
-// see reads the node; why names what is missing for any decision.
-func see(s *tick.Sample, a *tick.Advice) (n *node, why string) {
+// readNode reads the node; why names what is missing for any decision.
+func readNode(s *tick.Sample, a *tick.Advice) (n *node, why string) {
 	if s.Labels == nil && s.Annotations == nil && s.Unread("node") {
 		// The machine's own capacity would be used instead, without kubelet's reservations.
 		return nil, "the node object could not be read"
 	}
 	n = &node{}
 	for r := range resources {
-		capacity, ok := whole(pick(s.Capacity, r))
+		capacity, ok := wholeNumber(valueOf(s.Capacity, r))
 		if s.Capacity == nil {
-			capacity, ok = machine(s, r)
+			capacity, ok = machineCapacity(s, r)
 		}
 		if !ok {
 			continue
 		}
 		n.capacity[r], n.known[r] = capacity, true
 		if s.Allocatable != nil {
-			allocatable, ok := whole(pick(s.Allocatable, r))
-			n.kubelet[r], n.known[r] = max(capacity-allocatable, 0), ok
+			allocatable, ok := wholeNumber(valueOf(s.Allocatable, r))
+			n.reservedByKubelet[r], n.known[r] = max(capacity-allocatable, 0), ok
 		}
 	}
-	if n.known == (has{}) {
-		return nil, "the node's capacity or allocatable is not known"
+	if n.known == (resourceFlags{}) {
+		return nil, "the node's capacity or allocatable is unknown"
 	}
-	n.reserve(s.Annotations, a)
-	n.normalize(s.Annotations, a)
-	if err := n.subtract(s.Annotations); err != nil {
+	n.readReservation(s.Annotations, a)
+	n.readRatio(s.Annotations, a)
+	if err := n.readThirdParties(s.Annotations); err != nil {
 		return nil, err.Error() // Koordinator withdraws the offer then
 	}
 	n.zones = zonesOf(s.Topology)
 	return n, ""
 }
 
-func pick(from *tick.Resources, r resource) *float64 {
+func valueOf(from *tick.Resources, r resource) *float64 {
 	switch {
 	case from == nil:
 		return nil
@@ -67,11 +67,11 @@ func pick(from *tick.Resources, r resource) *float64 {
 	return from.MemoryBytes
 }
 
-// machine returns the machine's own capacity, for use if the Node object has none.
-func machine(s *tick.Sample, r resource) (int64, bool) {
+// machineCapacity returns the machine's own capacity, for use if the Node object has none.
+func machineCapacity(s *tick.Sample, r resource) (int64, bool) {
 	switch {
 	case r == memory && s.Memory != nil:
-		return whole(s.Memory.TotalBytes)
+		return wholeNumber(s.Memory.TotalBytes)
 	case r == cpu && s.Topology != nil:
 		online, err := cpus.Parse(s.Topology.CPUs)
 		return int64(online.Size()) * 1000, err == nil && !online.IsEmpty()
@@ -79,18 +79,18 @@ func machine(s *tick.Sample, r resource) (int64, bool) {
 	return 0, false
 }
 
-// reserve reads what is reserved by annotation. Like Koordinator, it treats an invalid annotation as no reservation.
-func (n *node) reserve(annotations map[string]string, a *tick.Advice) {
+// readReservation reads what is reserved by annotation. Like Koordinator, it treats an invalid annotation as no reservation.
+func (n *node) readReservation(annotations map[string]string, a *tick.Advice) {
 	r, errs := annotation.ReservedOf(annotations)
 	for _, err := range errs {
-		a.Reasons = append(a.Reasons, fmt.Sprintf("%v: that reserves nothing", err))
+		a.Reasons = append(a.Reasons, fmt.Sprintf("%v: it reserves nothing", err))
 	}
-	n.annotated[cpu], _ = whole(&r.MilliCPU)
-	n.annotated[memory], _ = whole(&r.MemoryBytes)
+	n.reservedByAnnotation[cpu], _ = wholeNumber(&r.MilliCPU)
+	n.reservedByAnnotation[memory], _ = wholeNumber(&r.MemoryBytes)
 }
 
-// normalize reads the factor of batch CPU.
-func (n *node) normalize(annotations map[string]string, a *tick.Advice) {
+// readRatio reads the factor of batch CPU.
+func (n *node) readRatio(annotations map[string]string, a *tick.Advice) {
 	ratio, err := annotation.RatioOf(annotations)
 	if err != nil {
 		a.Reasons = append(a.Reasons, fmt.Sprintf("%v; batch-cpu is not multiplied", err))
@@ -107,8 +107,8 @@ type thirdParties struct {
 	} `json:"allocations"`
 }
 
-// subtract reads what others have assigned.
-func (n *node) subtract(annotations map[string]string) error {
+// readThirdParties reads what others have assigned.
+func (n *node) readThirdParties(annotations map[string]string) error {
 	read, err := annotation.Read[thirdParties](annotations, annotation.ThirdParties)
 	if read == nil {
 		return err
@@ -119,15 +119,15 @@ func (n *node) subtract(annotations map[string]string) error {
 		}
 		for r, names := range [resources][]string{qos.BatchCPU, qos.BatchMemory} {
 			for _, name := range names {
-				v, set := allocation.Resources[name]
-				if !set {
+				v, isSet := allocation.Resources[name]
+				if !isSet {
 					continue
 				}
 				amount, err := quantity.Whole(v)
 				if err != nil {
-					return fmt.Errorf("annotation %s: %.40q: %s: %w", annotation.ThirdParties, allocation.Name, words[r].batch, err)
+					return fmt.Errorf("annotation %s: %.40q: %s: %w", annotation.ThirdParties, allocation.Name, resourceNames[r].batch, err)
 				}
-				counted, _ := whole(&amount)
+				counted, _ := wholeNumber(&amount)
 				n.thirdParties[r] = add(n.thirdParties[r], counted)
 			}
 		}

@@ -29,7 +29,7 @@ func zonesOf(t *tick.Topology) []zone {
 	for i := range t.NUMANodes {
 		n := &t.NUMANodes[i]
 		list, err := cpus.Parse(n.CPUs)
-		bytes, ok := whole(n.MemoryBytes)
+		bytes, isKnown := wholeNumber(n.MemoryBytes)
 		if err != nil || n.ID < 0 || seen[n.ID] {
 			return nil
 		}
@@ -37,7 +37,7 @@ func zonesOf(t *tick.Topology) []zone {
 		if list.IsEmpty() {
 			continue
 		}
-		if !ok {
+		if !isKnown {
 			return nil
 		}
 		zones = append(zones, zone{n.ID, amounts{int64(list.Size()) * 1000, bytes}})
@@ -54,11 +54,11 @@ func (n *node) numa(a *tick.Advice, pods []pod, system amounts, c *sloconfig.Col
 	}
 	sums := make([][resources]podSum, len(zones))
 	for i := range pods {
-		if p := &pods[i]; p.high {
-			at := placed(p, zones)
-			for _, z := range at {
+		if p := &pods[i]; p.isHighPriority {
+			indices := zonesOfPod(p, zones)
+			for _, z := range indices {
 				for r := range resources {
-					sums[z][r].count(p, r, len(at))
+					sums[z][r].count(p, r, len(indices))
 				}
 			}
 		}
@@ -72,17 +72,17 @@ func (n *node) numa(a *tick.Advice, pods []pod, system amounts, c *sloconfig.Col
 			continue
 		}
 		var text strings.Builder
-		fmt.Fprintf(&text, "%s by NUMA node (%s, %s %d):", words[r].batch, policyOf(r, c), words[r].margin, reclaimPercent(r, c))
+		fmt.Fprintf(&text, "%s by NUMA node (%s, %s %d):", resourceNames[r].batch, policyOf(r, c), resourceNames[r].margin, reclaimPercent(r, c))
 		for z := range zones {
-			left := n.ofZone(r, &zones[z], &sums[z][r], system[r], c, func(format string, args ...any) {
+			offer := n.zoneOffer(r, &zones[z], &sums[z][r], system[r], c, func(format string, args ...any) {
 				if z < maxShown {
 					fmt.Fprintf(&text, format, args...)
 				}
 			})
 			if r == cpu {
-				offers[z].MilliCPU = &left
+				offers[z].MilliCPU = &offer
 			} else {
-				offers[z].MemoryBytes = &left
+				offers[z].MemoryBytes = &offer
 			}
 		}
 		if len(zones) > maxShown {
@@ -95,47 +95,47 @@ func (n *node) numa(a *tick.Advice, pods []pod, system amounts, c *sloconfig.Col
 	return offers
 }
 
-// ofZone returns one zone's offer of a resource; it calls addTerm with its terms.
-func (n *node) ofZone(r resource, z *zone, pods *podSum, system int64, c *sloconfig.Colocation,
+// zoneOffer returns one zone's offer of a resource; it calls addTerm with its terms.
+func (n *node) zoneOffer(r resource, z *zone, pods *podSum, system int64, c *sloconfig.Colocation,
 	addTerm func(format string, args ...any),
 ) int64 {
-	w := words[r]
+	w := resourceNames[r]
 	amount := func(v int64) string { return fmt.Sprintf("%d%s", v, w.unit) }
-	system = shared(system, len(n.zones))
-	reserved := shared(max(n.kubelet[r], n.annotated[r]), len(n.zones))
-	t := reckon(r, z.capacity[r], system, reserved, pods, c)
-	left := t.left()
-	held := "system"
+	system = equalPart(system, len(n.zones))
+	reserved := equalPart(max(n.reservedByKubelet[r], n.reservedByAnnotation[r]), len(n.zones))
+	t := calculate(r, z.capacity[r], system, reserved, pods, c)
+	offer := t.result()
+	systemText := "system"
 	if t.policy == sloconfig.CalculateRequest || reserved >= system {
-		held = "reserved"
+		systemText = "reserved"
 	}
 	addTerm(" %d: capacity %s - margin %s - %s %s - high-priority pods %s = %s",
-		z.id, amount(t.capacity), amount(t.margin), held, amount(t.held), amount(t.pods), amount(left))
-	if limit, set := cap100(r, c); set {
-		if limited := scaled(z.capacity[r], limit, 100); limited < left {
-			left = limited
-			addTerm(", at most %s (%s %d)", amount(left), w.limit, limit)
+		z.id, amount(t.capacity), amount(t.margin), systemText, amount(t.system), amount(t.pods), amount(offer))
+	if limit, isSet := limitPercent(r, c); isSet {
+		if limited := scale(z.capacity[r], limit, 100); limited < offer {
+			offer = limited
+			addTerm(", at most %s (%s %d)", amount(offer), w.limit, limit)
 		}
 	}
-	if left < 0 {
-		left = 0
-		addTerm(", less than nothing: %s", amount(left))
+	if offer < 0 {
+		offer = 0
+		addTerm(", negative: %s", amount(offer))
 	}
-	left = min(left, most)
+	offer = min(offer, maxAmount)
 	if r == cpu && n.ratio > 100 {
-		left = min(scaledUp(left, n.ratio, 100), most)
-		addTerm(", x %d.%02d (%s) = %s", n.ratio/100, n.ratio%100, annotation.Ratio, amount(left))
+		offer = min(scaleUp(offer, n.ratio, 100), maxAmount)
+		addTerm(", x %d.%02d (%s) = %s", n.ratio/100, n.ratio%100, annotation.Ratio, amount(offer))
 	}
 	addTerm(";")
-	return left
+	return offer
 }
 
 // maxShown is the number of NUMA nodes whose terms a reason lists.
 const maxShown = 8
 
-// placed returns the indices of the zones that a pod runs on: those that the scheduler assigned, else all.
-func placed(p *pod, zones []zone) []int {
-	var at []int
+// zonesOfPod returns the indices of the zones that a pod runs on: those that the scheduler assigned, else all.
+func zonesOfPod(p *pod, zones []zone) []int {
+	var indices []int
 	type status struct {
 		Nodes []struct {
 			Node int `json:"node"`
@@ -146,17 +146,17 @@ func placed(p *pod, zones []zone) []int {
 			for z := range zones {
 				for i := range read.Nodes {
 					if read.Nodes[i].Node == zones[z].id {
-						at = append(at, z)
+						indices = append(indices, z)
 						break
 					}
 				}
 			}
 		}
 	}
-	if at == nil {
+	if indices == nil {
 		for z := range zones {
-			at = append(at, z)
+			indices = append(indices, z)
 		}
 	}
-	return at
+	return indices
 }

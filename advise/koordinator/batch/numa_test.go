@@ -43,7 +43,7 @@ func TestNUMA(t *testing.T) {
 		"named twice":                    {pods: []tick.Pod{onePod("a", "Burstable", 2, 2, 1.0015, 10, bound(1, 1))}, cpu: []int64{2500, 1499}, memory: []int64{22.5 * g, 12.5 * g}},
 		"on nodes that there are not":    {pods: []tick.Pod{onePod("a", "Burstable", 2, 2, 1, 10, bound(-1, 2, 9))}, cpu: []int64{2000, 2000}, memory: []int64{17.5 * g, 17.5 * g}},
 		"one of them is there":           {pods: []tick.Pod{onePod("a", "Burstable", 2, 2, 1, 10, bound(7, 0))}, cpu: []int64{1500, 2500}, memory: []int64{12.5 * g, 22.5 * g}},
-		"an annotation that is none":     {pods: []tick.Pod{onePod("a", "Burstable", 2, 2, 1, 10, func(p *tick.Pod) { p.Annotations = map[string]string{annotation.Status: `{"numaNodeResources":1`} })}, cpu: []int64{2000, 2000}, memory: []int64{17.5 * g, 17.5 * g}},
+		"an invalid annotation":          {pods: []tick.Pod{onePod("a", "Burstable", 2, 2, 1, 10, func(p *tick.Pod) { p.Annotations = map[string]string{annotation.Status: `{"numaNodeResources":1`} })}, cpu: []int64{2000, 2000}, memory: []int64{17.5 * g, 17.5 * g}},
 		"of a batch pod":                 {pods: []tick.Pod{onePod("a", "BestEffort", -1, 0, 1, 10, bound(1))}, cpu: []int64{2500, 2500}, memory: []int64{22.5 * g, 22.5 * g}},
 		"no metric: the request":         {pods: []tick.Pod{onePod("a", "Burstable", 1, 10, -1, 0, bound(1))}, cpu: []int64{2000, 1000}, memory: []int64{17.5 * g, 7.5 * g}},
 		"unknown to the cluster: evenly": {pods: []tick.Pod{onePod("a", "", -1, 0, 1, 10, missing(tick.MissingCluster))}, cpu: []int64{2000, 2000}, memory: []int64{17.5 * g, 17.5 * g}},
@@ -67,13 +67,13 @@ func TestNUMA(t *testing.T) {
 		"a margin over 100 %: less than none": {config: func(c *sloconfig.Colocation) {
 			c.CPUReclaimThresholdPercent, c.MemoryReclaimThresholdPercent = new(int64(140)), new(int64(150))
 		}, cpu: []int64{6000, 6000}, memory: []int64{60 * g, 60 * g}},
-		"a cap and a ratio":        {sample: func(s *tick.Sample) { s.Annotations = map[string]string{annotation.Ratio: "1.33"} }, config: func(c *sloconfig.Colocation) { c.BatchCPUThresholdPercent = new(int64(10)) }, cpu: []int64{665, 665}, memory: []int64{17.5 * g, 17.5 * g}},
-		"memory that is not known": {sample: func(s *tick.Sample) { s.Topology.NUMANodes[1].MemoryBytes = nil }},
-		"an id that stands twice":  {sample: func(s *tick.Sample) { s.Topology.NUMANodes[1].ID = 0 }},
-		"an id that is none":       {sample: func(s *tick.Sample) { s.Topology.NUMANodes[1].ID = -1 }},
-		"CPUs that are none":       {sample: func(s *tick.Sample) { s.Topology.NUMANodes[1].CPUs = "x" }},
-		"too many":                 {sample: func(s *tick.Sample) { s.Topology.NUMANodes = make([]tick.TopologyNUMA, maxZones+1) }},
-		"none":                     {sample: func(s *tick.Sample) { s.Topology = nil }},
+		"a cap and a ratio":       {sample: func(s *tick.Sample) { s.Annotations = map[string]string{annotation.Ratio: "1.33"} }, config: func(c *sloconfig.Colocation) { c.BatchCPUThresholdPercent = new(int64(10)) }, cpu: []int64{665, 665}, memory: []int64{17.5 * g, 17.5 * g}},
+		"memory that is unknown":  {sample: func(s *tick.Sample) { s.Topology.NUMANodes[1].MemoryBytes = nil }},
+		"an id that stands twice": {sample: func(s *tick.Sample) { s.Topology.NUMANodes[1].ID = 0 }},
+		"an invalid id":           {sample: func(s *tick.Sample) { s.Topology.NUMANodes[1].ID = -1 }},
+		"invalid CPUs":            {sample: func(s *tick.Sample) { s.Topology.NUMANodes[1].CPUs = "x" }},
+		"too many":                {sample: func(s *tick.Sample) { s.Topology.NUMANodes = make([]tick.TopologyNUMA, maxZones+1) }},
+		"none":                    {sample: func(s *tick.Sample) { s.Topology = nil }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := twoNodes(sample(c.pods...))
@@ -106,13 +106,13 @@ func TestNUMA(t *testing.T) {
 }
 
 // Parts of use that belongs to no NUMA node are rounded up; nothing is lost if there are no zones.
-func TestShared(t *testing.T) {
+func TestEqualPart(t *testing.T) {
 	for _, c := range []struct {
 		v    int64
 		n    int
 		want int64
 	}{{10, 3, 4}, {9, 3, 3}, {1, 2, 1}, {0, 2, 0}, {7, 0, 7}, {-3, 2, -3}} {
-		if got := shared(c.v, c.n); got != c.want {
+		if got := equalPart(c.v, c.n); got != c.want {
 			t.Errorf("shared(%d, %d) = %d; want %d", c.v, c.n, got, c.want)
 		}
 	}
@@ -168,7 +168,7 @@ func TestTheReasonByNUMANode(t *testing.T) {
 func TestEndsOfTheRatio(t *testing.T) {
 	for text, ratio := range map[string]int64{"1": 100, "5": 500, "0.99": 100, "5.01": 100} {
 		n, a := &node{}, &tick.Advice{}
-		n.normalize(map[string]string{annotation.Ratio: text}, a)
+		n.readRatio(map[string]string{annotation.Ratio: text}, a)
 		if n.ratio != ratio || (len(a.Reasons) > 0) != strings.Contains(text, ".") {
 			t.Errorf("%s: ratio %d %%, %q", text, n.ratio, a.Reasons)
 		}

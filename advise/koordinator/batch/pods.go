@@ -14,17 +14,17 @@ import (
 // pod is the data of a pod that has not ended.
 type pod struct {
 	*tick.Pod
-	class    string // from its priority
-	high     bool   // neither batch nor free
-	prod     bool   // its unused request may be offered to mid pods
-	known    bool   // to the API server; another pod exists, but its requests are unknown
-	lse      bool
-	now      amounts // use in this tick
-	measured has     // whether now is known
+	class          string // from its priority
+	isHighPriority bool   // neither batch nor free
+	isProd         bool   // its unused request may be offered to mid pods
+	isInCluster    bool   // to the API server; another pod exists, but its requests are unknown
+	isLSE          bool
+	current        amounts       // use in this tick
+	isCurrentKnown resourceFlags // whether current is known
 
-	request amounts
-	used    amounts // average use
-	metric  has     // whether used is known
+	request     amounts
+	used        amounts       // average use
+	isUsedKnown resourceFlags // whether used is known
 }
 
 // podOf returns the data of a pod; false if it has ended: the rest of its use counts as the system's.
@@ -33,22 +33,23 @@ func podOf(p *tick.Pod, c *sloconfig.Colocation) (pod, bool) {
 		return pod{}, false
 	}
 	class := qos.PriorityClassOrDefault(p)
-	one := pod{
-		Pod: p, class: class, high: class != qos.Batch && class != qos.Free || pretends(p), known: p.Missing != tick.MissingCluster,
-		lse: qos.Koordinator(p) == qos.LSE,
+	result := pod{
+		Pod: p, class: class, isHighPriority: class != qos.Batch && class != qos.Free || hasUntrustedPriority(p),
+		isInCluster: p.Missing != tick.MissingCluster,
+		isLSE:       qos.Koordinator(p) == qos.LSE,
 	}
-	one.prod = class == qos.Prod && one.known && !p.Terminating
+	result.isProd = class == qos.Prod && result.isInCluster && !p.Terminating
 	for r := range resources {
-		one.request[r], _ = whole(pick(p.Requests, r))
+		result.request[r], _ = wholeNumber(valueOf(p.Requests, r))
 	}
-	one.now[cpu], one.measured[cpu] = whole(p.UsageMilliCPU)
-	one.now[memory], one.measured[memory] = memoryOf(p.Memory, c)
-	return one, true
+	result.current[cpu], result.isCurrentKnown[cpu] = wholeNumber(p.UsageMilliCPU)
+	result.current[memory], result.isCurrentKnown[memory] = memoryOf(p.Memory, c)
+	return result, true
 }
 
-// pretends reports whether a pod that is not suppressed has a low class only by its label, which any user may write: a pod that is not
-// confined is counted. (The API server validates spec.priority.)
-func pretends(p *tick.Pod) bool {
+// hasUntrustedPriority reports whether a pod that is not suppressed has a low class only by its label, which any user may write: a pod that
+// is not confined is counted. (The API server validates spec.priority.)
+func hasUntrustedPriority(p *tick.Pod) bool {
 	if _, labeled := p.Labels[qos.KoordinatorPriorityClass]; !labeled || qos.Koordinator(p) == qos.BE ||
 		qos.KubernetesOf(p) == qos.BestEffort {
 		return false
@@ -65,16 +66,16 @@ func memoryOf(m *tick.Memory, c *sloconfig.Colocation) (int64, bool) {
 	if m == nil {
 		return 0, false
 	}
-	anonymous, ok := whole(m.RSSBytes)
-	switch cache, known := whole(m.CacheBytes); {
-	case withPageCache(c) && ok && known:
+	anonymous, ok := wholeNumber(m.RSSBytes)
+	switch cache, isCacheKnown := wholeNumber(m.CacheBytes); {
+	case withPageCache(c) && ok && isCacheKnown:
 		return add(anonymous, cache), true
 	case withPageCache(c):
-		return whole(m.UsageBytes)
+		return wholeNumber(m.UsageBytes)
 	case ok:
 		return anonymous, true
 	}
-	return whole(m.WorkingSetBytes)
+	return wholeNumber(m.WorkingSetBytes)
 }
 
 // nodeMemory returns the node's memory in use, by the same measure.
@@ -86,9 +87,9 @@ func nodeMemory(m *tick.NodeMemory, c *sloconfig.Colocation) (int64, bool) {
 	if withPageCache(c) {
 		free = m.FreeBytes
 	}
-	total, ok := whole(m.TotalBytes)
-	left, known := whole(free)
-	return max(total-left, 0), ok && known
+	total, ok := wholeNumber(m.TotalBytes)
+	available, isFreeKnown := wholeNumber(free)
+	return max(total-available, 0), ok && isFreeKnown
 }
 
 func withPageCache(c *sloconfig.Colocation) bool {
@@ -105,10 +106,10 @@ type uses struct {
 
 type podUses [resources]series
 
-// parts is the number of slots of a sample window, which leave the average one by one, and minWidth their least width.
+// slotCount is the number of slots of a sample window, which leave the average one by one, and minSlotWidth their least width.
 const (
-	parts    = 20
-	minWidth = 5 * time.Second
+	slotCount    = 20
+	minSlotWidth = 5 * time.Second
 )
 
 // windowOf returns the length of the sample window; Koordinator's agent uses at least a minute.
@@ -119,83 +120,83 @@ func windowOf(c *sloconfig.Colocation) time.Duration {
 // observe adds the use of the node and its pods. If the node's use is unknown it returns what is missing.
 func (st *State) observe(t *tick.Tick, c *sloconfig.Colocation) string {
 	u := &st.Uses
-	begun := u.advance(t.Time, windowOf(c))
+	slotsChange := u.advance(t.Time, windowOf(c))
 	for r := range resources {
-		u.Node[r].follow(begun, len(u.At))
-		u.System[r].follow(begun, len(u.At))
+		u.Node[r].applyChange(slotsChange, len(u.At))
+		u.System[r].applyChange(slotsChange, len(u.At))
 	}
-	all := st.observePods(t, c, begun)
+	podsUse := st.observePods(t, c, slotsChange)
 
-	var now amounts
-	var measured has
+	var current amounts
+	var isKnown resourceFlags
 	if t.Sample.CPU != nil {
-		now[cpu], measured[cpu] = whole(t.Sample.CPU.UsageMilliCPU)
+		current[cpu], isKnown[cpu] = wholeNumber(t.Sample.CPU.UsageMilliCPU)
 	}
-	now[memory], measured[memory] = nodeMemory(t.Sample.Memory, c)
+	current[memory], isKnown[memory] = nodeMemory(t.Sample.Memory, c)
 	var system amounts
 	for r := range resources {
-		if measured[r] {
-			system[r] = max(less(now[r], all[r]), 0)
-			u.Node[r].note(now[r])
-			u.System[r].note(system[r])
+		if isKnown[r] {
+			system[r] = max(subtract(current[r], podsUse[r]), 0)
+			u.Node[r].add(current[r])
+			u.System[r].add(system[r])
 		}
 	}
-	st.History.observe(t.Time, st.pods, system, measured)
+	st.History.observe(t.Time, st.pods, system, isKnown)
 	switch {
-	case measured[cpu] && measured[memory]:
+	case isKnown[cpu] && isKnown[memory]:
 		return ""
-	case t.Sample.IntervalSeconds == nil && measured[memory]:
+	case t.Sample.IntervalSeconds == nil && isKnown[memory]:
 		return "first reading, there are no rates yet"
-	case measured[memory]:
-		return "the node's CPU use is not known"
-	case measured[cpu]:
-		return "the node's memory in use is not known"
+	case isKnown[memory]:
+		return "the node's CPU use is unknown"
+	case isKnown[cpu]:
+		return "the node's memory in use is unknown"
 	}
-	return "the node's use is not known"
+	return "the node's use is unknown"
 }
 
-// observePods adds the pods' use, and returns the sum; begun is as for follow.
-func (st *State) observePods(t *tick.Tick, c *sloconfig.Colocation, begun change) (all amounts) {
+// observePods adds the pods' use, and returns the sum; slotsChange is as for applyChange.
+func (st *State) observePods(t *tick.Tick, c *sloconfig.Colocation, slotsChange change) (total amounts) {
 	u := &st.Uses
 	st.pods = st.pods[:0]
 	if u.Pods == nil {
 		u.Pods = make(map[string]*podUses, len(t.Sample.Pods))
 	}
 	for i := range t.Sample.Pods {
-		p, runs := podOf(&t.Sample.Pods[i], c)
-		if !runs {
+		p, isRunning := podOf(&t.Sample.Pods[i], c)
+		if !isRunning {
 			continue
 		}
 		id := policy.Identity(p.Pod)
-		own := u.Pods[id]
-		if own == nil {
-			own = &podUses{}
-			u.Pods[id] = own
+		podSeries := u.Pods[id]
+		if podSeries == nil {
+			podSeries = &podUses{}
+			u.Pods[id] = podSeries
 		}
 		for r := range resources {
-			own[r].follow(begun, len(u.At))
-			if p.measured[r] {
-				own[r].note(p.now[r])
-				all[r] = add(all[r], p.now[r])
+			podSeries[r].applyChange(slotsChange, len(u.At))
+			if p.isCurrentKnown[r] {
+				podSeries[r].add(p.current[r])
+				total[r] = add(total[r], p.current[r])
 			}
-			p.used[r], p.metric[r] = own[r].average()
+			p.used[r], p.isUsedKnown[r] = podSeries[r].average()
 		}
 		st.pods = append(st.pods, p)
 	}
 	if len(u.Pods) > len(st.pods) {
-		u.forget(st.pods)
+		u.removeEnded(st.pods)
 	}
-	return all
+	return total
 }
 
-// forget removes the pods that no longer exist.
-func (u *uses) forget(pods []pod) {
-	present := make(map[string]*podUses, len(pods))
+// removeEnded removes the pods that no longer exist.
+func (u *uses) removeEnded(pods []pod) {
+	existing := make(map[string]*podUses, len(pods))
 	for i := range pods {
 		id := policy.Identity(pods[i].Pod)
-		present[id] = u.Pods[id]
+		existing[id] = u.Pods[id]
 	}
-	u.Pods = present
+	u.Pods = existing
 }
 
 // podSum is the high-priority pods' amount of one resource, by each policy: their requests, their uses, and the sum of the larger of the
@@ -210,7 +211,7 @@ type podSum struct {
 // sum adds up the high-priority pods.
 func sum(pods []pod) (s [resources]podSum) {
 	for i := range pods {
-		if pods[i].high {
+		if pods[i].isHighPriority {
 			for r := range resources {
 				s[r].count(&pods[i], r, 1)
 			}
@@ -222,19 +223,19 @@ func sum(pods []pod) (s [resources]podSum) {
 // count adds a pod, or one of n equal parts of it. A pod without a metric counts with its request under every policy: Koordinator omits it
 // (maxUsageRequest) and so does not see new services.
 func (s *podSum) count(p *pod, r resource, n int) {
-	request, used := shared(p.request[r], n), shared(p.used[r], n)
+	request, used := equalPart(p.request[r], n), equalPart(p.used[r], n)
 	switch {
-	case !p.known:
+	case !p.isInCluster:
 		s.notInCluster = add(s.notInCluster, used)
 		s.nNotInCluster++
 		s.uses, s.larger = add(s.uses, used), add(s.larger, used)
 		return
-	case !p.metric[r]:
+	case !p.isUsedKnown[r]:
 		used = request
 		s.requested = add(s.requested, request)
 		s.nRequested++
 		s.larger = add(s.larger, request)
-	case p.lse && r == cpu && request > 0:
+	case p.isLSE && r == cpu && request > 0:
 		used = max(request, used) // no other pod may use its CPUs
 		s.exclusive = add(s.exclusive, used)
 		s.nExclusive++
@@ -248,21 +249,21 @@ func (s *podSum) count(p *pod, r resource, n int) {
 	s.uses = add(s.uses, used)
 }
 
-// parts explains the pods' term.
-func (s *podSum) parts(policy string, amount func(int64) string) string {
-	known := s.nMeasured + s.nRequested + s.nExclusive
+// text explains the pods' term.
+func (s *podSum) text(policy string, amount func(int64) string) string {
+	count := s.nMeasured + s.nRequested + s.nExclusive
 	switch policy {
 	case sloconfig.CalculateRequest:
-		return fmt.Sprintf(" (requests of %d)", known)
+		return fmt.Sprintf(" (requests of %d)", count)
 	case sloconfig.CalculateMaxUsageRequest:
-		return fmt.Sprintf(" (the larger of request and usage of %d, %s)", known, unknown(s, amount))
+		return fmt.Sprintf(" (the larger of request and usage of %d, %s)", count, notInClusterText(s, amount))
 	}
 	var list []string
 	for _, part := range []struct {
 		n    int
 		v    int64
 		text string
-	}{{s.nMeasured, s.measured, "used by %d"}, {s.nExclusive, s.exclusive, "of %d LSE"}, {s.nRequested, s.requested, "requested by %d without metric"}, {s.nNotInCluster, s.notInCluster, "used by %d that the cluster does not know"}} {
+	}{{s.nMeasured, s.measured, "used by %d"}, {s.nExclusive, s.exclusive, "of %d LSE"}, {s.nRequested, s.requested, "requested by %d without metric"}, {s.nNotInCluster, s.notInCluster, "used by %d unknown to the cluster"}} {
 		if part.n > 0 {
 			list = append(list, amount(part.v)+" "+fmt.Sprintf(part.text, part.n))
 		}
@@ -273,6 +274,6 @@ func (s *podSum) parts(policy string, amount func(int64) string) string {
 	return " (" + strings.Join(list, " + ") + ")"
 }
 
-func unknown(s *podSum, amount func(int64) string) string {
-	return fmt.Sprintf("and %s used by %d that the cluster does not know", amount(s.notInCluster), s.nNotInCluster)
+func notInClusterText(s *podSum, amount func(int64) string) string {
+	return fmt.Sprintf("and %s used by %d unknown to the cluster", amount(s.notInCluster), s.nNotInCluster)
 }

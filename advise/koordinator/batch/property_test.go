@@ -88,13 +88,13 @@ func TestOffersHaveBounds(t *testing.T) {
 			if got == nil {
 				return
 			}
-			if *got < 0 || *got > most {
+			if *got < 0 || *got > maxAmount {
 				t.Errorf("%s = %d: %v", what, *got, a.Reasons)
 			}
 			if cap == nil || *cap < 0 || capacity == nil {
 				return
 			}
-			whole, _ := whole(capacity)
+			whole, _ := wholeNumber(capacity)
 			limit := new(big.Int).Mul(big.NewInt(whole), big.NewInt(min(*cap, maxPercent)))
 			if limit.Quo(limit, big.NewInt(100)); big.NewInt(*got).Cmp(limit) > 0 {
 				t.Errorf("%s = %d, over %d %% of %d: %v", what, *got, *cap, whole, a.Reasons)
@@ -146,7 +146,7 @@ func TestMoreUseNeverGivesMore(t *testing.T) {
 		} else {
 			grown.Requests = &tick.Resources{MilliCPU: grow(p.Requests.MilliCPU), MemoryBytes: grow(p.Requests.MemoryBytes)}
 		}
-		if left, total := s.Memory.AvailableBytes, s.Memory.TotalBytes; left != nil && total != nil && (*left < more || *left > *total) || s.CPU.UsageMilliCPU != nil && (*s.CPU.UsageMilliCPU < 0 || *s.CPU.UsageMilliCPU >= float64(most)) {
+		if left, total := s.Memory.AvailableBytes, s.Memory.TotalBytes; left != nil && total != nil && (*left < more || *left > *total) || s.CPU.UsageMilliCPU != nil && (*s.CPU.UsageMilliCPU < 0 || *s.CPU.UsageMilliCPU >= float64(maxAmount)) {
 			return // the node cannot use more
 		}
 		before, after := with(p, 0), with(grown, moreUse)
@@ -171,24 +171,24 @@ func TestMoreUseNeverGivesMore(t *testing.T) {
 // The arithmetic equals that of unbounded numbers, saturated at the largest.
 func TestArithmetic(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		v := rapid.Int64Range(-most, most).Draw(t, "v")
+		v := rapid.Int64Range(-maxAmount, maxAmount).Draw(t, "v")
 		by, of := rapid.Int64Range(-maxPercent, maxPercent).Draw(t, "by"), rapid.Int64Range(1, 1000).Draw(t, "of")
 		exact := new(big.Int).Mul(big.NewInt(v), big.NewInt(by))
 		want := new(big.Int).Quo(exact, big.NewInt(of))
-		if got := scaled(v, by, of); want.CmpAbs(big.NewInt(huge)) <= 0 && want.Int64() != got || want.CmpAbs(big.NewInt(huge)) > 0 && magnitude(got) != uint64(huge) {
+		if got := scale(v, by, of); want.CmpAbs(big.NewInt(maxSum)) <= 0 && want.Int64() != got || want.CmpAbs(big.NewInt(maxSum)) > 0 && absolute(got) != uint64(maxSum) {
 			t.Errorf("scaled(%d, %d, %d) = %d; want %s", v, by, of, got, want)
 		}
 		if v >= 0 && by >= 0 {
 			up := new(big.Int).Add(exact, big.NewInt(of-1))
-			if up.Quo(up, big.NewInt(of)); up.CmpAbs(big.NewInt(huge)) <= 0 && up.Int64() != scaledUp(v, by, of) {
-				t.Errorf("scaledUp(%d, %d, %d) = %d; want %s", v, by, of, scaledUp(v, by, of), up)
+			if up.Quo(up, big.NewInt(of)); up.CmpAbs(big.NewInt(maxSum)) <= 0 && up.Int64() != scaleUp(v, by, of) {
+				t.Errorf("scaledUp(%d, %d, %d) = %d; want %s", v, by, of, scaleUp(v, by, of), up)
 			}
 		}
 	})
-	if got := add(huge, huge); got != huge {
+	if got := add(maxSum, maxSum); got != maxSum {
 		t.Errorf("add(huge, huge) = %d", got)
 	}
-	if got := less(-huge, huge); got != -huge {
+	if got := subtract(-maxSum, maxSum); got != -maxSum {
 		t.Errorf("less(-huge, huge) = %d", got)
 	}
 }

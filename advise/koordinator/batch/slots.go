@@ -17,52 +17,52 @@ type series struct {
 
 // change describes a change of the slots: how many of the last were removed because the clock was set back, and whether there is a new one.
 type change struct {
-	gone  int
-	begun bool
+	removed   int
+	isNewSlot bool
 }
 
 // advance moves the slots to now: it drops slots that began before the sample window, and adds new ones.
-func (s *slots) advance(now time.Time, over time.Duration) (c change) {
-	width := max(over/parts, minWidth)
-	at := now.UnixNano()
-	for n := len(s.At); n > 0 && s.At[n-1] > at; n-- {
+func (s *slots) advance(now time.Time, window time.Duration) (c change) {
+	width := max(window/slotCount, minSlotWidth)
+	nowNanos := now.UnixNano()
+	for n := len(s.At); n > 0 && s.At[n-1] > nowNanos; n-- {
 		s.At = s.At[:n-1]
-		c.gone++
+		c.removed++
 	}
-	if n := len(s.At); n == 0 || at-s.At[n-1] >= int64(width) {
-		s.At = append(s.At, at)
-		c.begun = true
+	if n := len(s.At); n == 0 || nowNanos-s.At[n-1] >= int64(width) {
+		s.At = append(s.At, nowNanos)
+		c.isNewSlot = true
 	}
-	old := 0
-	for old < len(s.At)-1 && at-s.At[old] > int64(over) {
-		old++
+	expired := 0
+	for expired < len(s.At)-1 && nowNanos-s.At[expired] > int64(window) {
+		expired++
 	}
-	s.At = append(s.At[:0], s.At[old:]...)
+	s.At = append(s.At[:0], s.At[expired:]...)
 	return c
 }
 
-// follow applies a change of the slots to the series.
-func (s *series) follow(c change, slots int) {
+// applyChange applies a change of the slots to the series.
+func (s *series) applyChange(c change, slots int) {
 	if len(s.Sum) != len(s.N) { // invalid in a state file
 		*s = series{}
 	}
-	if left := len(s.Sum) - c.gone; left <= 0 {
+	if remaining := len(s.Sum) - c.removed; remaining <= 0 {
 		s.Sum, s.N = s.Sum[:0], s.N[:0]
 	} else {
-		s.Sum, s.N = s.Sum[:left], s.N[:left]
+		s.Sum, s.N = s.Sum[:remaining], s.N[:remaining]
 	}
-	if c.begun || len(s.Sum) == 0 {
+	if c.isNewSlot || len(s.Sum) == 0 {
 		s.Sum, s.N = append(s.Sum, 0), append(s.N, 0)
 	}
-	if old := len(s.Sum) - slots; old > 0 {
-		s.Sum, s.N = append(s.Sum[:0], s.Sum[old:]...), append(s.N[:0], s.N[old:]...)
+	if excess := len(s.Sum) - slots; excess > 0 {
+		s.Sum, s.N = append(s.Sum[:0], s.Sum[excess:]...), append(s.N[:0], s.N[excess:]...)
 	}
 }
 
-// note adds a value to the last slot.
-func (s *series) note(figure int64) {
+// add adds a value to the last slot.
+func (s *series) add(value int64) {
 	last := len(s.Sum) - 1
-	s.Sum[last] = add(s.Sum[last], figure)
+	s.Sum[last] = add(s.Sum[last], value)
 	s.N[last]++
 }
 
@@ -71,11 +71,11 @@ func (s *series) average() (int64, bool) {
 	sum, n := int64(0), int64(0)
 	for i := range s.Sum {
 		if s.N[i] > 0 { // a state file may contain other values
-			sum, n = add(sum, min(max(s.Sum[i], 0), huge)), add(n, int64(s.N[i]))
+			sum, n = add(sum, min(max(s.Sum[i], 0), maxSum)), add(n, int64(s.N[i]))
 		}
 	}
 	if n == 0 {
 		return 0, false
 	}
-	return min(sum/n, most), true
+	return min(sum/n, maxAmount), true
 }

@@ -43,8 +43,8 @@ func TestAverage(t *testing.T) {
 	for second := range 10_000 {
 		cpu(4000+second, 1)
 	}
-	if n := len(st.Uses.At); n > parts+1 || len(st.Uses.Node[0].Sum) > n || len(st.Uses.Pods["uid-a"][0].Sum) > n {
-		t.Errorf("%d slots are kept, %d and %d figures; want no more than %d", n, len(st.Uses.Node[0].Sum), len(st.Uses.Pods["uid-a"][0].Sum), parts+1)
+	if n := len(st.Uses.At); n > slotCount+1 || len(st.Uses.Node[0].Sum) > n || len(st.Uses.Pods["uid-a"][0].Sum) > n {
+		t.Errorf("%d slots are kept, %d and %d figures; want no more than %d", n, len(st.Uses.Node[0].Sum), len(st.Uses.Pods["uid-a"][0].Sum), slotCount+1)
 	}
 }
 
@@ -91,7 +91,7 @@ func TestClockSetBack(t *testing.T) {
 }
 
 // The system's use is the average of the differences at each instant: the past use of a removed pod is not the system's.
-func TestSystemOfPodsThatAreGone(t *testing.T) {
+func TestUseOfEndedPodsIsTheSystems(t *testing.T) {
 	st := &State{}
 	x := sample(onePod("a", "BestEffort", -1, 0, 1.5, 10))
 	st.Advise(at(x, 0), shipped(), &tick.Advice{})
@@ -103,12 +103,12 @@ func TestSystemOfPodsThatAreGone(t *testing.T) {
 		t.Errorf("batch-cpu = %d; want 5500: %v", got, a.Reasons)
 	}
 	if len(st.Uses.Pods) != 0 {
-		t.Errorf("%d pods are remembered that are gone", len(st.Uses.Pods))
+		t.Errorf("%d pods are remembered that ended", len(st.Uses.Pods))
 	}
 }
 
 // A pod without a metric in this tick has one as long as the last one is within the window.
-func TestMetricIsAWhile(t *testing.T) {
+func TestMetricLastsForTheWindow(t *testing.T) {
 	st := &State{}
 	st.Advise(at(sample(onePod("a", "Burstable", 3, 1, 1, 10)), 0), shipped(), &tick.Advice{})
 	unmeasured := sample(onePod("a", "Burstable", 3, 1, -1, 0))
@@ -138,10 +138,10 @@ func TestDegrade(t *testing.T) {
 	}{
 		{"first reading", 0, blind, -1, "", "first reading, there are no rates yet: no advice"},
 		{"second", time.Second, sample(onePod("a", "Burstable", 2, 2, 1, 10)), 4000, "", ""},
-		{"blind", 2 * time.Second, blind, 4000, "", "first reading, there are no rates yet: the last offer stays, until 2026-03-01T12:15:01Z (degradeTimeMinutes 15)"},
+		{"blind", 2 * time.Second, blind, 4000, "", "first reading, there are no rates yet: the last offer stays until 2026-03-01T12:15:01Z (degradeTimeMinutes 15)"},
 		{"no sample", 3 * time.Second, nil, 4000, "", "no sample: the last offer stays"},
 		{"at the end of the time", 15*time.Minute + time.Second, blind, 4000, "", "the last offer stays"},
-		{"beyond it", 15*time.Minute + 1001*time.Millisecond, blind, -1, "degraded: first reading, there are no rates yet, and so it has been since 2026-03-01T12:00:01Z (degradeTimeMinutes 15)", "nothing is offered"},
+		{"beyond it", 15*time.Minute + 1001*time.Millisecond, blind, -1, "degraded: first reading, there are no rates yet, since 2026-03-01T12:00:01Z (degradeTimeMinutes 15)", "nothing is offered"},
 		{"without any sample", 16 * time.Minute, nil, -1, "degraded: no sample", ""},
 		{"known again", 17 * time.Minute, sample(onePod("a", "Burstable", 2, 2, 1, 10)), 4000, "", ""},
 		{"blind again", 18 * time.Minute, blind, 4000, "", ""},
@@ -187,9 +187,9 @@ func TestDegrade(t *testing.T) {
 // The reason names which of the node's values is missing.
 func TestMissingUse(t *testing.T) {
 	for want, change := range map[string]func(*tick.Sample){
-		"the node's CPU use is not known":       func(s *tick.Sample) { s.CPU.UsageMilliCPU = nil },
-		"the node's memory in use is not known": func(s *tick.Sample) { s.Memory.AvailableBytes = nil },
-		"the node's use is not known":           func(s *tick.Sample) { s.CPU, s.Memory = nil, nil },
+		"the node's CPU use is unknown":       func(s *tick.Sample) { s.CPU.UsageMilliCPU = nil },
+		"the node's memory in use is unknown": func(s *tick.Sample) { s.Memory.AvailableBytes = nil },
+		"the node's use is unknown":           func(s *tick.Sample) { s.CPU, s.Memory = nil, nil },
 	} {
 		s := sample()
 		change(s)
@@ -233,7 +233,7 @@ func TestDisabled(t *testing.T) {
 }
 
 // A state that was written and read gives the same advice as the original.
-func TestStateGoesOn(t *testing.T) {
+func TestStateContinues(t *testing.T) {
 	stays, s := &State{}, shipped()
 	ticks := func(i int) *tick.Tick {
 		x := sample(onePod("a", "Burstable", 4, 10, float64(i%7)/3, float64(i%5)), onePod("b", "BestEffort", -1, 0, 0.1, 1))

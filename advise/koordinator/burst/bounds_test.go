@@ -11,7 +11,7 @@ import (
 
 // A bucket that was unused for twice its period is removed, after at least ten minutes and at most a day: a container that returns earlier
 // keeps its tokens.
-func TestBucketsAreForgotten(t *testing.T) {
+func TestBucketsAreRemoved(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for _, tt := range []struct {
 		seconds int64
@@ -35,7 +35,7 @@ func TestBucketsAreForgotten(t *testing.T) {
 }
 
 // Without a sample a reason reports that everything stays, if there is something: a policy, or a cgroup that must be reverted.
-func TestWithoutASampleWhatIsInForceIsNamed(t *testing.T) {
+func TestReasonWithoutASample(t *testing.T) {
 	for _, tt := range []struct {
 		policy string
 		held   bool
@@ -43,10 +43,10 @@ func TestWithoutASampleWhatIsInForceIsNamed(t *testing.T) {
 	}{{sloconfig.BurstNone, false, false}, {sloconfig.BurstNone, true, true}, {sloconfig.BurstAutomatic, false, true}, {sloconfig.BurstAutomatic, true, true}} {
 		st, a := &State{}, &tick.Advice{}
 		if tt.held {
-			st.Cgroups.Remember("/a")
+			st.Cgroups.Entry("/a")
 		}
 		st.Advise(&tick.Tick{}, burstPolicy(tt.policy), a)
-		if got := strings.Contains(strings.Join(a.Reasons, "\n"), "stays as it is"); got != tt.want {
+		if got := strings.Contains(strings.Join(a.Reasons, "\n"), "unchanged"); got != tt.want {
 			t.Errorf("%+v: %q", tt, a.Reasons)
 		}
 	}

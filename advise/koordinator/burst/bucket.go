@@ -21,16 +21,16 @@ func (b *bucket) period() time.Duration {
 	return time.Duration(min(b.Seconds, 1e9)) * time.Second
 }
 
-// allowed reports whether the container's quota may exceed its limit, and accounts for the use since the last tick: use over the limit
-// takes tokens from the bucket, use below 60 % of the limit adds tokens. Unknown use counts as the limit itself.
-func (r *round) allowed(p *tick.Pod, t *tick.Container, c config, limit int64) bool {
-	if c.seconds < 0 {
+// mayExceedLimit reports whether the container's quota may exceed its limit, and accounts for the use since the last tick: use over the
+// limit takes tokens from the bucket, use below 60 % of the limit adds tokens. Unknown use counts as the limit itself.
+func (r *round) mayExceedLimit(p *tick.Pod, t *tick.Container, c config, limit int64) bool {
+	if c.periodSeconds < 0 {
 		return true
 	}
-	capacity := float64(c.seconds) * float64(c.percent-100)
+	capacity := float64(c.periodSeconds) * float64(c.quotaPercent-100)
 	b := r.state.Buckets[t.Cgroup]
-	if b == nil || b.Seconds != c.seconds || b.Percent != c.percent || r.now.Sub(b.At) > 2*b.period() {
-		b = &bucket{Tokens: capacity * first(p.UID, t.Name), At: r.now, Seconds: c.seconds, Percent: c.percent}
+	if b == nil || b.Seconds != c.periodSeconds || b.Percent != c.quotaPercent || r.now.Sub(b.At) > 2*b.period() {
+		b = &bucket{Tokens: capacity * initialLevel(p.UID, t.Name), At: r.now, Seconds: c.periodSeconds, Percent: c.quotaPercent}
 		if r.state.Buckets == nil {
 			r.state.Buckets = map[string]*bucket{}
 		}
@@ -48,9 +48,9 @@ func (r *round) allowed(p *tick.Pod, t *tick.Container, c config, limit int64) b
 	return b.Tokens > 0
 }
 
-// first returns a new bucket's level, from 0 to less than a half: containers that start together must not burst together. The level is
-// deterministic, so that a replayed recording gives the same decisions.
-func first(uid, container string) float64 {
+// initialLevel returns a new bucket's level, from 0 to less than a half: containers that start together must not burst together. The level
+// is deterministic, so that a replayed recording gives the same decisions.
+func initialLevel(uid, container string) float64 {
 	h := fnv.New64a()
 	h.Write([]byte(uid))
 	h.Write([]byte{0})

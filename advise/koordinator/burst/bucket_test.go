@@ -10,15 +10,15 @@ import (
 )
 
 // A new bucket is less than half full, evenly distributed, and the same in every run.
-func TestFirst(t *testing.T) {
+func TestInitialLevel(t *testing.T) {
 	const many = 10000
 	sum, seen := 0.0, map[float64]bool{}
 	for i := range many {
-		v := first(fmt.Sprintf("uid-%d", i), "c")
+		v := initialLevel(fmt.Sprintf("uid-%d", i), "c")
 		if v < 0 || v >= 0.5 {
 			t.Fatalf("%v is not within 0 and a half", v)
 		}
-		if v != first(fmt.Sprintf("uid-%d", i), "c") {
+		if v != initialLevel(fmt.Sprintf("uid-%d", i), "c") {
 			t.Fatal("not the same again")
 		}
 		sum += v
@@ -27,7 +27,7 @@ func TestFirst(t *testing.T) {
 	if mean := sum / many; mean < 0.24 || mean > 0.26 || len(seen) != 50 {
 		t.Errorf("mean %v, %d of 50 parts; want an even spread", mean, len(seen))
 	}
-	if first("a", "bc") == first("ab", "c") {
+	if initialLevel("a", "bc") == initialLevel("ab", "c") {
 		t.Error("uid and name run into each other")
 	}
 }
@@ -50,32 +50,32 @@ func TestTokens(t *testing.T) {
 		{"between nothing is saved", 500, f(600), 9, 500},
 		{"under 60 % saves", 500, f(590), 1, 541},
 		{"nothing used", 500, f(0), 2, 700},
-		{"use that is not known is the limit", 500, nil, 5, 500},
+		{"use that is unknown is the limit", 500, nil, 5, 500},
 		{"no number", 500, new(math.NaN()), 5, 500},
 		{"less than nothing", 500, new(-1e9), 2, 700},
-		{"no more than it holds", 1950, f(0), 10, 2000},
-		{"no more debt than it holds", -1900, new(1e9), 10, -2000},
+		{"no more than it applies", 1950, f(0), 10, 2000},
+		{"no more debt than it applies", -1900, new(1e9), 10, -2000},
 		{"no time", 500, f(0), 0, 500},
 		{"back in time", 500, f(0), -5, 500},
 	} {
 		r := round{state: &State{Buckets: map[string]*bucket{c.Cgroup: {Tokens: step.tokens, At: start, Seconds: 10, Percent: 300}}}, now: start.Add(time.Duration(step.seconds * float64(time.Second)))}
 		c.UsageMilliCPU = step.used
-		allowed := r.allowed(&p, c, config{percent: 300, seconds: 10}, 1000)
+		allowed := r.mayExceedLimit(&p, c, config{quotaPercent: 300, periodSeconds: 10}, 1000)
 		if got := r.state.Buckets[c.Cgroup].Tokens; math.Abs(got-step.want) > 1e-6 || allowed != (step.want > 0) {
 			t.Errorf("%s: %v tokens, allowed %v; want %v", step.name, got, allowed, step.want)
 		}
 	}
 	// Other settings, and a long absence, create a new one.
 	for name, change := range map[string]func(*bucket, *config){
-		"period":  func(_ *bucket, c *config) { c.seconds = 20 },
-		"percent": func(_ *bucket, c *config) { c.percent = 200 },
+		"period":  func(_ *bucket, c *config) { c.periodSeconds = 20 },
+		"percent": func(_ *bucket, c *config) { c.quotaPercent = 200 },
 		"absence": func(b *bucket, _ *config) { b.At = start.Add(-20*time.Second - 1) },
 	} {
-		b, s := &bucket{Tokens: -1000, At: start, Seconds: 10, Percent: 300}, config{percent: 300, seconds: 10}
+		b, s := &bucket{Tokens: -1000, At: start, Seconds: 10, Percent: 300}, config{quotaPercent: 300, periodSeconds: 10}
 		change(b, &s)
 		r := round{state: &State{Buckets: map[string]*bucket{c.Cgroup: b}}, now: start}
 		c.UsageMilliCPU = f(1000)
-		if !r.allowed(&p, c, s, 1000) {
+		if !r.mayExceedLimit(&p, c, s, 1000) {
 			t.Errorf("another %s: not allowed, with %v tokens", name, r.state.Buckets[c.Cgroup].Tokens)
 		}
 	}
@@ -97,11 +97,11 @@ func TestBurstEnds(t *testing.T) {
 			since++
 		}
 	}
-	tokens := 24000 * first("u", "c")
+	tokens := 24000 * initialLevel("u", "c")
 	if highest != 3000 || quota != 1000 {
 		t.Errorf("the quota was %d at most and is %d; want 3000 and 1000 (%v tokens at first)", highest, quota, tokens)
 	}
-	if most := tokens/100 + 30; float64(since) > most {
+	if maximum := tokens/100 + 30; float64(since) > maximum {
 		t.Errorf("over the limit for %d s, with %v tokens", since, tokens)
 	}
 	// It accumulates tokens again while it uses little, and may burst again.

@@ -30,13 +30,13 @@ type State struct {
 	// Usage is the share pool's use, in milli-CPU.
 	Usage window.Trail `json:"usage"`
 	// Cgroups are the pods' and containers' cgroups that have had more than their limit.
-	Cgroups revert.Cgroups[held, *held] `json:"cgroups,omitempty"`
+	Cgroups revert.Cgroups[advised, *advised] `json:"cgroups,omitempty"`
 	// Buckets are the tokens of the containers whose quota may grow for a limited time, by cgroup.
 	Buckets map[string]*bucket `json:"buckets,omitempty"`
 }
 
-// held is what was advised for one cgroup.
-type held struct {
+// advised is what was advised for one cgroup.
+type advised struct {
 	// MilliCPU is a container's quota; 0 if that is its limit.
 	MilliCPU int64 `json:"milliCPU,omitempty"`
 	// Quota and Burst report whether the key has had another value than that of the pod's spec and the kernel.
@@ -49,8 +49,8 @@ type held struct {
 func (st *State) Advise(t *tick.Tick, s *sloconfig.Strategies, a *tick.Advice) {
 	r := round{state: st, strategies: s, advice: a, now: t.Time}
 	if t.Sample == nil {
-		if len(st.Cgroups) > 0 || r.of(&s.Burst) != (config{}) {
-			a.Reasons = append(a.Reasons, "CPU burst: no sample: every quota and burst stays as it is")
+		if len(st.Cgroups) > 0 || r.configOf(&s.Burst) != (config{}) {
+			a.Reasons = append(a.Reasons, "CPU burst: no sample: all quotas and bursts stay unchanged")
 		}
 		return
 	}
@@ -58,10 +58,10 @@ func (st *State) Advise(t *tick.Tick, s *sloconfig.Strategies, a *tick.Advice) {
 	scaling := false
 	for i := range t.Sample.Pods {
 		configs[i] = r.config(&t.Sample.Pods[i])
-		scaling = scaling || configs[i].quota
+		scaling = scaling || configs[i].hasQuota
 	}
 	if scaling {
-		r.look(t.Sample)
+		r.measureLoad(t.Sample)
 	} else {
 		st.Usage = window.Trail{}
 	}
@@ -79,16 +79,16 @@ type round struct {
 	advice     *tick.Advice
 	now        time.Time
 
-	node      state
-	nodeText  string
-	nodeMilli int64 // of all CPUs; 0 if unknown
-	wrong     []string
+	load         loadState
+	loadText     string
+	nodeMilliCPU int64 // of all CPUs; 0 if unknown
+	invalid      []string
 
-	bursting, up, down, above, spent int
+	burstingPods, raised, lowered, aboveLimit, withoutTokens int
 }
 
-// burstable reports whether a pod's CPU may burst at all, according to its label.
-func burstable(p *tick.Pod) bool {
+// isBurstable reports whether a pod's CPU may burst at all, according to its label.
+func isBurstable(p *tick.Pod) bool {
 	switch qos.Koordinator(p) {
 	case qos.LSE, qos.LSR, qos.BE:
 		return false
@@ -96,7 +96,7 @@ func burstable(p *tick.Pod) bool {
 	return true
 }
 
-func active(p *tick.Pod) bool { return p.Missing == "" && !p.Ended() }
+func isActive(p *tick.Pod) bool { return p.Missing == "" && !p.Ended() }
 
 // limitOf returns a CPU limit in milli-CPU; 0 if there is none.
 func limitOf(r *tick.Resources) int64 {
@@ -110,14 +110,14 @@ func limitOf(r *tick.Resources) int64 {
 // has no quota, and gets none.
 func (r *round) pod(p *tick.Pod, c config) {
 	if p.Missing == tick.MissingCluster {
-		r.state.Cgroups.Keep(p, r.now)
+		r.state.Cgroups.KeepPod(p, r.now)
 		return
 	}
-	if !active(p) || c == (config{}) && len(r.state.Cgroups.Of(p)) == 0 {
+	if !isActive(p) || c == (config{}) && len(r.state.Cgroups.EntriesOf(p)) == 0 {
 		return
 	}
-	alone := false
-	var more, bursts int64
+	isOnlyContainer := false
+	var growth, bursts int64
 	for i := range p.Containers {
 		t := &p.Containers[i]
 		if t.Cgroup == "" {
@@ -125,39 +125,39 @@ func (r *round) pod(p *tick.Pod, c config) {
 		}
 		limit := limitOf(t.Limits)
 		if t.Cgroup == p.Cgroup {
-			alone = true
+			isOnlyContainer = true
 			if t.Limits == nil { // not a pod of Kubernetes
 				limit = limitOf(p.Limits)
 			}
 		}
 		quota := r.scale(p, t, c, limit)
 		burst := c.burstOf(limit, quota)
-		more += quota - limit
+		growth += quota - limit
 		bursts += burst
-		r.want(t.Cgroup, p, limit, quota, burst)
+		r.advise(t.Cgroup, p, limit, quota, burst)
 	}
-	if limit := limitOf(p.Limits); p.Cgroup != "" && !alone {
-		quota := min(limit+more, maxMilliCPU)
+	if limit := limitOf(p.Limits); p.Cgroup != "" && !isOnlyContainer {
+		quota := min(limit+growth, maxMilliCPU)
 		if limit == 0 {
 			quota = 0
 		}
-		r.want(p.Cgroup, p, limit, quota, min(bursts, quota))
+		r.advise(p.Cgroup, p, limit, quota, min(bursts, quota))
 	}
 	if bursts > 0 {
-		r.bursting++
+		r.burstingPods++
 	}
 }
 
-// want advises a quota other than the limit and a burst, or reverts them if they were advised before.
-func (r *round) want(cgroup string, p *tick.Pod, limit, quota, burst int64) {
+// advise advises a quota other than the limit and a burst, or reverts them if they were advised before.
+func (r *round) advise(cgroup string, p *tick.Pod, limit, quota, burst int64) {
 	if r.state.Cgroups[cgroup] == nil && quota == limit && burst == 0 {
 		return
 	}
-	h := r.state.Cgroups.Remember(cgroup)
+	h := r.state.Cgroups.Entry(cgroup)
 	h.MilliCPU = 0
 	if quota != limit {
 		h.MilliCPU, h.Quota, h.At = quota, true, r.now
-		r.above++
+		r.aboveLimit++
 	}
 	if burst > 0 {
 		h.Burst, h.At = true, r.now
@@ -181,28 +181,28 @@ func (r *round) explain(scaling bool) {
 		r.advice.Reasons = append(r.advice.Reasons, "CPU burst: "+fmt.Sprintf(format, a...))
 	}
 	if scaling {
-		add("%s", r.nodeText)
+		add("%s", r.loadText)
 	}
-	if scaling || r.above > 0 || r.bursting > 0 {
-		add("%s may save up, %s over the limit; %s up, %d down, %d without tokens", phrase.Count(r.bursting, "pod"), phrase.Count(r.above, "cgroup"), phrase.Count(r.up, "quota"), r.down, r.spent)
+	if scaling || r.aboveLimit > 0 || r.burstingPods > 0 {
+		add("%s may burst, %s over the limit; %s raised, %d lowered, %d without tokens", phrase.Count(r.burstingPods, "pod"), phrase.Count(r.aboveLimit, "cgroup"), phrase.Count(r.raised, "quota"), r.lowered, r.withoutTokens)
 	}
-	const most = 3
-	for _, w := range r.wrong[:min(len(r.wrong), most)] {
+	const maxListed = 3
+	for _, w := range r.invalid[:min(len(r.invalid), maxListed)] {
 		add("%s", w)
 	}
-	if more := len(r.wrong) - most; more > 0 {
+	if more := len(r.invalid) - maxListed; more > 0 {
 		add("annotations of %s more are invalid", phrase.Count(more, "pod"))
 	}
 }
 
 // forget removes the cgroups that have long had only their limit.
 func (st *State) forget(now time.Time) {
-	st.Cgroups.Forget(now)
+	st.Cgroups.RemoveExpired(now)
 	for name, b := range st.Buckets {
 		if b != nil && b.At.After(now) {
 			b.At = now
 		}
-		if b == nil || now.Sub(b.At) > min(max(2*b.period(), revert.For), 24*time.Hour) {
+		if b == nil || now.Sub(b.At) > min(max(2*b.period(), revert.Duration), 24*time.Hour) {
 			delete(st.Buckets, name)
 		}
 	}

@@ -89,9 +89,9 @@ func TestBurst(t *testing.T) {
 	}{
 		{"nothing is set", sloconfig.CPUBurst{}, 1000, "", tick.Cgroup{}, tick.Cgroup{}},
 		{"none", sloconfig.CPUBurst{Policy: new("none")}, 1000, "", tick.Cgroup{}, tick.Cgroup{}},
-		{"a policy that is none", sloconfig.CPUBurst{Policy: new("Auto")}, 1000, "", tick.Cgroup{}, tick.Cgroup{}},
+		{"an invalid policy", sloconfig.CPUBurst{Policy: new("Auto")}, 1000, "", tick.Cgroup{}, tick.Cgroup{}},
 		{"quota alone", sloconfig.CPUBurst{Policy: new("cfsQuotaBurstOnly")}, 1000, "", tick.Cgroup{}, tick.Cgroup{}},
-		{"Koordinator's 1000 % are held to the quota", sloconfig.CPUBurst{Policy: new("auto")}, 1000, "", tick.Cgroup{CPUBurstMilliCPU: new(int64(1000))}, tick.Cgroup{CPUBurstMilliCPU: new(int64(1000))}},
+		{"Koordinator's 1000 % are bounded by the quota", sloconfig.CPUBurst{Policy: new("auto")}, 1000, "", tick.Cgroup{CPUBurstMilliCPU: new(int64(1000))}, tick.Cgroup{CPUBurstMilliCPU: new(int64(1000))}},
 		{"50 %", sloconfig.CPUBurst{Policy: new("cpuBurstOnly"), CPUBurstPercent: new(int64(50))}, 1000, "", tick.Cgroup{CPUBurstMilliCPU: new(int64(500))}, tick.Cgroup{CPUBurstMilliCPU: new(int64(500))}},
 		{"1 % of little", sloconfig.CPUBurst{Policy: new("cpuBurstOnly"), CPUBurstPercent: new(int64(1))}, 150, "", tick.Cgroup{CPUBurstMilliCPU: new(int64(1))}, tick.Cgroup{CPUBurstMilliCPU: new(int64(1))}},
 		{"less than one", sloconfig.CPUBurst{Policy: new("cpuBurstOnly"), CPUBurstPercent: new(int64(1))}, 50, "", tick.Cgroup{}, tick.Cgroup{}},
@@ -102,7 +102,7 @@ func TestBurst(t *testing.T) {
 		{"an endless limit", sloconfig.CPUBurst{Policy: new("auto")}, math.Inf(1), "", tick.Cgroup{CPUBurstMilliCPU: new(int64(maxMilliCPU))}, tick.Cgroup{CPUBurstMilliCPU: new(int64(maxMilliCPU))}},
 		{"LS", sloconfig.CPUBurst{Policy: new("auto")}, 1000, "LS", tick.Cgroup{CPUBurstMilliCPU: new(int64(1000))}, tick.Cgroup{CPUBurstMilliCPU: new(int64(1000))}},
 		{"SYSTEM", sloconfig.CPUBurst{Policy: new("auto")}, 1000, "SYSTEM", tick.Cgroup{CPUBurstMilliCPU: new(int64(1000))}, tick.Cgroup{CPUBurstMilliCPU: new(int64(1000))}},
-		{"a label that is none", sloconfig.CPUBurst{Policy: new("auto")}, 1000, "lsr", tick.Cgroup{CPUBurstMilliCPU: new(int64(1000))}, tick.Cgroup{CPUBurstMilliCPU: new(int64(1000))}},
+		{"an invalid label", sloconfig.CPUBurst{Policy: new("auto")}, 1000, "lsr", tick.Cgroup{CPUBurstMilliCPU: new(int64(1000))}, tick.Cgroup{CPUBurstMilliCPU: new(int64(1000))}},
 		{"LSR", sloconfig.CPUBurst{Policy: new("auto")}, 1000, "LSR", tick.Cgroup{}, tick.Cgroup{}},
 		{"LSE", sloconfig.CPUBurst{Policy: new("auto")}, 1000, "LSE", tick.Cgroup{}, tick.Cgroup{}},
 		{"BE", sloconfig.CPUBurst{Policy: new("auto")}, 1000, "BE", tick.Cgroup{}, tick.Cgroup{}},
@@ -168,14 +168,14 @@ func TestQuota(t *testing.T) {
 		}},
 		{"stays when it is not throttled any more", nil, []step{{1000, throttled, 1200}, {1000, calm, 1200}, {1000, calm, 1200}}},
 		{"never where it is not throttled", nil, []step{{1000, calm, 0}, {1000, func(p *tick.Pod) { p.Containers[0].ThrottledPercent = nil }, 0}}},
-		{"throttling that is not known changes nothing", nil, []step{{1000, throttled, 1200}, {1000, func(p *tick.Pod) { p.Containers[0].ThrottledPercent = nil }, 1200}}},
+		{"throttling that is unknown changes nothing", nil, []step{{1000, throttled, 1200}, {1000, func(p *tick.Pod) { p.Containers[0].ThrottledPercent = nil }, 1200}}},
 		{"cooling keeps", nil, []step{{1000, throttled, 1200}, {4500, throttled, 1200}, {4999, throttled, 1200}}},
 		{"overload shrinks, throttled or not, to the limit", nil, []step{{1000, throttled, 1200}, {1000, throttled, 1440}, {5000, throttled, 1152}, {9000, calm, 1000}, {9000, calm, 1000}}},
 		{"overload at first", nil, []step{{5000, throttled, 0}}},
 		{"just idle", nil, []step{{4499, throttled, 1200}}},
 		{"the threshold is the node's", func(b *sloconfig.CPUBurst) { b.SharePoolThresholdPercent = new(int64(90)) }, []step{{8000, throttled, 1200}, {9000, throttled, 1000}}},
 		{"a threshold of 0 is always met", func(b *sloconfig.CPUBurst) { b.SharePoolThresholdPercent = new(int64(0)) }, []step{{0, throttled, 0}}},
-		{"what the node uses is not known", nil, []step{{1000, throttled, 1200}, {-1, throttled, 1200}}},
+		{"the node's use is unknown", nil, []step{{1000, throttled, 1200}, {-1, throttled, 1200}}},
 		{"100 %", func(b *sloconfig.CPUBurst) { b.CFSQuotaBurstPercent = new(int64(100)) }, []step{{1000, throttled, 0}}},
 		{"less than 100 %", func(b *sloconfig.CPUBurst) { b.CFSQuotaBurstPercent = new(int64(99)) }, []step{{1000, throttled, 0}}},
 		{"no more than the node has", func(b *sloconfig.CPUBurst) { b.CFSQuotaBurstPercent = new(int64(1 << 40)) }, []step{{1000, func(p *tick.Pod) { throttled(p); p.Limits, p.Containers[0].Limits = amount(9999), amount(9999) }, 10000}}},
@@ -274,15 +274,15 @@ func TestAnnotation(t *testing.T) {
 		{"how busy the node may be is not the pod's", `{"policy":"cfsQuotaBurstOnly","sharePoolThresholdPercent":1}`, "none", &tick.Cgroup{CPUMaxMilliCPU: new(int64(1200))}, ""},
 		{"unknown fields", `{"x":{},"cpuBurstPercent":20}`, "cpuBurstOnly", &tick.Cgroup{CPUBurstMilliCPU: new(int64(200))}, ""},
 		{"unknown policy", `{"policy":"AUTO","cpuBurstPercent":20}`, "cpuBurstOnly", &tick.Cgroup{CPUBurstMilliCPU: new(int64(200))}, "policy"},
-		{"no JSON", `auto`, "cpuBurstOnly", half, "does not hold"},
-		{"a list", `[1]`, "cpuBurstOnly", half, "does not hold"},
-		{"a text for a number", `{"policy":"none","cpuBurstPercent":"20"}`, "cpuBurstOnly", half, "does not hold"},
-		{"a fraction", `{"cpuBurstPercent":20.5}`, "cpuBurstOnly", half, "does not hold"},
-		{"huge", `{"cpuBurstPercent":99999999999999999999}`, "cpuBurstOnly", half, "does not hold"},
-		{"out of range", `{"cpuBurstPercent":0,"cfsQuotaBurstPercent":-1,"cfsQuotaBurstPeriodSeconds":-2}`, "cpuBurstOnly", half, "cfsQuotaBurstPeriodSeconds -2 is not within -1 to"},
-		{"over the range", `{"cpuBurstPercent":10001}`, "cpuBurstOnly", half, "cpuBurstPercent 10001 is not within 1 to 10000"},
+		{"no JSON", `auto`, "cpuBurstOnly", half, "it is ignored"},
+		{"a list", `[1]`, "cpuBurstOnly", half, "it is ignored"},
+		{"a text for a number", `{"policy":"none","cpuBurstPercent":"20"}`, "cpuBurstOnly", half, "it is ignored"},
+		{"a fraction", `{"cpuBurstPercent":20.5}`, "cpuBurstOnly", half, "it is ignored"},
+		{"huge", `{"cpuBurstPercent":99999999999999999999}`, "cpuBurstOnly", half, "it is ignored"},
+		{"out of range", `{"cpuBurstPercent":0,"cfsQuotaBurstPercent":-1,"cfsQuotaBurstPeriodSeconds":-2}`, "cpuBurstOnly", half, "cfsQuotaBurstPeriodSeconds -2 is not between -1 and"},
+		{"over the range", `{"cpuBurstPercent":10001}`, "cpuBurstOnly", half, "cpuBurstPercent 10001 is not between 1 and 10000"},
 		{"more than the node's", `{"cpuBurstPercent":10000}`, "cpuBurstOnly", half, ""},
-		{"too long", `{"x":"` + strings.Repeat("x", annotation.MaxBytes) + `"}`, "cpuBurstOnly", half, "does not hold"},
+		{"too long", `{"x":"` + strings.Repeat("x", annotation.MaxBytes) + `"}`, "cpuBurstOnly", half, "it is ignored"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := burstPolicy(c.node)
@@ -307,11 +307,11 @@ func TestAnnotation(t *testing.T) {
 	}
 }
 
-func TestAPodDoesNotBurstFartherThanTheAdministratorAllows(t *testing.T) {
+func TestPodSettingsAreCapped(t *testing.T) {
 	for _, c := range []struct {
 		name, text string
 		node       sloconfig.CPUBurst
-		most       int64 // the quota that a throttled container of 1000m reaches in 100 ticks
+		maximum    int64 // the quota that a throttled container of 1000m reaches in 100 ticks
 	}{
 		{"the default", `{"policy":"auto","cfsQuotaBurstPercent":2147483647}`, sloconfig.CPUBurst{}, 3000},
 		{"the node's percent", `{"cfsQuotaBurstPercent":2147483647}`, sloconfig.CPUBurst{Policy: new("auto"), CFSQuotaBurstPercent: new(int64(150))}, 1500},
@@ -325,20 +325,20 @@ func TestAPodDoesNotBurstFartherThanTheAdministratorAllows(t *testing.T) {
 			p := pod(1000)
 			p.Containers[0].ThrottledPercent = new(float64(1))
 			p.Annotations[annotation.CPUBurst] = c.text
-			st, most := new(State), int64(1000)
+			st, maximum := new(State), int64(1000)
 			for i := range 100 {
 				a := advise(st, s, sampleOf(1000, p), time.Duration(i)*time.Second)
-				most = max(most, orZero(entryOf(t, a.Cgroups, containerPath).CPUMaxMilliCPU))
+				maximum = max(maximum, orZero(entryOf(t, a.Cgroups, containerPath).CPUMaxMilliCPU))
 			}
-			if most != c.most {
-				t.Errorf("its quota came to %d, want %d", most, c.most)
+			if maximum != c.maximum {
+				t.Errorf("its quota came to %d, want %d", maximum, c.maximum)
 			}
 		})
 	}
 }
 
 // A quota that is no longer desired is reverted to the limit for some time, and then nothing is advised for it.
-func TestSetBack(t *testing.T) {
+func TestRevert(t *testing.T) {
 	be := pod(1000)
 	be.Labels["koordinator.sh/qosClass"] = "BE"
 	lsr := pod(1000)
@@ -365,7 +365,7 @@ func TestSetBack(t *testing.T) {
 			p := pod(1000)
 			p.Containers[0].ThrottledPercent = new(float64(1))
 			advise(st, burstPolicy("auto"), sampleOf(1000, p), 0)
-			for _, after := range []time.Duration{time.Second, revert.For} {
+			for _, after := range []time.Duration{time.Second, revert.Duration} {
 				a := advise(st, c.s, sampleOf(1000, c.pod), after)
 				for _, cgroup := range []string{containerPath, podPath} {
 					if diff := cmp.Diff(c.want, entryOf(t, a.Cgroups, cgroup)); diff != "" {
@@ -373,10 +373,10 @@ func TestSetBack(t *testing.T) {
 					}
 				}
 			}
-			off, gone := burstPolicy("none"), revert.For+revert.For+time.Second
+			off, gone := burstPolicy("none"), revert.Duration+revert.Duration+time.Second
 			advise(st, off, sampleOf(1000, c.pod), gone)
-			advise(st, off, sampleOf(1000, c.pod), gone+revert.For+time.Second) // the last time
-			if a := advise(st, off, sampleOf(1000, c.pod), gone+revert.For+2*time.Second); len(a.Cgroups)+len(a.Reasons)+len(a.Fallback) > 0 || len(st.Cgroups)+len(st.Buckets)+len(st.Usage.Points) > 0 {
+			advise(st, off, sampleOf(1000, c.pod), gone+revert.Duration+time.Second) // the last time
+			if a := advise(st, off, sampleOf(1000, c.pod), gone+revert.Duration+2*time.Second); len(a.Cgroups)+len(a.Reasons)+len(a.Fallback) > 0 || len(st.Cgroups)+len(st.Buckets)+len(st.Usage.Points) > 0 {
 				t.Errorf("in the end: %+v, state %+v; want nothing", a, st)
 			}
 		})
@@ -390,14 +390,14 @@ func TestMissing(t *testing.T) {
 	advise(st, burstPolicy("auto"), sampleOf(1000, p), 0)
 	lost := p
 	lost.Missing = tick.MissingCluster
-	if a := advise(st, burstPolicy("auto"), sampleOf(1000, lost), revert.For+time.Second); len(a.Cgroups) > 0 || st.Cgroups[containerPath] == nil {
-		t.Errorf("a pod that the cluster does not know: %+v", a.Cgroups)
+	if a := advise(st, burstPolicy("auto"), sampleOf(1000, lost), revert.Duration+time.Second); len(a.Cgroups) > 0 || st.Cgroups[containerPath] == nil {
+		t.Errorf("a pod unknown to the cluster: %+v", a.Cgroups)
 	}
 	p.Phase = "Succeeded"
-	if a := advise(st, burstPolicy("auto"), sampleOf(1000, p), revert.For+2*time.Second); len(a.Cgroups) > 0 {
+	if a := advise(st, burstPolicy("auto"), sampleOf(1000, p), revert.Duration+2*time.Second); len(a.Cgroups) > 0 {
 		t.Errorf("a finished pod: %+v", a.Cgroups)
 	}
-	if a := advise(st, burstPolicy("auto"), nil, revert.For+3*time.Second); len(a.Cgroups) > 0 || len(a.Reasons) != 1 {
+	if a := advise(st, burstPolicy("auto"), nil, revert.Duration+3*time.Second); len(a.Cgroups) > 0 || len(a.Reasons) != 1 {
 		t.Errorf("no sample: %+v", a)
 	}
 	if a := advise(new(State), burstPolicy("none"), nil, 0); len(a.Reasons) > 0 {
@@ -405,10 +405,10 @@ func TestMissing(t *testing.T) {
 	}
 	// The clock is set back by a day: times in the future do not keep entries for ever.
 	advise(st, burstPolicy("none"), sampleOf(0), -24*time.Hour)
-	if advise(st, burstPolicy("none"), sampleOf(0), -24*time.Hour+revert.For+time.Second); len(st.Cgroups) > 0 {
+	if advise(st, burstPolicy("none"), sampleOf(0), -24*time.Hour+revert.Duration+time.Second); len(st.Cgroups) > 0 {
 		t.Errorf("after the clock was set back %d cgroups are remembered", len(st.Cgroups))
 	}
-	hostile := &State{Cgroups: map[string]*held{podPath: nil, "/x": nil}, Buckets: map[string]*bucket{containerPath: nil, "/x": nil}}
+	hostile := &State{Cgroups: map[string]*advised{podPath: nil, "/x": nil}, Buckets: map[string]*bucket{containerPath: nil, "/x": nil}}
 	advise(hostile, burstPolicy("auto"), sampleOf(1000, pod(1000)), 0)
 	advise(hostile, burstPolicy("none"), sampleOf(1000, pod(1000)), 0)
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // The reasons state the load of the share pool, and count the actions.
-func TestReasonsCountWhatWasDone(t *testing.T) {
+func TestReasonsCountOperations(t *testing.T) {
 	unpaid := burstPolicy("auto")
 	unpaid.Burst.CFSQuotaBurstPeriodSeconds = new(int64(0))
 	pool := func(used, percent, state string) string {
@@ -28,14 +28,14 @@ func TestReasonsCountWhatWasDone(t *testing.T) {
 		used float64
 		want []string
 	}{
-		{burstPolicy("auto"), 1000, []string{pool("1000", "10.0", "idle"), "CPU burst: 1 pod may save up, 2 cgroups over the limit; 1 quota up, 0 down, 0 without tokens"}},
-		{burstPolicy("auto"), 4500, []string{pool("4500", "45.0", "cooling"), "CPU burst: 1 pod may save up, 2 cgroups over the limit; 0 quotas up, 0 down, 0 without tokens"}},
-		{burstPolicy("auto"), 9000, []string{pool("9000", "90.0", "overload"), "CPU burst: 1 pod may save up, 0 cgroups over the limit; 0 quotas up, 1 down, 0 without tokens"}},
-		{burstPolicy("auto"), 9000, []string{pool("9000", "90.0", "overload"), "CPU burst: 1 pod may save up, 0 cgroups over the limit; 0 quotas up, 0 down, 0 without tokens"}},
-		{burstPolicy("auto"), 1000, []string{pool("1000", "10.0", "idle"), "CPU burst: 1 pod may save up, 2 cgroups over the limit; 1 quota up, 0 down, 0 without tokens"}},
-		{burstPolicy("cpuBurstOnly"), 1000, []string{"CPU burst: 1 pod may save up, 0 cgroups over the limit; 0 quotas up, 1 down, 0 without tokens"}},
-		{burstPolicy("cpuBurstOnly"), 1000, []string{"CPU burst: 1 pod may save up, 0 cgroups over the limit; 0 quotas up, 0 down, 0 without tokens"}},
-		{unpaid, 1000, []string{pool("1000", "10.0", "idle"), "CPU burst: 1 pod may save up, 0 cgroups over the limit; 0 quotas up, 0 down, 1 without tokens"}},
+		{burstPolicy("auto"), 1000, []string{pool("1000", "10.0", "idle"), "CPU burst: 1 pod may burst, 2 cgroups over the limit; 1 quota raised, 0 lowered, 0 without tokens"}},
+		{burstPolicy("auto"), 4500, []string{pool("4500", "45.0", "cooling"), "CPU burst: 1 pod may burst, 2 cgroups over the limit; 0 quotas raised, 0 lowered, 0 without tokens"}},
+		{burstPolicy("auto"), 9000, []string{pool("9000", "90.0", "overload"), "CPU burst: 1 pod may burst, 0 cgroups over the limit; 0 quotas raised, 1 lowered, 0 without tokens"}},
+		{burstPolicy("auto"), 9000, []string{pool("9000", "90.0", "overload"), "CPU burst: 1 pod may burst, 0 cgroups over the limit; 0 quotas raised, 0 lowered, 0 without tokens"}},
+		{burstPolicy("auto"), 1000, []string{pool("1000", "10.0", "idle"), "CPU burst: 1 pod may burst, 2 cgroups over the limit; 1 quota raised, 0 lowered, 0 without tokens"}},
+		{burstPolicy("cpuBurstOnly"), 1000, []string{"CPU burst: 1 pod may burst, 0 cgroups over the limit; 0 quotas raised, 1 lowered, 0 without tokens"}},
+		{burstPolicy("cpuBurstOnly"), 1000, []string{"CPU burst: 1 pod may burst, 0 cgroups over the limit; 0 quotas raised, 0 lowered, 0 without tokens"}},
+		{unpaid, 1000, []string{pool("1000", "10.0", "idle"), "CPU burst: 1 pod may burst, 0 cgroups over the limit; 0 quotas raised, 0 lowered, 1 without tokens"}},
 		{burstPolicy("none"), 1000, nil},
 	} {
 		a := advise(st, step.s, sampleOf(step.used, p), time.Duration(i)*6*time.Second)
@@ -59,9 +59,9 @@ func TestQuotaOfAnUnknownMachineStays(t *testing.T) {
 }
 
 // One cgroup of a pod is reverted although the others never had other values: a container may have been restarted.
-func TestOneCgroupIsSetBackByItself(t *testing.T) {
+func TestOneCgroupIsReverted(t *testing.T) {
 	for _, cgroup := range []string{podPath, containerPath} {
-		st := &State{Cgroups: map[string]*held{cgroup: {Burst: true, Last: revert.Last{At: start}}}}
+		st := &State{Cgroups: map[string]*advised{cgroup: {Burst: true, Last: revert.Last{At: start}}}}
 		a := advise(st, burstPolicy("none"), sampleOf(1000, pod(1000)), time.Second)
 		if diff := cmp.Diff([]tick.Cgroup{{Cgroup: cgroup, CPUBurstMilliCPU: new(int64(0))}}, a.Cgroups); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", cgroup, diff)
@@ -75,8 +75,8 @@ func TestEndsOfAnAnnotation(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"cpuBurstPercent":1,"cfsQuotaBurstPercent":0,"cfsQuotaBurstPeriodSeconds":-1}`:                      "",
 		`{"cpuBurstPercent":10000,"cfsQuotaBurstPercent":2147483647,"cfsQuotaBurstPeriodSeconds":2147483647}`: "",
-		`{"cpuBurstPercent":0}`: of + "a part of it does not hold: cpuBurstPercent 0 is not within 1 to 10000",
-		`{"policy":7}`:          of + "it does not hold: ",
+		`{"cpuBurstPercent":0}`: of + "a part of it is ignored: cpuBurstPercent 0 is not between 1 and 10000",
+		`{"policy":7}`:          of + "it is ignored: ",
 	} {
 		p := pod(1000)
 		p.Annotations[annotation.CPUBurst] = text
@@ -95,7 +95,7 @@ func TestEndsOfAnAnnotation(t *testing.T) {
 func TestAPodMayBurstForNoTime(t *testing.T) {
 	node := sloconfig.CPUBurst{CFSQuotaBurstPeriodSeconds: new(int64(60))}
 	for own, want := range map[int64]int64{0: 0, 59: 59, 61: 60, -1: 60} {
-		if got := over(node, &sloconfig.CPUBurst{CFSQuotaBurstPeriodSeconds: &own}).CFSQuotaBurstPeriodSeconds; *got != want {
+		if got := override(node, &sloconfig.CPUBurst{CFSQuotaBurstPeriodSeconds: &own}).CFSQuotaBurstPeriodSeconds; *got != want {
 			t.Errorf("a pod's own %d s are %d, want %d", own, *got, want)
 		}
 	}

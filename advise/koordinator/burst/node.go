@@ -12,30 +12,30 @@ import (
 	"polder/lib/tick"
 )
 
-// state is the load of the share pool.
-type state int
+// loadState is the load of the share pool.
+type loadState int
 
 const (
-	unknown  state = iota
-	idle           // below nine tenths of the threshold
-	cooling        // between idle and overload
-	overload       // at or above the threshold
+	unknown  loadState = iota
+	idle               // below nine tenths of the threshold
+	cooling            // between idle and overload
+	overload           // at or above the threshold
 )
 
-func (s state) String() string { return [...]string{"unknown", "idle", "cooling", "overload"}[s] }
+func (s loadState) String() string { return [...]string{"unknown", "idle", "cooling", "overload"}[s] }
 
-// longest is the longest time over which the use is averaged; it is five ticks if ticks are frequent.
-const longest = 10 * time.Second
+// maxWindow is the longest time over which the use is averaged; it is five ticks if ticks are frequent.
+const maxWindow = 10 * time.Second
 
-// together is the time within which values share a point: many ticks of one instant must not grow the state.
-const together = 100 * time.Millisecond
+// mergeWithin is the time within which values share a point: many ticks of one instant must not grow the state.
+const mergeWithin = 100 * time.Millisecond
 
-// look determines the load of the share pool: its CPUs are those that no LSE or LSR pod requests, its use is all except that of those and
-// of batch pods. If such a pod's use is unknown it counts as the pool's, and so does the system's.
-func (r *round) look(s *tick.Sample) {
-	over := longest
+// measureLoad determines the load of the share pool: its CPUs are those that no LSE or LSR pod requests, its use is all except that of
+// those and of batch pods. If such a pod's use is unknown it counts as the pool's, and so does the system's.
+func (r *round) measureLoad(s *tick.Sample) {
+	window := maxWindow
 	if i := s.IntervalSeconds; i != nil && *i > 0 && *i < 2 {
-		over = time.Duration(5 * *i * float64(time.Second))
+		window = time.Duration(5 * *i * float64(time.Second))
 	}
 	var total, batch, reserved, used float64
 	if s.Topology != nil {
@@ -44,10 +44,10 @@ func (r *round) look(s *tick.Sample) {
 		}
 	}
 	if total == 0 {
-		r.nodeText = "how many CPUs the node has is not known: no quota is raised"
+		r.loadText = "the node's number of CPUs is unknown: no quota is raised"
 		return
 	}
-	r.nodeMilli = int64(total)
+	r.nodeMilliCPU = int64(total)
 	for i := range s.Pods {
 		p := &s.Pods[i]
 		if p.Ended() {
@@ -64,11 +64,11 @@ func (r *round) look(s *tick.Sample) {
 		}
 	}
 	if s.CPU != nil && s.CPU.UsageMilliCPU != nil && !math.IsNaN(*s.CPU.UsageMilliCPU) {
-		r.state.Usage.Add(r.now, max(policy.Amount(s.CPU.UsageMilliCPU)-used-batch, 0), together, longest)
+		r.state.Usage.Add(r.now, max(policy.Amount(s.CPU.UsageMilliCPU)-used-batch, 0), mergeWithin, maxWindow)
 	}
-	average, known := r.state.Usage.Average(r.now, over)
-	if !known {
-		r.nodeText = "what the node uses is not known: no quota is raised"
+	average, isKnown := r.state.Usage.Average(r.now, window)
+	if !isKnown {
+		r.loadText = "the node's use is unknown: no quota is raised"
 		return
 	}
 	pool, ratio := max(total-reserved, 0), 1.0
@@ -78,21 +78,21 @@ func (r *round) look(s *tick.Sample) {
 	threshold := float64(valueOf(r.strategies.Burst.SharePoolThresholdPercent, 50))
 	switch percent := ratio * 100; {
 	case percent >= threshold:
-		r.node = overload
+		r.load = overload
 	case percent >= threshold*0.9:
-		r.node = cooling
+		r.load = cooling
 	default:
-		r.node = idle
+		r.load = idle
 	}
-	r.nodeText = fmt.Sprintf("share pool of %.0fm - %.0fm of LSE and LSR pods = %.0fm uses %.0fm on average of %.1fs = %.1f %% (sharePoolThresholdPercent %g): %s",
-		total, reserved, pool, average, over.Seconds(), ratio*100, threshold, r.node)
+	r.loadText = fmt.Sprintf("share pool of %.0fm - %.0fm of LSE and LSR pods = %.0fm uses %.0fm on average of %.1fs = %.1f %% (sharePoolThresholdPercent %g): %s",
+		total, reserved, pool, average, window.Seconds(), ratio*100, threshold, r.load)
 }
 
 // Operations on a container's quota.
 const (
-	remain = iota
-	up
-	down
+	opKeep = iota
+	opRaise
+	opLower
 )
 
 // scale returns a container's quota: its limit, or more if it is throttled while the node is idle, up to a percentage of the limit, and at
@@ -105,87 +105,87 @@ func (r *round) scale(p *tick.Pod, t *tick.Container, c config, limit int64) int
 	if h := r.state.Cgroups[t.Cgroup]; h != nil && h.MilliCPU > 0 {
 		quota = max(h.MilliCPU, limit) // the limit may have changed
 	}
-	if !c.quota || c.percent < 100 {
+	if !c.hasQuota || c.quotaPercent < 100 {
 		if quota > limit {
-			r.down++
+			r.lowered++
 		}
 		return limit
 	}
-	most := limit
-	if r.nodeMilli > limit {
-		most = int64(min(float64(limit)*float64(c.percent)/100, float64(r.nodeMilli)))
-	} else if r.nodeMilli == 0 {
-		most = max(limit, quota) // no quota grows
+	maximum := limit
+	if r.nodeMilliCPU > limit {
+		maximum = int64(min(float64(limit)*float64(c.quotaPercent)/100, float64(r.nodeMilliCPU)))
+	} else if r.nodeMilliCPU == 0 {
+		maximum = max(limit, quota) // no quota grows
 	}
-	do := r.operation(p, t, c, limit)
+	operation := r.operation(p, t, c, limit)
 	switch {
-	case r.node == overload && (do == up || do == remain):
-		do = down
-	case (r.node == cooling || r.node == unknown) && do == up:
-		do = remain
+	case r.load == overload && (operation == opRaise || operation == opKeep):
+		operation = opLower
+	case (r.load == cooling || r.load == unknown) && operation == opRaise:
+		operation = opKeep
 	}
-	before := quota
-	switch do {
-	case up:
+	previous := quota
+	switch operation {
+	case opRaise:
 		quota = max(int64(float64(quota)*1.2), quota+1)
-	case down:
+	case opLower:
 		quota = int64(float64(quota) * 0.8)
 	}
-	quota = max(limit, min(quota, most))
-	if quota > before {
-		r.up++
-	} else if quota < before {
-		r.down++
+	quota = max(limit, min(quota, maximum))
+	if quota > previous {
+		r.raised++
+	} else if quota < previous {
+		r.lowered++
 	}
 	return quota
 }
 
 // operation returns the operation for the container, without regard to the node.
 func (r *round) operation(p *tick.Pod, t *tick.Container, c config, limit int64) int {
-	if !r.allowed(p, t, c, limit) {
-		r.spent++
-		return down
+	if !r.mayExceedLimit(p, t, c, limit) {
+		r.withoutTokens++
+		return opLower
 	}
 	if t.ThrottledPercent != nil && *t.ThrottledPercent > 0 {
-		return up
+		return opRaise
 	}
-	return remain
+	return opKeep
 }
 
 // config is the configuration in force for a pod.
 type config struct {
-	burst, quota bool  // what the policy enables
-	saved        int64 // cpuBurstPercent
-	percent      int64 // cfsQuotaBurstPercent
-	seconds      int64 // cfsQuotaBurstPeriodSeconds
+	hasBurst, hasQuota bool  // what the policy enables
+	burstPercent       int64 // cpuBurstPercent
+	quotaPercent       int64 // cfsQuotaBurstPercent
+	periodSeconds      int64 // cfsQuotaBurstPeriodSeconds
 }
 
 // Koordinator's defaults.
-const defaultSaved, defaultPercent = 1000, 300
+const defaultBurstPercent, defaultQuotaPercent = 1000, 300
 
-// of converts settings to a pod's configuration; an invalid policy enables nothing.
-func (r *round) of(b *sloconfig.CPUBurst) config {
+// configOf converts settings to a pod's configuration; an invalid policy enables nothing.
+func (r *round) configOf(b *sloconfig.CPUBurst) config {
 	c := config{
-		saved:   valueOf(b.CPUBurstPercent, defaultSaved),
-		percent: valueOf(b.CFSQuotaBurstPercent, defaultPercent),
-		seconds: valueOf(b.CFSQuotaBurstPeriodSeconds, -1),
+		burstPercent:  valueOf(b.CPUBurstPercent, defaultBurstPercent),
+		quotaPercent:  valueOf(b.CFSQuotaBurstPercent, defaultQuotaPercent),
+		periodSeconds: valueOf(b.CFSQuotaBurstPeriodSeconds, -1),
 	}
 	switch valueOf(b.Policy, sloconfig.BurstNone) {
 	case sloconfig.BurstAutomatic:
-		c.burst, c.quota = true, true
+		c.hasBurst, c.hasQuota = true, true
 	case sloconfig.BurstCPU:
-		c.burst = true
+		c.hasBurst = true
 	case sloconfig.BurstCFSQuota:
-		c.quota = true
+		c.hasQuota = true
 	default:
 		return config{}
 	}
 	return c
 }
 
-func valueOf[T any](p *T, otherwise T) T {
+func valueOf[T any](p *T, defaultValue T) T {
 	if p == nil {
-		return otherwise
+		return defaultValue
 	}
 	return *p
 }
@@ -193,8 +193,8 @@ func valueOf[T any](p *T, otherwise T) T {
 // burstOf returns the burst that a container may accumulate: a percentage of its limit, and at most its quota, because the kernel accepts
 // no more.
 func (c config) burstOf(limit, quota int64) int64 {
-	if !c.burst || limit == 0 || c.saved <= 0 {
+	if !c.hasBurst || limit == 0 || c.burstPercent <= 0 {
 		return 0
 	}
-	return int64(min(float64(limit)*float64(c.saved)/100, float64(quota), maxBurstMilliCPU))
+	return int64(min(float64(limit)*float64(c.burstPercent)/100, float64(quota), maxBurstMilliCPU))
 }

@@ -21,11 +21,11 @@ func TestSharePool(t *testing.T) {
 		name string
 		used float64
 		pods []tick.Pod
-		want state
+		want loadState
 	}{
 		{"all of it", 4400, nil, idle},
 		{"what batch pods use is not", 8000, []tick.Pod{labelled("BE", new(float64(4000)), 0)}, idle},
-		{"and not known counts", 8000, []tick.Pod{labelled("BE", nil, 0)}, overload},
+		{"and unknown counts", 8000, []tick.Pod{labelled("BE", nil, 0)}, overload},
 		{"what LSR pods use is not, nor what they request", 6000, []tick.Pod{labelled("LSR", new(float64(3000)), 4000)}, overload}, // 3000 of 6000
 		{"LSE the same", 6000, []tick.Pod{labelled("LSE", new(float64(3200)), 4000)}, cooling},
 		{"LSR without a request", 6000, []tick.Pod{labelled("LSR", new(float64(3000)), 0)}, idle},
@@ -38,16 +38,16 @@ func TestSharePool(t *testing.T) {
 		{"the node's that is no number", math.NaN(), nil, unknown},
 	} {
 		r := round{state: new(State), strategies: burstPolicy("auto"), now: start}
-		if r.look(sampleOf(c.used, c.pods...)); r.node != c.want {
-			t.Errorf("%s: %s, want %s (%s)", c.name, r.node, c.want, r.nodeText)
+		if r.measureLoad(sampleOf(c.used, c.pods...)); r.load != c.want {
+			t.Errorf("%s: %s, want %s (%s)", c.name, r.load, c.want, r.loadText)
 		}
 	}
 	for _, cpus := range []string{"", "garbage", "0-99999999"} {
 		r := round{state: new(State), strategies: burstPolicy("auto"), now: start}
 		s := sampleOf(0)
 		s.Topology.CPUs = cpus
-		if r.look(s); r.node != unknown {
-			t.Errorf("CPUs %q: %s, want unknown", cpus, r.node)
+		if r.measureLoad(s); r.load != unknown {
+			t.Errorf("CPUs %q: %s, want unknown", cpus, r.load)
 		}
 	}
 }
@@ -64,9 +64,9 @@ func TestAverage(t *testing.T) {
 			s := sampleOf(float64(second) * 100)
 			s.IntervalSeconds = c.interval
 			r := round{state: st, strategies: burstPolicy("auto"), now: start.Add(time.Duration(second) * time.Second)}
-			r.look(s)
+			r.measureLoad(s)
 			var used float64
-			if _, err := fmt.Sscanf(r.nodeText[strings.Index(r.nodeText, "uses"):], "uses %fm", &used); err != nil {
+			if _, err := fmt.Sscanf(r.loadText[strings.Index(r.loadText, "uses"):], "uses %fm", &used); err != nil {
 				t.Fatal(err)
 			}
 			last = used

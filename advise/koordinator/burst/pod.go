@@ -11,18 +11,18 @@ import (
 	"polder/lib/tick"
 )
 
-// check removes a pod's invalid settings, and names them.
-func check(b *sloconfig.CPUBurst) error {
-	var wrong error
+// dropInvalid removes a pod's invalid settings, and names them.
+func dropInvalid(b *sloconfig.CPUBurst) error {
+	var policyErr error
 	if b.Policy != nil {
 		switch *b.Policy {
 		case sloconfig.BurstNone, sloconfig.BurstCPU, sloconfig.BurstCFSQuota, sloconfig.BurstAutomatic:
 		default:
-			wrong = fmt.Errorf("policy %s is none of none, cpuBurstOnly, cfsQuotaBurstOnly and auto", policy.Quote(*b.Policy))
+			policyErr = fmt.Errorf("policy %s: want none, cpuBurstOnly, cfsQuotaBurstOnly or auto", policy.Quote(*b.Policy))
 			b.Policy = nil
 		}
 	}
-	return errors.Join(wrong, annotation.Sound([]sloconfig.Number{
+	return errors.Join(policyErr, annotation.DropInvalid([]sloconfig.Number{
 		{Name: "cpuBurstPercent", Value: &b.CPUBurstPercent, Least: 1, Most: 10_000},
 		{Name: "cfsQuotaBurstPercent", Value: &b.CFSQuotaBurstPercent, Least: 0, Most: math.MaxInt32}, // below 100: the limit itself
 		{Name: "cfsQuotaBurstPeriodSeconds", Value: &b.CFSQuotaBurstPeriodSeconds, Least: -1, Most: math.MaxInt32},
@@ -31,39 +31,39 @@ func check(b *sloconfig.CPUBurst) error {
 
 // config returns the configuration in force for a pod: its own settings override the node's.
 func (r *round) config(p *tick.Pod) config {
-	if !active(p) || !burstable(p) {
+	if !isActive(p) || !isBurstable(p) {
 		return config{}
 	}
 	merged := r.strategies.Burst
-	own, err := annotation.Settings(p, annotation.CPUBurst, check)
+	own, err := annotation.Settings(p, annotation.CPUBurst, dropInvalid)
 	if err != nil {
-		r.wrong = append(r.wrong, err.Error())
+		r.invalid = append(r.invalid, err.Error())
 	}
 	if own != nil {
-		merged = over(merged, own)
+		merged = override(merged, own)
 	}
-	return r.of(&merged)
+	return r.configOf(&merged)
 }
 
-// over returns the node's settings, overridden by the pod's own. A pod may not decide how loaded the node may be, nor how far it may exceed
-// its limit: the administrator's settings are the maximum.
-func over(node sloconfig.CPUBurst, own *sloconfig.CPUBurst) sloconfig.CPUBurst {
+// override returns the node's settings, overridden by the pod's own. A pod may not decide how loaded the node may be, nor how far it may
+// exceed its limit: the administrator's settings are the maximum.
+func override(node sloconfig.CPUBurst, own *sloconfig.CPUBurst) sloconfig.CPUBurst {
 	if own.Policy != nil {
 		node.Policy = own.Policy
 	}
 	for into, from := range map[**int64]struct {
-		own  *int64
-		most int64
+		own     *int64
+		maximum int64
 	}{
-		&node.CPUBurstPercent:      {own.CPUBurstPercent, valueOf(node.CPUBurstPercent, defaultSaved)},
-		&node.CFSQuotaBurstPercent: {own.CFSQuotaBurstPercent, valueOf(node.CFSQuotaBurstPercent, defaultPercent)},
+		&node.CPUBurstPercent:      {own.CPUBurstPercent, valueOf(node.CPUBurstPercent, defaultBurstPercent)},
+		&node.CFSQuotaBurstPercent: {own.CFSQuotaBurstPercent, valueOf(node.CFSQuotaBurstPercent, defaultQuotaPercent)},
 	} {
 		if from.own != nil {
-			*into = new(min(*from.own, from.most))
+			*into = new(min(*from.own, from.maximum))
 		}
 	}
 	if seconds := own.CFSQuotaBurstPeriodSeconds; seconds != nil {
-		if most := valueOf(node.CFSQuotaBurstPeriodSeconds, -1); most < 0 || *seconds >= 0 && *seconds < most {
+		if maximum := valueOf(node.CFSQuotaBurstPeriodSeconds, -1); maximum < 0 || *seconds >= 0 && *seconds < maximum {
 			node.CFSQuotaBurstPeriodSeconds = seconds
 		}
 	}

@@ -65,7 +65,7 @@ func TestProperties(t *testing.T) {
 				seen[c.Cgroup] = true
 				if q, limit := c.CPUMaxMilliCPU, limits[c.Cgroup]; q != nil {
 					quota[c.Cgroup] = *q
-					if most := max(float64(limit)*math.Max(float64(percent), 100)/100, float64(limit)); *q < limit || limit == 0 || float64(*q) > most && strings.Count(c.Cgroup, "/") == 3 {
+					if maximum := max(float64(limit)*math.Max(float64(percent), 100)/100, float64(limit)); *q < limit || limit == 0 || float64(*q) > maximum && strings.Count(c.Cgroup, "/") == 3 {
 						t.Fatalf("%s: quota %d of a limit of %d at %d %%", c.Cgroup, *q, limit, percent)
 					}
 				}

@@ -14,7 +14,7 @@ import (
 
 // The reasons count the pods with memory protection, throttling or a priority, and the containers with an unknown limit.
 func TestReasonsCountPods(t *testing.T) {
-	const kept = `; "kubepods" keeps min 0 and low 0 bytes; "burstable" keeps min 0 and low 0 bytes; "besteffort" keeps min 0 and low 0 bytes`
+	const kept = `; "kubepods" has min 0 and low 0 bytes; "burstable" has min 0 and low 0 bytes; "besteffort" has min 0 and low 0 bytes`
 	for _, tt := range []struct {
 		name    string
 		m       sloconfig.MemoryQOS
@@ -23,13 +23,13 @@ func TestReasonsCountPods(t *testing.T) {
 		want    []string
 	}{
 		{"protected", sloconfig.MemoryQOS{LowLimitPercent: new(int64(100))}, pod(4096, 0), false, []string{
-			`memory QoS: 1 pod; "kubepods" keeps min 0 and low 4096 bytes; "burstable" keeps min 0 and low 4096 bytes; "besteffort" keeps min 0 and low 0 bytes`,
+			`memory QoS: 1 pod; "kubepods" has min 0 and low 4096 bytes; "burstable" has min 0 and low 4096 bytes; "besteffort" has min 0 and low 0 bytes`,
 		}},
 		{"of a priority", sloconfig.MemoryQOS{Priority: new(int64(5))}, pod(0, 0), false, []string{"memory QoS: 1 pod" + kept}},
 		{"nothing is set", sloconfig.MemoryQOS{}, pod(4096, 0), false, nil},
 		{"nothing to protect", sloconfig.MemoryQOS{LowLimitPercent: new(int64(100))}, pod(0, 0), false, nil},
 		{"no limit is known", sloconfig.MemoryQOS{ThrottlingPercent: new(int64(50))}, pod(0, 0), true, []string{
-			"memory QoS: 1 container without a limit: what is allocatable is not known, so memory.high stays as it is",
+			"memory QoS: 1 container without a limit: the allocatable memory is unknown, memory.high stays unchanged",
 		}},
 	} {
 		s := sampleOf(tt.pod)
@@ -45,8 +45,8 @@ func TestReasonsCountPods(t *testing.T) {
 
 // Without a sample the values stay, which is reported if there are any or any are desired.
 func TestWithoutASampleMemoryStays(t *testing.T) {
-	off, st := sloconfig.Defaults(), &State{Cgroups: map[string]*held{"/a": {Keys: knobMin, Last: revert.Last{At: start}}}}
-	want := []string{"memory QoS: no sample: every cgroup's memory values stay as they are"}
+	off, st := sloconfig.Defaults(), &State{Cgroups: map[string]*advised{"/a": {Keys: keyMin, Last: revert.Last{At: start}}}}
+	want := []string{"memory QoS: no sample: all memory values stay unchanged"}
 	for name, a := range map[string]*tick.Advice{
 		"held": advise(st, &off, nil, 0), "wanted": advise(new(State), with(ls, sloconfig.MemoryQOS{}), nil, 0),
 	} {
@@ -55,15 +55,15 @@ func TestWithoutASampleMemoryStays(t *testing.T) {
 		}
 	}
 	if a := advise(new(State), &off, nil, 0); len(a.Reasons) > 0 {
-		t.Errorf("nothing is held or wanted: %q", a.Reasons)
+		t.Errorf("nothing is set or desired: %q", a.Reasons)
 	}
 }
 
 // One cgroup of a pod is reverted although the others never had other values: a container may have been restarted.
-func TestOneCgroupIsSetBackByItself(t *testing.T) {
+func TestOneCgroupIsReverted(t *testing.T) {
 	off, p := sloconfig.Defaults(), pod(4096, 0)
 	for _, cgroup := range []string{p.Cgroup, p.Containers[0].Cgroup} {
-		st := &State{Cgroups: map[string]*held{cgroup: {Keys: knobMin, Last: revert.Last{At: start}}}}
+		st := &State{Cgroups: map[string]*advised{cgroup: {Keys: keyMin, Last: revert.Last{At: start}}}}
 		a := advise(st, &off, sampleOf(p), time.Second)
 		if diff := cmp.Diff([]tick.Cgroup{{Cgroup: cgroup, MemoryMinBytes: new(int64(0))}}, a.Cgroups); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", cgroup, diff)
@@ -87,8 +87,8 @@ func TestFaultsOfAnAnnotation(t *testing.T) {
 	const of = `memory QoS: annotation koordinator.sh/memoryQOS of pod "ns/p": `
 	off := sloconfig.Defaults()
 	for text, want := range map[string]string{
-		`{"wmarkRatio":101}`: of + "a part of it does not hold: wmarkRatio 101 is not within 0 to 100",
-		`{"policy":7}`:       of + "it does not hold: ",
+		`{"wmarkRatio":101}`: of + "a part of it is ignored: wmarkRatio 101 is not between 0 and 100",
+		`{"policy":7}`:       of + "it is ignored: ",
 	} {
 		p := pod(0, 0)
 		p.Annotations[annotation.MemoryQOS] = text

@@ -28,57 +28,57 @@ const maxBytes = 1 << 50
 // State is what this package remembers of one node, in the format of the state file.
 type State struct {
 	// Cgroups are those that have had values other than the kernel's defaults.
-	Cgroups revert.Cgroups[held, *held] `json:"cgroups,omitempty"`
+	Cgroups revert.Cgroups[advised, *advised] `json:"cgroups,omitempty"`
 }
 
-// held is what was advised for one cgroup.
-type held struct {
-	Keys knobs `json:"keys"`
+// advised is what was advised for one cgroup.
+type advised struct {
+	Keys keys `json:"keys"`
 	revert.Last
 }
 
 // Advise adds the memory values of kubelet's tiers, pods and containers.
 func (st *State) Advise(t *tick.Tick, s *sloconfig.Strategies, a *tick.Advice) {
 	if t.Sample == nil {
-		if len(st.Cgroups) > 0 || enabled(s) {
-			a.Reasons = append(a.Reasons, "memory QoS: no sample: every cgroup's memory values stay as they are")
+		if len(st.Cgroups) > 0 || isAnyEnabled(s) {
+			a.Reasons = append(a.Reasons, "memory QoS: no sample: all memory values stay unchanged")
 		}
 		return
 	}
-	n := node{state: st, sample: t.Sample, strategies: s, advice: a, now: t.Time}
-	n.tiers()
+	n := round{state: st, sample: t.Sample, strategies: s, advice: a, now: t.Time}
+	n.readTiers()
 	for i := range t.Sample.Pods {
 		n.pod(&t.Sample.Pods[i])
 	}
-	n.sums()
+	n.adviseTiers()
 	n.explain()
-	st.Cgroups.Forget(t.Time)
+	st.Cgroups.RemoveExpired(t.Time)
 }
 
-// enabled reports whether a class's memory QoS is enabled.
-func enabled(s *sloconfig.Strategies) bool {
-	return slices.ContainsFunc([]*sloconfig.ClassQOS{s.QOS.LSR, s.QOS.LS, s.QOS.BE, s.QOS.System}, on)
+// isAnyEnabled reports whether a class's memory QoS is enabled.
+func isAnyEnabled(s *sloconfig.Strategies) bool {
+	return slices.ContainsFunc([]*sloconfig.ClassQOS{s.QOS.LSR, s.QOS.LS, s.QOS.BE, s.QOS.System}, isEnabled)
 }
 
-func on(class *sloconfig.ClassQOS) bool {
+func isEnabled(class *sloconfig.ClassQOS) bool {
 	return class != nil && class.Memory != nil && sloconfig.IsTrue(class.Memory.Enable)
 }
 
-// node is the work of one tick.
-type node struct {
+// round is the work of one tick.
+type round struct {
 	state      *State
 	sample     *tick.Sample
 	strategies *sloconfig.Strategies
 	advice     *tick.Advice
 	now        time.Time
 
-	template *sloconfig.Strategies // for pods with policy "auto"
-	at       []tier
-	pods     int // with memory QoS
-	wrong    []string
-	noHigh   int // containers without a limit while allocatable is unknown
-	// partial reports whether pods with memory QoS are currently unknown: their part of the sums is then unknown too.
-	partial bool
+	template    *sloconfig.Strategies // for pods with policy "auto"
+	sums        []tier
+	pods        int // with memory QoS
+	invalid     []string
+	withoutHigh int // containers without a limit while allocatable is unknown
+	// isPartial reports whether pods with memory QoS are currently unknown: their part of the sums is then unknown too.
+	isPartial bool
 }
 
 // tier is one of kubelet's tiers, with the sums of the cgroups below it.
@@ -87,29 +87,29 @@ type tier struct {
 	min, low int64
 }
 
-func (n *node) tiers() {
-	n.at = make([]tier, len(n.sample.Tiers))
+func (n *round) readTiers() {
+	n.sums = make([]tier, len(n.sample.Tiers))
 	for i := range n.sample.Tiers {
-		n.at[i].Tier = &n.sample.Tiers[i]
+		n.sums[i].Tier = &n.sample.Tiers[i]
 	}
 }
 
 // pod adds the values of one pod and its containers.
-func (n *node) pod(p *tick.Pod) {
+func (n *round) pod(p *tick.Pod) {
 	switch {
 	case p.Missing == tick.MissingCluster:
-		n.partial = n.state.Cgroups.Keep(p, n.now) || n.partial
+		n.isPartial = n.state.Cgroups.KeepPod(p, n.now) || n.isPartial
 		return
 	case p.Missing != "" || p.Ended():
 		return
 	}
 	m := n.settings(p)
-	if m == nil && len(n.state.Cgroups.Of(p)) == 0 {
+	if m == nil && len(n.state.Cgroups.EntriesOf(p)) == 0 {
 		return
 	}
-	values := static(m)
-	be := qos.Koordinator(p) == qos.BE
-	var least, low int64
+	values := staticValues(m)
+	isBE := qos.Koordinator(p) == qos.BE
+	var minBytes, low int64
 	for i := range p.Containers {
 		c := &p.Containers[i]
 		if c.Cgroup == "" {
@@ -120,56 +120,56 @@ func (n *node) pod(p *tick.Pod) {
 			requests, limits = p.Requests, p.Limits
 		}
 		v := values
-		n.calculate(&v, m, memoryOf(requests, be), memoryOf(limits, be))
-		least, low = least+v.least, low+v.low
-		n.want(c.Cgroup, &v)
+		n.calculate(&v, m, memoryOf(requests, isBE), memoryOf(limits, isBE))
+		minBytes, low = minBytes+v.min, low+v.low
+		n.advise(c.Cgroup, &v)
 	}
 	if p.Cgroup != "" && !slices.ContainsFunc(p.Containers, func(c tick.Container) bool { return c.Cgroup == p.Cgroup }) {
 		v := values
-		v.least, v.low = least, low
-		n.want(p.Cgroup, &v)
+		v.min, v.low = minBytes, low
+		n.advise(p.Cgroup, &v)
 	}
-	for i := range n.at {
-		if strings.HasPrefix(p.Cgroup, n.at[i].Cgroup+"/") {
-			n.at[i].min, n.at[i].low = n.at[i].min+least, n.at[i].low+low
+	for i := range n.sums {
+		if strings.HasPrefix(p.Cgroup, n.sums[i].Cgroup+"/") {
+			n.sums[i].min, n.sums[i].low = n.sums[i].min+minBytes, n.sums[i].low+low
 		}
 	}
-	if m != nil && values != neutral || least+low > 0 {
+	if m != nil && values != kernelDefaults || minBytes+low > 0 {
 		n.pods++
 	}
 }
 
 // memoryOf returns an amount of memory, batch memory for pods of class BE; 0 if there is none.
-func memoryOf(r *tick.Resources, be bool) int64 {
+func memoryOf(r *tick.Resources, isBE bool) int64 {
 	if r == nil {
 		return 0
 	}
 	amount := r.MemoryBytes
-	if be {
+	if isBE {
 		amount = r.ReclaimedMemoryBytes
 	}
 	return int64(min(policy.Amount(amount), maxBytes))
 }
 
 // calculate sets a container's protection and limit from its request and its limit, 0 if it has none.
-func (n *node) calculate(v *values, m *sloconfig.MemoryQOS, request, limit int64) {
+func (n *round) calculate(v *values, m *sloconfig.MemoryQOS, request, limit int64) {
 	if m == nil {
 		return
 	}
-	v.least = request * percent(m.MinLimitPercent) / 100
-	v.low = max(request*percent(m.LowLimitPercent)/100, v.least)
+	v.min = request * percent(m.MinLimitPercent) / 100
+	v.low = max(request*percent(m.LowLimitPercent)/100, v.min)
 	throttle := percent(m.ThrottlingPercent)
 	if throttle == 0 {
 		return
 	}
 	if limit == 0 {
 		if limit = memoryOf(n.sample.Allocatable, false); limit == 0 {
-			n.noHigh++
-			v.unknown |= knobHigh
+			n.withoutHigh++
+			v.unknown |= keyHigh
 			return
 		}
 	}
-	high := max((request+(limit-request)*throttle/100)/PageBytes*PageBytes, v.least)
+	high := max((request+(limit-request)*throttle/100)/PageBytes*PageBytes, v.min)
 	if high >= PageBytes { // no process could run in less
 		v.high = high
 	}
@@ -178,20 +178,20 @@ func (n *node) calculate(v *values, m *sloconfig.MemoryQOS, request, limit int64
 // percent returns a value from 0 to 100, 0 if it is not set.
 func percent(p *int64) int64 { return sloconfig.Within(p, 0, 0, 100) }
 
-// sums adds the values that kubelet's tiers need for the protection below them to be effective, and their priorities.
-func (n *node) sums() {
-	if n.partial || len(n.sample.Pods) == 0 && len(n.sample.Errors) > 0 {
-		for i := range n.at {
-			if h := n.state.Cgroups[n.at[i].Cgroup]; h != nil {
+// adviseTiers adds the values that kubelet's tiers need for the protection below them to be effective, and their priorities.
+func (n *round) adviseTiers() {
+	if n.isPartial || len(n.sample.Pods) == 0 && len(n.sample.Errors) > 0 {
+		for i := range n.sums {
+			if h := n.state.Cgroups[n.sums[i].Cgroup]; h != nil {
 				h.At = n.now
 			}
 		}
 		return
 	}
-	for i := range n.at {
-		at := &n.at[i]
-		v := neutral
-		v.least, v.low = at.min, at.low
+	for i := range n.sums {
+		at := &n.sums[i]
+		v := kernelDefaults
+		v.min, v.low = at.min, at.low
 		var class *sloconfig.ClassQOS
 		switch at.Name {
 		case tick.TierPods:
@@ -201,40 +201,40 @@ func (n *node) sums() {
 		case tick.TierBestEffort:
 			class = n.strategies.QOS.BE
 		}
-		if on(class) {
-			of := static(class.Memory)
-			v.priority, v.usePriority = of.priority, of.usePriority
+		if isEnabled(class) {
+			settings := staticValues(class.Memory)
+			v.priority, v.usePriority = settings.priority, settings.usePriority
 		}
-		n.want(at.Cgroup, &v)
+		n.advise(at.Cgroup, &v)
 	}
 }
 
 // explain adds reasons for what was found.
-func (n *node) explain() {
+func (n *round) explain() {
 	add := func(format string, a ...any) {
 		n.advice.Reasons = append(n.advice.Reasons, "memory QoS: "+fmt.Sprintf(format, a...))
 	}
 	if n.pods > 0 {
 		var text strings.Builder
 		text.WriteString(phrase.Count(n.pods, "pod"))
-		for i := range n.at {
-			if !n.partial {
-				fmt.Fprintf(&text, "; %s keeps min %d and low %d bytes", policy.Quote(n.at[i].Name), n.at[i].min, n.at[i].low)
+		for i := range n.sums {
+			if !n.isPartial {
+				fmt.Fprintf(&text, "; %s has min %d and low %d bytes", policy.Quote(n.sums[i].Name), n.sums[i].min, n.sums[i].low)
 			}
 		}
-		if n.partial {
-			text.WriteString("; kubelet's tiers stay as they are, for the cluster does not know some pods")
+		if n.isPartial {
+			text.WriteString("; kubelet's tiers stay unchanged, because some pods are unknown to the cluster")
 		}
 		add("%s", text.String())
 	}
-	if n.noHigh > 0 {
-		add("%s without a limit: what is allocatable is not known, so memory.high stays as it is", phrase.Count(n.noHigh, "container"))
+	if n.withoutHigh > 0 {
+		add("%s without a limit: the allocatable memory is unknown, memory.high stays unchanged", phrase.Count(n.withoutHigh, "container"))
 	}
-	const most = 3
-	for _, w := range n.wrong[:min(len(n.wrong), most)] {
+	const maxListed = 3
+	for _, w := range n.invalid[:min(len(n.invalid), maxListed)] {
 		add("%s", w)
 	}
-	if more := len(n.wrong) - most; more > 0 {
+	if more := len(n.invalid) - maxListed; more > 0 {
 		add("annotations of %s more are invalid", phrase.Count(more, "pod"))
 	}
 }

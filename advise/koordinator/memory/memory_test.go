@@ -100,7 +100,7 @@ func TestContainer(t *testing.T) {
 		{"min is not rounded here", sloconfig.MemoryQOS{MinLimitPercent: n(33)}, 1000, 0, tick.Cgroup{MemoryMinBytes: n(330), MemoryLowBytes: n(330)}},
 		{"low", sloconfig.MemoryQOS{LowLimitPercent: n(100)}, 100 * mi, 0, tick.Cgroup{MemoryLowBytes: n(100 * mi)}},
 		{"low is raised to min", sloconfig.MemoryQOS{MinLimitPercent: n(80), LowLimitPercent: n(40)}, 100 * mi, 0, tick.Cgroup{MemoryMinBytes: n(80 * mi), MemoryLowBytes: n(80 * mi)}},
-		{"nor is there less low than min where none is asked for", sloconfig.MemoryQOS{MinLimitPercent: n(80), LowLimitPercent: n(0)}, 100 * mi, 0, tick.Cgroup{MemoryMinBytes: n(80 * mi), MemoryLowBytes: n(80 * mi)}},
+		{"nor is there less low than min where none is requested", sloconfig.MemoryQOS{MinLimitPercent: n(80), LowLimitPercent: n(0)}, 100 * mi, 0, tick.Cgroup{MemoryMinBytes: n(80 * mi), MemoryLowBytes: n(80 * mi)}},
 		{"no request", sloconfig.MemoryQOS{MinLimitPercent: n(80), LowLimitPercent: n(90)}, 0, 0, tick.Cgroup{}},
 		{"negative request", sloconfig.MemoryQOS{MinLimitPercent: n(80)}, -5, 0, tick.Cgroup{}},
 		{"a request that is no number", sloconfig.MemoryQOS{MinLimitPercent: n(80)}, math.NaN(), 0, tick.Cgroup{}},
@@ -125,7 +125,7 @@ func TestContainer(t *testing.T) {
 		{"the kernel's own watermarks", sloconfig.MemoryQOS{WmarkRatio: n(0), WmarkScalePermill: n(50), WmarkMinAdj: n(0)}, 0, 0, tick.Cgroup{}},
 		{"watermarks out of range", sloconfig.MemoryQOS{WmarkRatio: n(101), WmarkScalePermill: n(0), WmarkMinAdj: n(-26), Priority: n(13)}, 0, 0, tick.Cgroup{}},
 		{"priority", sloconfig.MemoryQOS{PriorityEnable: n(1), Priority: n(12)}, 0, 0, tick.Cgroup{MemoryPriority: n(12), MemoryUsePriorityOOM: new(true)}},
-		{"a priority switch that is none", sloconfig.MemoryQOS{PriorityEnable: n(2), OOMKillGroup: n(2)}, 0, 0, tick.Cgroup{}},
+		{"an invalid priority switch", sloconfig.MemoryQOS{PriorityEnable: n(2), OOMKillGroup: n(2)}, 0, 0, tick.Cgroup{}},
 		{"kill together", sloconfig.MemoryQOS{OOMKillGroup: n(1)}, 0, 0, tick.Cgroup{MemoryOOMGroup: new(true)}},
 		{"kill alone", sloconfig.MemoryQOS{OOMKillGroup: n(0)}, 0, 0, tick.Cgroup{}},
 	} {
@@ -168,7 +168,7 @@ func TestSums(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", cgroup, diff)
 		}
 	}
-	if len(a.Reasons) != 1 || !strings.Contains(a.Reasons[0], "\"burstable\" keeps min 78643200 and low 157286400 bytes") {
+	if len(a.Reasons) != 1 || !strings.Contains(a.Reasons[0], "\"burstable\" has min 78643200 and low 157286400 bytes") {
 		t.Errorf("reasons %q", a.Reasons)
 	}
 }
@@ -260,18 +260,18 @@ func TestAnnotation(t *testing.T) {
 		{"unknown fields", `{"x":[1,{}],"minLimitPercent":10}`, true, tick.Cgroup{MemoryMinBytes: n(10 * mi), MemoryLowBytes: n(10 * mi)}, ""},
 		{"enable is not the pod's to decide", `{"enable":false}`, true, half, ""},
 		{"unknown policy", `{"policy":"AUTO","minLimitPercent":10}`, true, tick.Cgroup{MemoryMinBytes: n(10 * mi), MemoryLowBytes: n(10 * mi)}, "policy"},
-		{"no JSON", `policy=auto`, true, half, "does not hold"},
-		{"a list", `[]`, true, half, "does not hold"},
-		{"a text for a number", `{"policy":"none","minLimitPercent":"10"}`, true, half, "does not hold"},
-		{"a fraction", `{"minLimitPercent":10.5}`, true, half, "does not hold"},
-		{"more after it", `{"minLimitPercent":10} x`, true, half, "does not hold"},
+		{"no JSON", `policy=auto`, true, half, "it is ignored"},
+		{"a list", `[]`, true, half, "it is ignored"},
+		{"a text for a number", `{"policy":"none","minLimitPercent":"10"}`, true, half, "it is ignored"},
+		{"a fraction", `{"minLimitPercent":10.5}`, true, half, "it is ignored"},
+		{"more after it", `{"minLimitPercent":10} x`, true, half, "it is ignored"},
 		{
 			"out of range", `{"minLimitPercent":101,"lowLimitPercent":-1,"throttlingPercent":1000,"wmarkRatio":101,"wmarkScalePermill":0,"wmarkMinAdj":51,"priorityEnable":2,"priority":13,"oomKillGroup":-1}`, true, half,
-			"wmarkScalePermill 0 is not within 1 to 1000",
+			"wmarkScalePermill 0 is not between 1 and 1000",
 		},
-		{"an adjustment out of range", `{"wmarkMinAdj":51}`, true, half, "wmarkMinAdj 51 is not within -25 to 50"},
-		{"the others hold", `{"minLimitPercent":101,"lowLimitPercent":70}`, true, tick.Cgroup{MemoryMinBytes: n(50 * mi), MemoryLowBytes: n(70 * mi)}, "minLimitPercent 101 is not within 0 to 100"},
-		{"too long", `{"minLimitPercent":10,"x":"` + strings.Repeat("x", annotation.MaxBytes) + `"}`, true, half, "does not hold"},
+		{"an adjustment out of range", `{"wmarkMinAdj":51}`, true, half, "wmarkMinAdj 51 is not between -25 and 50"},
+		{"the others hold", `{"minLimitPercent":101,"lowLimitPercent":70}`, true, tick.Cgroup{MemoryMinBytes: n(50 * mi), MemoryLowBytes: n(70 * mi)}, "minLimitPercent 101 is not between 0 and 100"},
+		{"too long", `{"minLimitPercent":10,"x":"` + strings.Repeat("x", annotation.MaxBytes) + `"}`, true, half, "it is ignored"},
 		{
 			"the ends of the ranges", `{"wmarkRatio":100,"wmarkScalePermill":1000,"wmarkMinAdj":50,"priorityEnable":1,"priority":12,"oomKillGroup":1,"minLimitPercent":0}`, true,
 			tick.Cgroup{MemoryWmarkRatioPercent: n(100), MemoryWmarkScalePermille: n(1000), MemoryWmarkMinAdjPercent: n(50), MemoryUsePriorityOOM: new(true), MemoryPriority: n(12), MemoryOOMGroup: new(true)},
@@ -301,7 +301,7 @@ func TestAnnotation(t *testing.T) {
 }
 
 // A batch pod's memory is lent: its annotation may reduce its protection, but not raise it above the class's settings.
-func TestABatchPodKeepsNoMoreMemoryThanItsClassAllows(t *testing.T) {
+func TestBatchPodIsCappedByItsClass(t *testing.T) {
 	for _, c := range []struct {
 		name, text string
 		class      sloconfig.MemoryQOS
@@ -335,7 +335,7 @@ func TestABatchPodKeepsNoMoreMemoryThanItsClassAllows(t *testing.T) {
 }
 
 // Values that are no longer desired are reverted for some time, and then nothing is advised for them.
-func TestSetBack(t *testing.T) {
+func TestRevert(t *testing.T) {
 	st := new(State)
 	p := pod(100*mi, 200*mi)
 	s := with(ls, sloconfig.MemoryQOS{MinLimitPercent: n(50), ThrottlingPercent: n(50), OOMKillGroup: n(1), WmarkRatio: n(95), WmarkScalePermill: n(20), WmarkMinAdj: n(50), PriorityEnable: n(1), Priority: n(2)})
@@ -346,7 +346,7 @@ func TestSetBack(t *testing.T) {
 		MemoryMinBytes: n(0), MemoryLowBytes: n(0), MemoryHighBytes: n(tick.Unlimited), MemoryOOMGroup: no, MemoryWmarkRatioPercent: n(0), MemoryWmarkScalePermille: n(50),
 		MemoryWmarkMinAdjPercent: n(0), MemoryPriority: n(0), MemoryUsePriorityOOM: no,
 	}
-	for _, after := range []time.Duration{time.Second, revert.For} {
+	for _, after := range []time.Duration{time.Second, revert.Duration} {
 		a := advise(st, &off, sampleOf(p), after)
 		if diff := cmp.Diff(back, entry(t, a, p.Cgroup+"/c")); diff != "" {
 			t.Errorf("after %s (-want +got):\n%s", after, diff)
@@ -355,8 +355,8 @@ func TestSetBack(t *testing.T) {
 			t.Errorf("the tier after %s (-want +got):\n%s", after, diff)
 		}
 	}
-	advise(st, &off, sampleOf(p), revert.For+2*time.Second) // the last time
-	if a := advise(st, &off, sampleOf(p), revert.For+3*time.Second); len(a.Cgroups)+len(a.Reasons) > 0 || len(st.Cgroups) > 0 {
+	advise(st, &off, sampleOf(p), revert.Duration+2*time.Second) // the last time
+	if a := advise(st, &off, sampleOf(p), revert.Duration+3*time.Second); len(a.Cgroups)+len(a.Reasons) > 0 || len(st.Cgroups) > 0 {
 		t.Errorf("in the end: %+v, state %v; want nothing", a, st.Cgroups)
 	}
 }
@@ -398,7 +398,7 @@ func TestMissing(t *testing.T) {
 	}
 	// The clock is set back by a day: times in the future do not keep entries for ever.
 	advise(st, s, sampleOf(), -24*time.Hour)
-	if advise(st, s, sampleOf(), -24*time.Hour+revert.For+time.Second); len(st.Cgroups) > 0 {
+	if advise(st, s, sampleOf(), -24*time.Hour+revert.Duration+time.Second); len(st.Cgroups) > 0 {
 		t.Errorf("after the clock was set back %d cgroups are remembered", len(st.Cgroups))
 	}
 }
@@ -429,6 +429,6 @@ func TestStateIsJSON(t *testing.T) {
 	if diff := cmp.Diff(advise(st, &off, sampleOf(p), time.Second), advise(&again, &off, sampleOf(p), time.Second)); diff != "" {
 		t.Errorf("after a restart (-want +got):\n%s", diff)
 	}
-	hostile := State{Cgroups: map[string]*held{"/kubepods": nil, "/x": nil}}
+	hostile := State{Cgroups: map[string]*advised{"/kubepods": nil, "/x": nil}}
 	advise(&hostile, s, sampleOf(p), 0)
 }

@@ -24,28 +24,28 @@ type podSettings struct {
 	sloconfig.MemoryQOS
 }
 
-// check removes a pod's invalid settings, and names them.
-func check(s *podSettings) error {
-	var wrong error
+// dropInvalid removes a pod's invalid settings, and names them.
+func dropInvalid(s *podSettings) error {
+	var policyErr error
 	switch s.Policy {
 	case "", policyDefault, policyNone, policyAuto:
 	default:
-		wrong = fmt.Errorf("policy %s is none of default, none and auto", policy.Quote(s.Policy))
+		policyErr = fmt.Errorf("policy %s: want default, none or auto", policy.Quote(s.Policy))
 		s.Policy = policyDefault
 	}
-	return errors.Join(wrong, annotation.Sound(s.Numbers()))
+	return errors.Join(policyErr, annotation.DropInvalid(s.Numbers()))
 }
 
 // settings returns those in force for a pod: its own ones override its class's, if enabled, or the template's. Nil if it has none: all
 // values are the kernel's defaults.
-func (n *node) settings(p *tick.Pod) *sloconfig.MemoryQOS {
+func (n *round) settings(p *tick.Pod) *sloconfig.MemoryQOS {
 	var base *sloconfig.MemoryQOS
-	if class := classOf(p, &n.strategies.QOS); on(class) {
+	if class := classOf(p, &n.strategies.QOS); isEnabled(class) {
 		base = class.Memory
 	}
-	own, err := annotation.Settings(p, annotation.MemoryQOS, check)
+	own, err := annotation.Settings(p, annotation.MemoryQOS, dropInvalid)
 	if err != nil {
-		n.wrong = append(n.wrong, err.Error())
+		n.invalid = append(n.invalid, err.Error())
 	}
 	if own == nil {
 		return base
@@ -75,38 +75,38 @@ func (n *node) settings(p *tick.Pod) *sloconfig.MemoryQOS {
 		}
 	}
 	if qos.Koordinator(p) == qos.BE {
-		confine(&merged, class)
+		capByClass(&merged, class)
 	}
 	return &merged
 }
 
-// confine limits a batch pod to its class's settings, nil if there are none: memory that it protects is not available to services, and its
-// tenant must not raise its limits.
-func confine(own, class *sloconfig.MemoryQOS) {
+// capByClass limits a batch pod to its class's settings, nil if there are none: memory that it protects is not available to services, and
+// its tenant must not raise its limits.
+func capByClass(own, class *sloconfig.MemoryQOS) {
 	if class == nil {
 		class = &sloconfig.MemoryQOS{}
 	}
-	for into, most := range map[**int64]*int64{
+	for into, maximum := range map[**int64]*int64{
 		&own.MinLimitPercent: class.MinLimitPercent, &own.LowLimitPercent: class.LowLimitPercent, &own.Priority: class.Priority,
 	} {
-		if *into != nil && (most == nil || **into > *most) {
-			*into = most
+		if *into != nil && (maximum == nil || **into > *maximum) {
+			*into = maximum
 		}
 	}
-	if most := class.ThrottlingPercent; percent(most) > 0 && (percent(own.ThrottlingPercent) == 0 || *own.ThrottlingPercent > *most) {
-		own.ThrottlingPercent = most
+	if maximum := class.ThrottlingPercent; percent(maximum) > 0 && (percent(own.ThrottlingPercent) == 0 || *own.ThrottlingPercent > *maximum) {
+		own.ThrottlingPercent = maximum
 	}
 }
 
 // classOf returns the class whose settings apply to the pod: its label's, else that of its Kubernetes class. LSE uses LSR's.
-func classOf(p *tick.Pod, of *sloconfig.ResourceQOS) *sloconfig.ClassQOS {
+func classOf(p *tick.Pod, strategies *sloconfig.ResourceQOS) *sloconfig.ClassQOS {
 	switch qos.KoordinatorOrDefault(p) {
 	case qos.LSE, qos.LSR:
-		return of.LSR
+		return strategies.LSR
 	case qos.BE:
-		return of.BE
+		return strategies.BE
 	case qos.System:
-		return of.System
+		return strategies.System
 	}
-	return of.LS
+	return strategies.LS
 }

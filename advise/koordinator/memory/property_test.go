@@ -14,8 +14,8 @@ import (
 )
 
 func drawQOS(t *rapid.T, label string) *sloconfig.MemoryQOS {
-	number := func(name string, least, most int64) *int64 {
-		return rapid.Ptr(rapid.Int64Range(least, most), true).Draw(t, label+name)
+	number := func(name string, minimum, maximum int64) *int64 {
+		return rapid.Ptr(rapid.Int64Range(minimum, maximum), true).Draw(t, label+name)
 	}
 	return &sloconfig.MemoryQOS{
 		Enable: new(rapid.Bool().Draw(t, label+"enable")), MinLimitPercent: number("min", -5, 110), LowLimitPercent: number("low", -5, 110),
@@ -70,7 +70,7 @@ func TestProperties(t *testing.T) {
 		}
 		checkEntries(t, advise(st, &off, sampleOf(pods...), 8*time.Second).Cgroups, kernel)
 		for name, v := range kernel {
-			if v != neutral {
+			if v != kernelDefaults {
 				t.Fatalf("in the end %s has %+v", name, v)
 			}
 		}
@@ -87,18 +87,18 @@ func checkEntries(t *rapid.T, entries []tick.Cgroup, kernel map[string]values) {
 		seen[c.Cgroup] = true
 		v, known := kernel[c.Cgroup]
 		if !known {
-			v = neutral
+			v = kernelDefaults
 		}
-		take := func(into *int64, from *int64, least, most int64) {
+		take := func(into *int64, from *int64, minimum, maximum int64) {
 			if from == nil {
 				return
 			}
-			if *from < least || *from > most {
+			if *from < minimum || *from > maximum {
 				t.Fatalf("%s: %+v is out of range", c.Cgroup, c)
 			}
 			*into = *from
 		}
-		take(&v.least, c.MemoryMinBytes, 0, 1<<62)
+		take(&v.min, c.MemoryMinBytes, 0, 1<<62)
 		take(&v.low, c.MemoryLowBytes, 0, 1<<62)
 		if h := c.MemoryHighBytes; h != nil && *h != tick.Unlimited {
 			take(&v.high, h, PageBytes, 1<<62)
@@ -118,15 +118,15 @@ func checkEntries(t *rapid.T, entries []tick.Cgroup, kernel map[string]values) {
 		if v.killTogether && strings.Count(c.Cgroup, "/") < 2 || strings.HasSuffix(c.Cgroup, "burstable") && v.killTogether {
 			t.Fatalf("a whole tier would be killed: %+v", c)
 		}
-		if v.high != tick.Unlimited && v.high < v.least {
-			t.Fatalf("%s has memory.high %d under its memory.min %d", c.Cgroup, v.high, v.least)
+		if v.high != tick.Unlimited && v.high < v.min {
+			t.Fatalf("%s has memory.high %d under its memory.min %d", c.Cgroup, v.high, v.min)
 		}
 		kernel[c.Cgroup] = v
 	}
 }
 
 func checkSums(t *rapid.T, pods []tick.Pod, kernel map[string]values) {
-	for _, of := range []func(values) int64{func(v values) int64 { return v.least }, func(v values) int64 { return v.low }} {
+	for _, of := range []func(values) int64{func(v values) int64 { return v.min }, func(v values) int64 { return v.low }} {
 		sums := map[string]int64{}
 		for _, p := range pods {
 			var sum int64
@@ -166,8 +166,8 @@ func FuzzAnnotation(f *testing.F) {
 		a := advise(st, s, sampleOf(p), 0)
 		for _, c := range a.Cgroups {
 			for _, k := range []struct {
-				v           *int64
-				least, most int64
+				v                *int64
+				minimum, maximum int64
 			}{
 				{c.MemoryMinBytes, 0, 100 * mi},
 				{c.MemoryLowBytes, 0, 100 * mi},
@@ -177,7 +177,7 @@ func FuzzAnnotation(f *testing.F) {
 				{c.MemoryWmarkMinAdjPercent, -25, 50},
 				{c.MemoryPriority, 0, 12},
 			} {
-				if k.v != nil && (*k.v < k.least || *k.v > k.most) {
+				if k.v != nil && (*k.v < k.minimum || *k.v > k.maximum) {
 					t.Errorf("annotation %q: %+v", text, c)
 				}
 			}

@@ -8,112 +8,112 @@ import (
 
 // values are all values that memory QoS sets on one cgroup.
 type values struct {
-	least, low, high          int64
+	min, low, high            int64
 	ratio, scale, adjust      int64
 	priority                  int64
 	usePriority, killTogether bool
 	// unknown are those that could not be determined: they stay unchanged.
-	unknown knobs
+	unknown keys
 }
 
-// neutral has the kernel's defaults.
-var neutral = values{high: tick.Unlimited, scale: 50}
+// kernelDefaults has the kernel's defaults.
+var kernelDefaults = values{high: tick.Unlimited, scale: 50}
 
-// knobs is a set of the values, as bits at the positions that the state file uses.
-type knobs uint16
+// keys is a set of the values, as bits at the positions that the state file uses.
+type keys uint16
 
 const (
-	knobMin knobs = 1 << iota
-	knobLow
-	knobHigh
-	knobRatio
-	knobScale
-	knobAdjust
-	knobPriority
-	knobUsePriority
-	knobOOMGroup
+	keyMin keys = 1 << iota
+	keyLow
+	keyHigh
+	keyRatio
+	keyScale
+	keyAdjust
+	keyPriority
+	keyUsePriority
+	keyOOMGroup
 )
 
-// static returns the values that are the settings themselves, for any cgroup. A value out of range stays the kernel's default.
-func static(m *sloconfig.MemoryQOS) values {
-	v := neutral
+// staticValues returns the values that are the settings themselves, for any cgroup. A value out of range stays the kernel's default.
+func staticValues(m *sloconfig.MemoryQOS) values {
+	v := kernelDefaults
 	if m == nil {
 		return v
 	}
-	own := *m
-	_ = annotation.Sound(own.Numbers()) // reported when it was read
+	valid := *m
+	_ = annotation.DropInvalid(valid.Numbers()) // reported when it was read
 	for into, from := range map[*int64]*int64{
-		&v.ratio: own.WmarkRatio, &v.scale: own.WmarkScalePermill, &v.adjust: own.WmarkMinAdj,
-		&v.priority: own.Priority,
+		&v.ratio: valid.WmarkRatio, &v.scale: valid.WmarkScalePermill, &v.adjust: valid.WmarkMinAdj,
+		&v.priority: valid.Priority,
 	} {
 		if from != nil {
 			*into = *from
 		}
 	}
-	v.usePriority = own.PriorityEnable != nil && *own.PriorityEnable == 1
-	v.killTogether = own.OOMKillGroup != nil && *own.OOMKillGroup == 1
+	v.usePriority = valid.PriorityEnable != nil && *valid.PriorityEnable == 1
+	v.killTogether = valid.OOMKillGroup != nil && *valid.OOMKillGroup == 1
 	return v
 }
 
-// want advises values that differ from the kernel's defaults, and the default if a value was advised before.
-func (n *node) want(cgroup string, v *values) {
-	differs := v.differs()
-	if n.state.Cgroups[cgroup] == nil && differs == 0 {
+// advise advises values that differ from the kernel's defaults, and the default if a value was advised before.
+func (n *round) advise(cgroup string, v *values) {
+	changed := v.changedKeys()
+	if n.state.Cgroups[cgroup] == nil && changed == 0 {
 		return
 	}
-	h := n.state.Cgroups.Remember(cgroup)
-	if differs|v.unknown&h.Keys != 0 {
+	h := n.state.Cgroups.Entry(cgroup)
+	if changed|v.unknown&h.Keys != 0 {
 		h.At = n.now
 	}
-	h.Keys |= differs
+	h.Keys |= changed
 	if k := h.Keys &^ v.unknown; k != 0 {
 		n.advice.Cgroups = append(n.advice.Cgroups, v.entry(cgroup, k))
 	}
 }
 
-func (v *values) differs() (k knobs) {
-	note := func(at knobs, differs bool) {
+func (v *values) changedKeys() (k keys) {
+	note := func(at keys, differs bool) {
 		if differs {
 			k |= at
 		}
 	}
-	note(knobMin, v.least != neutral.least)
-	note(knobLow, v.low != neutral.low)
-	note(knobHigh, v.high != neutral.high)
-	note(knobRatio, v.ratio != neutral.ratio)
-	note(knobScale, v.scale != neutral.scale)
-	note(knobAdjust, v.adjust != neutral.adjust)
-	note(knobPriority, v.priority != neutral.priority)
-	note(knobUsePriority, v.usePriority)
-	note(knobOOMGroup, v.killTogether)
+	note(keyMin, v.min != kernelDefaults.min)
+	note(keyLow, v.low != kernelDefaults.low)
+	note(keyHigh, v.high != kernelDefaults.high)
+	note(keyRatio, v.ratio != kernelDefaults.ratio)
+	note(keyScale, v.scale != kernelDefaults.scale)
+	note(keyAdjust, v.adjust != kernelDefaults.adjust)
+	note(keyPriority, v.priority != kernelDefaults.priority)
+	note(keyUsePriority, v.usePriority)
+	note(keyOOMGroup, v.killTogether)
 	return k
 }
 
 // entry returns an entry with the values of the set.
-func (v *values) entry(cgroup string, k knobs) tick.Cgroup {
+func (v *values) entry(cgroup string, k keys) tick.Cgroup {
 	c := tick.Cgroup{Cgroup: cgroup}
 	own := *v // a copy, not the loop's variable
 	for _, number := range []struct {
-		at   knobs
+		at   keys
 		into **int64
 		from *int64
 	}{
-		{knobMin, &c.MemoryMinBytes, &own.least},
-		{knobLow, &c.MemoryLowBytes, &own.low},
-		{knobHigh, &c.MemoryHighBytes, &own.high},
-		{knobRatio, &c.MemoryWmarkRatioPercent, &own.ratio},
-		{knobScale, &c.MemoryWmarkScalePermille, &own.scale},
-		{knobAdjust, &c.MemoryWmarkMinAdjPercent, &own.adjust},
-		{knobPriority, &c.MemoryPriority, &own.priority},
+		{keyMin, &c.MemoryMinBytes, &own.min},
+		{keyLow, &c.MemoryLowBytes, &own.low},
+		{keyHigh, &c.MemoryHighBytes, &own.high},
+		{keyRatio, &c.MemoryWmarkRatioPercent, &own.ratio},
+		{keyScale, &c.MemoryWmarkScalePermille, &own.scale},
+		{keyAdjust, &c.MemoryWmarkMinAdjPercent, &own.adjust},
+		{keyPriority, &c.MemoryPriority, &own.priority},
 	} {
 		if k&number.at != 0 {
 			*number.into = number.from
 		}
 	}
-	if k&knobUsePriority != 0 {
+	if k&keyUsePriority != 0 {
 		c.MemoryUsePriorityOOM = &own.usePriority
 	}
-	if k&knobOOMGroup != 0 {
+	if k&keyOOMGroup != 0 {
 		c.MemoryOOMGroup = &own.killTogether
 	}
 	return c

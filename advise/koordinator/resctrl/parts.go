@@ -9,15 +9,15 @@ import (
 	"polder/lib/tick"
 )
 
-// parts returns the lines of a group with an explanation of the sums, and the settings that cannot be applied.
-func parts(m *tick.Resctrl, q *sloconfig.ResctrlQOS) (lines, terms []string, problems []error) {
+// groupParts returns the lines of a group with an explanation of the sums, and the settings that cannot be applied.
+func groupParts(m *tick.Resctrl, q *sloconfig.ResctrlQOS) (lines, terms []string, problems []error) {
 	for _, part := range []func(*tick.Resctrl, *sloconfig.ResctrlQOS) ([]schemata.Line, string, error){cache, bandwidth} {
-		more, term, err := part(m, q)
+		partLines, term, err := part(m, q)
 		switch {
 		case err != nil:
 			problems = append(problems, err)
-		case len(more) > 0:
-			for _, l := range more {
+		case len(partLines) > 0:
+			for _, l := range partLines {
 				lines = append(lines, l.String())
 			}
 			terms = append(terms, term)
@@ -36,19 +36,19 @@ func cache(m *tick.Resctrl, q *sloconfig.ResctrlQOS) ([]schemata.Line, string, e
 	}
 	start, end := *q.CATRangeStartPercent, *q.CATRangeEndPercent
 	if start < 0 || end > 100 || end <= start {
-		return nil, "", fmt.Errorf("catRangeStartPercent %d and catRangeEndPercent %d: want 0 to 100, the end over the start", start, end)
+		return nil, "", fmt.Errorf("catRangeStartPercent %d and catRangeEndPercent %d: want 0 to 100, the end above the start", start, end)
 	}
-	whole, err := schemata.Mask(m.CBMMask)
-	if err != nil || !schemata.Contiguous(whole) || whole&1 == 0 {
+	fullMask, err := schemata.Mask(m.CBMMask)
+	if err != nil || !schemata.Contiguous(fullMask) || fullMask&1 == 0 {
 		return nil, "", fmt.Errorf("the machine's cache mask %.60q is not one block of ways from the first", m.CBMMask)
 	}
-	n := int64(bits.Len64(whole))
-	from, to := ceil(n*start), ceil(n*end)
+	n := int64(bits.Len64(fullMask))
+	from, to := ceilPercent(n*start), ceilPercent(n*end)
 	term := fmt.Sprintf("L3 %d-%d %% of %d ways", start, end, n)
-	if least := min(max(m.MinCBMBits, 1), n); to-from < least { // extend upwards first, then downwards
-		to = min(from+least, n)
-		from = to - least
-		term += fmt.Sprintf(", at least %d", least)
+	if minBits := min(max(m.MinCBMBits, 1), n); to-from < minBits { // extend upwards first, then downwards
+		to = min(from+minBits, n)
+		from = to - minBits
+		term += fmt.Sprintf(", at least %d", minBits)
 	}
 	mask := uint64(1)<<to - uint64(1)<<from
 	term += fmt.Sprintf(" = %d to %d = %x", from, to-1, mask)
@@ -58,12 +58,12 @@ func cache(m *tick.Resctrl, q *sloconfig.ResctrlQOS) ([]schemata.Line, string, e
 	return []schemata.Line{schemata.Uniform(schemata.L3, m.L3, mask)}, term, nil
 }
 
-// ceil divides by a hundred and rounds up.
-func ceil(n int64) int64 { return (n + 99) / 100 }
+// ceilPercent divides by a hundred and rounds up.
+func ceilPercent(n int64) int64 { return (n + 99) / 100 }
 
-// wholeAMD is the memory bandwidth of an AMD machine's domain in eighths of a GB/s, as in Koordinator: four fifths of Milan's 25 GB/s. No
+// fullAMD is the memory bandwidth of an AMD machine's domain in eighths of a GB/s, as in Koordinator: four fifths of Milan's 25 GB/s. No
 // file of the kernel contains the machine's own.
-const wholeAMD = 160
+const fullAMD = 160
 
 // bandwidth returns the line that assigns a group its part of the memory bandwidth; none if the machine cannot divide it.
 func bandwidth(m *tick.Resctrl, q *sloconfig.ResctrlQOS) ([]schemata.Line, string, error) {
@@ -88,11 +88,11 @@ func bandwidth(m *tick.Resctrl, q *sloconfig.ResctrlQOS) ([]schemata.Line, strin
 		}
 		part = min((min(max(percent, m.MBMin), 100)+step-1)/step*step, 100)
 	case schemata.AMD:
-		if part = max(wholeAMD*percent/100, m.MBMin); percent == 100 {
+		if part = max(fullAMD*percent/100, m.MBMin); percent == 100 {
 			part = schemata.UnlimitedAMD
 		}
 	default:
-		return nil, "", fmt.Errorf("mbaPercent %d: how this processor counts memory bandwidth is not known", percent)
+		return nil, "", fmt.Errorf("mbaPercent %d: this processor's unit of memory bandwidth is unknown", percent)
 	}
 	return []schemata.Line{schemata.Uniform(schemata.MB, m.MB, uint64(part))}, fmt.Sprintf("MB %d %% = %d", percent, part), nil
 }

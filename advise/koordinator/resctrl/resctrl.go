@@ -39,7 +39,7 @@ var groups = []struct {
 func (st *State) Advise(t *tick.Tick, s *sloconfig.Strategies, a *tick.Advice) {
 	var enabled []string
 	for _, g := range groups {
-		if enabledIn(g.of(&s.QOS)) {
+		if isEnabled(g.of(&s.QOS)) {
 			enabled = append(enabled, g.name)
 		}
 	}
@@ -47,17 +47,17 @@ func (st *State) Advise(t *tick.Tick, s *sloconfig.Strategies, a *tick.Advice) {
 		st.Missing = false
 		return
 	}
-	m, why := machine(t.Sample)
+	m, why := divisible(t.Sample)
 	if m == nil {
 		missing := t.Sample != nil && t.Sample.Resctrl == nil && !t.Sample.Unread(source)
 		if len(enabled) > 0 && !(missing && st.Missing) {
-			a.Reasons = append(a.Reasons, fmt.Sprintf("resctrl: %s: cache and memory bandwidth of %s are left alone", why, strings.Join(enabled, ", ")))
+			a.Reasons = append(a.Reasons, fmt.Sprintf("resctrl: %s: cache and memory bandwidth of %s stay unchanged", why, strings.Join(enabled, ", ")))
 		}
 		if t.Sample != nil && !t.Sample.Unread(source) { // unmounting removes all groups
 			st.Used = nil
 		}
 		if missing {
-			name(t.Sample, s, a)
+			nameUnmounted(t.Sample, s, a)
 		}
 		if t.Sample != nil {
 			st.Missing = missing && len(enabled) > 0
@@ -68,55 +68,55 @@ func (st *State) Advise(t *tick.Tick, s *sloconfig.Strategies, a *tick.Advice) {
 	r := &round{State: st, machine: m, advice: a}
 	for _, g := range groups {
 		switch q := g.of(&s.QOS); {
-		case enabledIn(q):
-			r.group(g.name, q.Resctrl, cgroups(t.Sample.Pods, g.classes))
+		case isEnabled(q):
+			r.adviseGroup(g.name, q.Resctrl, memberCgroups(t.Sample.Pods, g.classes))
 		case slices.Contains(st.Used, g.name):
-			r.whole(g.name)
+			r.adviseFull(g.name)
 		}
 	}
 }
 
-// name names the desired groups if resctrl is not mounted, for isolate to report: without lines, and not to be created.
-func name(sample *tick.Sample, s *sloconfig.Strategies, a *tick.Advice) {
+// nameUnmounted names the desired groups if resctrl is not mounted, for isolate to report: without lines, and not to be created.
+func nameUnmounted(sample *tick.Sample, s *sloconfig.Strategies, a *tick.Advice) {
 	for _, g := range groups {
-		if enabledIn(g.of(&s.QOS)) {
-			a.Resctrl = append(a.Resctrl, tick.ResctrlGroup{Group: g.name, Cgroups: cgroups(sample.Pods, g.classes), IfExists: true})
+		if isEnabled(g.of(&s.QOS)) {
+			a.Resctrl = append(a.Resctrl, tick.ResctrlGroup{Group: g.name, Cgroups: memberCgroups(sample.Pods, g.classes), IfExists: true})
 		}
 	}
 }
 
-func enabledIn(q *sloconfig.ClassQOS) bool {
+func isEnabled(q *sloconfig.ClassQOS) bool {
 	return q != nil && q.Resctrl != nil && sloconfig.IsTrue(q.Resctrl.Enable)
 }
 
-// machine returns what can be divided; nil, and why, if that is unknown.
-func machine(s *tick.Sample) (*tick.Resctrl, string) {
+// divisible returns what can be divided; nil, and why, if that is unknown.
+func divisible(s *tick.Sample) (*tick.Resctrl, string) {
 	switch {
 	case s == nil:
 		return nil, "there is no sample"
 	case s.Resctrl == nil && s.Unread(source):
 		return nil, "it could not be read (sample.errors)"
 	case s.Resctrl == nil:
-		return nil, "it is not mounted at /sys/fs/resctrl (mount -t resctrl resctrl /sys/fs/resctrl, where the processor has it)"
+		return nil, "it is not mounted at /sys/fs/resctrl (mount -t resctrl resctrl /sys/fs/resctrl, if the processor supports it)"
 	case len(s.Resctrl.L3) == 0 && len(s.Resctrl.MB) == 0 && s.Unread(source):
-		return nil, "what it divides could not be read (sample.errors)"
+		return nil, "what the machine can divide could not be read (sample.errors)"
 	case len(s.Resctrl.L3) == 0 && len(s.Resctrl.MB) == 0:
 		return nil, "this machine can divide neither its L3 cache nor its memory bandwidth"
 	}
 	return s.Resctrl, ""
 }
 
-// cgroups returns those of the classes' pods, by [qos.KoordinatorOrDefault], each with all its processes, the sandbox included. A pod with
-// a group of its own by annotation belongs to none of the classes' groups. This does not apply to batch pods: otherwise any tenant could
-// leave the part of the cache that batch is confined to.
-func cgroups(pods []tick.Pod, classes []string) []string {
+// memberCgroups returns those of the classes' pods, by [qos.KoordinatorOrDefault], each with all its processes, the sandbox included. A pod
+// with a group of its own by annotation belongs to none of the classes' groups. This does not apply to batch pods: otherwise any tenant
+// could leave the part of the cache that batch is confined to.
+func memberCgroups(pods []tick.Pod, classes []string) []string {
 	var out []string
 	for i := range pods {
 		p := &pods[i]
-		_, own := p.Annotations[annotation.Resctrl]
-		own = own && qos.KoordinatorOrDefault(p) != qos.BE
+		_, hasOwnGroup := p.Annotations[annotation.Resctrl]
+		hasOwnGroup = hasOwnGroup && qos.KoordinatorOrDefault(p) != qos.BE
 		switch {
-		case p.Cgroup == "" || p.Cgroup == "/", p.Missing != "", own, p.Ended():
+		case p.Cgroup == "" || p.Cgroup == "/", p.Missing != "", hasOwnGroup, p.Ended():
 		case slices.Contains(classes, qos.KoordinatorOrDefault(p)):
 			out = append(out, p.Cgroup)
 		}
@@ -129,27 +129,27 @@ type round struct {
 	*State
 	machine *tick.Resctrl
 	advice  *tick.Advice
-	made    []string // the groups that were advised, which isolate may have to create
+	advised []string // the groups that were advised, which isolate may have to create
 }
 
 func (r *round) addReason(format string, args ...any) {
 	r.advice.Reasons = append(r.advice.Reasons, fmt.Sprintf("resctrl "+format, args...))
 }
 
-// group adds a class's group with its part.
-func (r *round) group(name string, q *sloconfig.ResctrlQOS, members []string) {
-	if n := r.machine.CLOSIDs; n > 0 && int64(len(r.made)) >= n-1 {
-		r.addReason("%s: left alone: the machine has %d groups in all (num_closids), the root's and %s's", name, n, strings.Join(r.made, "'s and "))
+// adviseGroup adds a class's group with its part.
+func (r *round) adviseGroup(name string, q *sloconfig.ResctrlQOS, members []string) {
+	if n := r.machine.CLOSIDs; n > 0 && int64(len(r.advised)) >= n-1 {
+		r.addReason("%s: unchanged: the machine has %d groups in all (num_closids), the root's and %s's", name, n, strings.Join(r.advised, "'s and "))
 		return
 	}
-	lines, terms, problems := parts(r.machine, q)
+	lines, terms, problems := groupParts(r.machine, q)
 	for _, p := range problems {
-		r.addReason("%s: %v: left alone", name, p)
+		r.addReason("%s: %v: unchanged", name, p)
 	}
 	if len(lines) == 0 {
 		return
 	}
-	r.made = append(r.made, name)
+	r.advised = append(r.advised, name)
 	if !slices.Contains(r.Used, name) {
 		r.Used = append(slices.Clone(r.Used), name)
 	}
@@ -157,10 +157,10 @@ func (r *round) group(name string, q *sloconfig.ResctrlQOS, members []string) {
 	r.addReason("%s: %s; pods: %d", name, strings.Join(terms, ", "), len(members))
 }
 
-// whole gives all resources to a group that was used and is now disabled. Its tasks stay, because nothing limits them there.
-func (r *round) whole(name string) {
-	all := &sloconfig.ResctrlQOS{CATRangeStartPercent: new(int64(0)), CATRangeEndPercent: new(int64(100)), MBAPercent: new(int64(100))}
-	if lines, _, _ := parts(r.machine, all); len(lines) > 0 {
+// adviseFull gives all resources to a group that was used and is now disabled. Its tasks stay, because nothing limits them there.
+func (r *round) adviseFull(name string) {
+	full := &sloconfig.ResctrlQOS{CATRangeStartPercent: new(int64(0)), CATRangeEndPercent: new(int64(100)), MBAPercent: new(int64(100))}
+	if lines, _, _ := groupParts(r.machine, full); len(lines) > 0 {
 		r.advice.Resctrl = append(r.advice.Resctrl, tick.ResctrlGroup{Group: name, Schemata: lines, IfExists: true})
 	}
 }

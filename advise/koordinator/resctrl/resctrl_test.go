@@ -48,7 +48,7 @@ func lines(a *tick.Advice) string {
 }
 
 // The masks and the bandwidth, by the formulas: start and end rounded up to ways, percent to steps.
-func TestParts(t *testing.T) {
+func TestGroupParts(t *testing.T) {
 	change := func(m *tick.Resctrl, f func(*tick.Resctrl)) *tick.Resctrl { f(m); return m }
 	for name, c := range map[string]struct {
 		machine         *tick.Resctrl
@@ -62,7 +62,7 @@ func TestParts(t *testing.T) {
 		"rounded up":           {intel(), new(int64(1)), new(int64(31)), new(int64(11)), "L3:0=7e;1=7e MB:0=20;1=20", "1-31 % of 20 ways = 1 to 6 = 7e, MB 11 % = 20"},
 		"steps of 1":           {change(intel(), func(m *tick.Resctrl) { m.MBGranularity = 1 }), new(int64(0)), new(int64(30)), new(int64(11)), "L3:0=3f;1=3f MB:0=11;1=11", ""},
 		"one step":             {change(intel(), func(m *tick.Resctrl) { m.MBGranularity = 100 }), new(int64(0)), new(int64(30)), new(int64(11)), "L3:0=3f;1=3f MB:0=100;1=100", ""},
-		"a step that is none":  {change(intel(), func(m *tick.Resctrl) { m.MBGranularity = 101 }), new(int64(0)), new(int64(30)), new(int64(11)), "L3:0=3f;1=3f MB:0=20;1=20", ""},
+		"an invalid step":      {change(intel(), func(m *tick.Resctrl) { m.MBGranularity = 101 }), new(int64(0)), new(int64(30)), new(int64(11)), "L3:0=3f;1=3f MB:0=20;1=20", ""},
 		"least step":           {intel(), new(int64(0)), new(int64(30)), new(int64(1)), "L3:0=3f;1=3f MB:0=10;1=10", "MB 1 % = 10"},
 		"top step":             {intel(), new(int64(0)), new(int64(30)), new(int64(91)), "L3:0=3f;1=3f MB:0=100;1=100", "MB 91 % = 100"},
 		"fewest ways":          {intel(), new(int64(0)), new(int64(1)), new(int64(100)), "L3:0=3;1=3 MB:0=100;1=100", "at least 2 = 0 to 1 = 3"},
@@ -83,25 +83,25 @@ func TestParts(t *testing.T) {
 		"code and data":        {change(intel(), func(m *tick.Resctrl) { m.CDP, m.MB = true, nil }), new(int64(0)), new(int64(30)), new(int64(50)), "L3CODE:0=3f;1=3f L3DATA:0=3f;1=3f", ""},
 		"no bandwidth":         {change(intel(), func(m *tick.Resctrl) { m.MB = nil }), new(int64(0)), new(int64(30)), nil, "L3:0=3f;1=3f", "resctrl BE: L3 0-30 % of 20 ways = 0 to 5 = 3f; pods: 0"},
 		"no cache":             {change(intel(), func(m *tick.Resctrl) { m.L3 = nil }), nil, nil, new(int64(30)), "MB:0=30;1=30", "resctrl BE: MB 30 % = 30; pods: 0"},
-		"start under 0":        {intel(), new(int64(-1)), new(int64(30)), new(int64(50)), "MB:0=50;1=50", "catRangeStartPercent -1 and catRangeEndPercent 30: want 0 to 100, the end over the start: left alone"},
-		"end over 100":         {intel(), new(int64(0)), new(int64(101)), new(int64(50)), "MB:0=50;1=50", "left alone"},
-		"end at the start":     {intel(), new(int64(30)), new(int64(30)), new(int64(50)), "MB:0=50;1=50", "left alone"},
-		"huge":                 {intel(), new(int64(0)), new(int64(1<<63 - 1)), new(int64(50)), "MB:0=50;1=50", "left alone"},
-		"range not set":        {intel(), new(int64(0)), nil, new(int64(50)), "MB:0=50;1=50", "is not set: left alone"},
-		"mba 0":                {intel(), new(int64(0)), new(int64(30)), new(int64(0)), "L3:0=3f;1=3f", "mbaPercent 0: want 1 to 100: left alone"},
-		"mba over 100":         {amd(), new(int64(0)), new(int64(30)), new(int64(101)), "L3:0=1f;8=1f", "mbaPercent 101: want 1 to 100: left alone"},
-		"mba not set":          {intel(), new(int64(0)), new(int64(30)), nil, "L3:0=3f;1=3f", "mbaPercent is not set: left alone"},
+		"start under 0":        {intel(), new(int64(-1)), new(int64(30)), new(int64(50)), "MB:0=50;1=50", "catRangeStartPercent -1 and catRangeEndPercent 30: want 0 to 100, the end above the start: unchanged"},
+		"end over 100":         {intel(), new(int64(0)), new(int64(101)), new(int64(50)), "MB:0=50;1=50", "unchanged"},
+		"end at the start":     {intel(), new(int64(30)), new(int64(30)), new(int64(50)), "MB:0=50;1=50", "unchanged"},
+		"huge":                 {intel(), new(int64(0)), new(int64(1<<63 - 1)), new(int64(50)), "MB:0=50;1=50", "unchanged"},
+		"range not set":        {intel(), new(int64(0)), nil, new(int64(50)), "MB:0=50;1=50", "is not set: unchanged"},
+		"mba 0":                {intel(), new(int64(0)), new(int64(30)), new(int64(0)), "L3:0=3f;1=3f", "mbaPercent 0: want 1 to 100: unchanged"},
+		"mba over 100":         {amd(), new(int64(0)), new(int64(30)), new(int64(101)), "L3:0=1f;8=1f", "mbaPercent 101: want 1 to 100: unchanged"},
+		"mba not set":          {intel(), new(int64(0)), new(int64(30)), nil, "L3:0=3f;1=3f", "mbaPercent is not set: unchanged"},
 		"nothing sound":        {intel(), new(int64(9)), new(int64(3)), new(int64(-9)), "", "mbaPercent -9"},
-		"in MiB/s":             {change(intel(), func(m *tick.Resctrl) { m.MBps = true }), new(int64(0)), new(int64(30)), new(int64(50)), "L3:0=3f;1=3f", "MiB/s here (mounted with mba_MBps): left alone"},
-		"another vendor":       {change(intel(), func(m *tick.Resctrl) { m.Vendor = "" }), new(int64(0)), new(int64(30)), new(int64(50)), "L3:0=3f;1=3f", "how this processor counts memory bandwidth is not known: left alone"},
+		"in MiB/s":             {change(intel(), func(m *tick.Resctrl) { m.MBps = true }), new(int64(0)), new(int64(30)), new(int64(50)), "L3:0=3f;1=3f", "MiB/s here (mounted with mba_MBps): unchanged"},
+		"another vendor":       {change(intel(), func(m *tick.Resctrl) { m.Vendor = "" }), new(int64(0)), new(int64(30)), new(int64(50)), "L3:0=3f;1=3f", "this processor's unit of memory bandwidth is unknown: unchanged"},
 		"mask with a hole":     {change(intel(), func(m *tick.Resctrl) { m.CBMMask = "f0f" }), new(int64(0)), new(int64(30)), new(int64(50)), "MB:0=50;1=50", `mask "f0f" is not one block`},
-		"mask not from 0":      {change(intel(), func(m *tick.Resctrl) { m.CBMMask = "ff0" }), new(int64(0)), new(int64(30)), new(int64(50)), "MB:0=50;1=50", "left alone"},
-		"no mask":              {change(intel(), func(m *tick.Resctrl) { m.CBMMask = "" }), new(int64(0)), new(int64(30)), new(int64(50)), "MB:0=50;1=50", "left alone"},
-		"hostile mask":         {change(intel(), func(m *tick.Resctrl) { m.CBMMask = strings.Repeat("f", 9999) }), new(int64(0)), new(int64(30)), new(int64(50)), "MB:0=50;1=50", "left alone"},
-		"nothing to divide":    {&tick.Resctrl{Vendor: "intel", CLOSIDs: 8}, new(int64(0)), new(int64(30)), new(int64(50)), "", "neither its L3 cache nor its memory bandwidth: cache and memory bandwidth of BE are left alone"},
+		"mask not from 0":      {change(intel(), func(m *tick.Resctrl) { m.CBMMask = "ff0" }), new(int64(0)), new(int64(30)), new(int64(50)), "MB:0=50;1=50", "unchanged"},
+		"no mask":              {change(intel(), func(m *tick.Resctrl) { m.CBMMask = "" }), new(int64(0)), new(int64(30)), new(int64(50)), "MB:0=50;1=50", "unchanged"},
+		"hostile mask":         {change(intel(), func(m *tick.Resctrl) { m.CBMMask = strings.Repeat("f", 9999) }), new(int64(0)), new(int64(30)), new(int64(50)), "MB:0=50;1=50", "unchanged"},
+		"nothing to divide":    {&tick.Resctrl{Vendor: "intel", CLOSIDs: 8}, new(int64(0)), new(int64(30)), new(int64(50)), "", "neither its L3 cache nor its memory bandwidth: cache and memory bandwidth of BE stay unchanged"},
 		"domains named twice":  {change(amd(), func(m *tick.Resctrl) { m.L3 = []int64{3, 3, 0} }), new(int64(0)), new(int64(30)), new(int64(50)), "L3:0=1f;3=1f MB:0=80;8=80", ""},
-		"the root's alone":     {change(intel(), func(m *tick.Resctrl) { m.CLOSIDs = 1 }), new(int64(0)), new(int64(30)), new(int64(50)), "", "resctrl BE: left alone: the machine has 1 groups in all"},
-		"number not known":     {change(intel(), func(m *tick.Resctrl) { m.CLOSIDs = 0 }), new(int64(0)), new(int64(30)), new(int64(50)), "L3:0=3f;1=3f MB:0=50;1=50", ""},
+		"the root's alone":     {change(intel(), func(m *tick.Resctrl) { m.CLOSIDs = 1 }), new(int64(0)), new(int64(30)), new(int64(50)), "", "resctrl BE: unchanged: the machine has 1 groups in all"},
+		"number unknown":       {change(intel(), func(m *tick.Resctrl) { m.CLOSIDs = 0 }), new(int64(0)), new(int64(30)), new(int64(50)), "L3:0=3f;1=3f MB:0=50;1=50", ""},
 		"unmounted, and so on": {nil, new(int64(0)), new(int64(30)), new(int64(50)), "", "not mounted at /sys/fs/resctrl"},
 	} {
 		a := advise(&State{}, c.machine, with(c.start, c.end, c.mba))
@@ -136,7 +136,7 @@ func TestMembers(t *testing.T) {
 		{Name: "failed", Cgroup: "/b/10", Labels: map[string]string{qos.KoordinatorClass: "BE"}, Phase: "Failed"},
 		{Name: "root", Cgroup: "/", Labels: map[string]string{qos.KoordinatorClass: "BE"}},
 		{Name: "own", Cgroup: "/l/11", Labels: map[string]string{qos.KoordinatorClass: "LS"}, Annotations: map[string]string{annotation.Resctrl: "{}"}},
-		{Name: "a batch pod stays where it is held", Cgroup: "/b/12", Labels: map[string]string{qos.KoordinatorClass: "BE"}, Annotations: map[string]string{annotation.Resctrl: "{}"}},
+		{Name: "a batch pod stays in its group", Cgroup: "/b/12", Labels: map[string]string{qos.KoordinatorClass: "BE"}, Annotations: map[string]string{annotation.Resctrl: "{}"}},
 	}
 	s := sloconfig.Defaults()
 	s.QOS.LSR, s.QOS.LS, s.QOS.BE = with(new(int64(0)), new(int64(100)), new(int64(100))), with(new(int64(0)), new(int64(100)), new(int64(100))), with(new(int64(0)), new(int64(30)), new(int64(100)))
@@ -157,7 +157,7 @@ func TestMembers(t *testing.T) {
 	a = &tick.Advice{}
 	(&State{}).Advise(&tick.Tick{Sample: &tick.Sample{Resctrl: few, Pods: pods}}, &s, a)
 	if len(a.Resctrl) != 2 || a.Resctrl[0].Group != "BE" || a.Resctrl[1].Group != "LS" ||
-		!strings.Contains(strings.Join(a.Reasons, "\n"), "resctrl LSR: left alone: the machine has 3 groups in all (num_closids), the root's and BE's and LS's") {
+		!strings.Contains(strings.Join(a.Reasons, "\n"), "resctrl LSR: unchanged: the machine has 3 groups in all (num_closids), the root's and BE's and LS's") {
 		t.Errorf("with 3 CLOSIDs: %+v, %q", a.Resctrl, a.Reasons)
 	}
 }
@@ -198,7 +198,7 @@ func TestDisabled(t *testing.T) {
 
 	// A machine that is now unknown gets nothing.
 	if a := advise(&State{Used: []string{"BE"}}, &tick.Resctrl{Vendor: "intel", L3: []int64{0}}, nil); len(a.Resctrl) > 0 {
-		t.Errorf("disabled, and the machine's mask is not known: %+v", a.Resctrl)
+		t.Errorf("disabled, and the machine's mask is unknown: %+v", a.Resctrl)
 	}
 
 	// Settings that can no longer be applied stay in force.
@@ -213,16 +213,16 @@ func TestUnknown(t *testing.T) {
 	s := sloconfig.Defaults()
 	s.QOS.BE, s.QOS.LS = with(new(int64(0)), new(int64(30)), new(int64(100))), with(new(int64(0)), new(int64(100)), new(int64(100)))
 	for want, sample := range map[string]*tick.Sample{
-		"resctrl: there is no sample: cache and memory bandwidth of BE, LS are left alone":                                                                                          nil,
-		"resctrl: it could not be read (sample.errors): cache and memory bandwidth of BE, LS are left alone":                                                                        {Errors: []tick.SourceError{{Source: "resctrl"}}},
-		"resctrl: what it divides could not be read (sample.errors): cache and memory bandwidth of BE, LS are left alone":                                                           {Resctrl: &tick.Resctrl{}, Errors: []tick.SourceError{{Source: "resctrl"}}},
-		"resctrl: it is not mounted at /sys/fs/resctrl (mount -t resctrl resctrl /sys/fs/resctrl, where the processor has it): cache and memory bandwidth of BE, LS are left alone": {Errors: []tick.SourceError{{Source: "psi"}}},
+		"resctrl: there is no sample: cache and memory bandwidth of BE, LS stay unchanged":                                                                                            nil,
+		"resctrl: it could not be read (sample.errors): cache and memory bandwidth of BE, LS stay unchanged":                                                                          {Errors: []tick.SourceError{{Source: "resctrl"}}},
+		"resctrl: what the machine can divide could not be read (sample.errors): cache and memory bandwidth of BE, LS stay unchanged":                                                 {Resctrl: &tick.Resctrl{}, Errors: []tick.SourceError{{Source: "resctrl"}}},
+		"resctrl: it is not mounted at /sys/fs/resctrl (mount -t resctrl resctrl /sys/fs/resctrl, if the processor supports it): cache and memory bandwidth of BE, LS stay unchanged": {Errors: []tick.SourceError{{Source: "psi"}}},
 	} {
 		a := &tick.Advice{}
 		(&State{}).Advise(&tick.Tick{Sample: sample}, &s, a)
 		for _, g := range a.Resctrl {
 			if !strings.Contains(want, "not mounted") || len(g.Schemata) > 0 || !g.IfExists {
-				t.Errorf("%s: wants %+v", want, g)
+				t.Errorf("%s: desired %+v", want, g)
 			}
 		}
 		if diff := cmp.Diff([]string{want}, a.Reasons); diff != "" {
@@ -290,8 +290,8 @@ func FuzzAdvise(f *testing.F) {
 	f.Add("fffff", int64(2), int64(10), int64(10), int64(0), int64(30), int64(50), uint8(0))
 	f.Add("ffffffffffffffff", int64(-1), int64(1<<62), int64(0), int64(99), int64(100), int64(1), uint8(1))
 	f.Add("7ff", int64(99), int64(0), int64(-3), int64(1), int64(2), int64(100), uint8(7))
-	f.Fuzz(func(t *testing.T, mask string, least, step, bottom, start, end, mba int64, flags uint8) {
-		m := &tick.Resctrl{Vendor: []string{"intel", "amd", ""}[flags%3], CBMMask: mask, MinCBMBits: least, L3: []int64{0, 1}, MB: []int64{0}, MBMin: bottom, MBGranularity: step, CDP: flags&64 != 0}
+	f.Fuzz(func(t *testing.T, mask string, minimum, step, bottom, start, end, mba int64, flags uint8) {
+		m := &tick.Resctrl{Vendor: []string{"intel", "amd", ""}[flags%3], CBMMask: mask, MinCBMBits: minimum, L3: []int64{0, 1}, MB: []int64{0}, MBMin: bottom, MBGranularity: step, CDP: flags&64 != 0}
 		a := advise(&State{}, m, with(&start, &end, &mba))
 		for _, g := range a.Resctrl {
 			for _, text := range g.Schemata {
@@ -299,7 +299,7 @@ func FuzzAdvise(f *testing.F) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if bottom > 100 || bottom < 0 || least > int64(bits.Len64(maskOf(mask))) {
+				if bottom > 100 || bottom < 0 || minimum > int64(bits.Len64(maskOf(mask))) {
 					continue // an impossible machine
 				}
 				if sound, err := schemata.Check(m, l); err != nil || step > 0 && step <= 100 && sound.String() != l.String() {
@@ -316,7 +316,7 @@ func maskOf(text string) uint64 {
 }
 
 // Those resources of a machine that could be read are divided, even if others could not be read.
-func TestWhatIsReadIsDivided(t *testing.T) {
+func TestDivisible(t *testing.T) {
 	s := sloconfig.Defaults()
 	s.QOS.BE = with(new(int64(0)), new(int64(30)), nil)
 	m := intel()

@@ -8,14 +8,14 @@ import (
 	"polder/lib/tick"
 )
 
-// For is how long a cgroup's own values are advised once nothing else is desired.
-const For = 10 * time.Minute
+// Duration is how long a cgroup's own values are advised once nothing else is desired.
+const Duration = 10 * time.Minute
 
 // Last is when a cgroup last had other values than its own, or, while its own are restored, when that began, because ticks may have been
 // missing in between. It is embedded in a package's state of the cgroup.
 type Last struct {
-	At      time.Time `json:"at"`
-	Reverts bool      `json:"reverts,omitempty"`
+	At          time.Time `json:"at"`
+	IsReverting bool      `json:"reverts,omitempty"`
 }
 
 func (l *Last) last() *Last { return l }
@@ -26,34 +26,34 @@ type Cgroups[T any, P interface {
 	last() *Last
 }] map[string]*T
 
-// Of returns the entries of a pod and of its containers.
-func (c Cgroups[T, P]) Of(p *tick.Pod) (of []P) {
+// EntriesOf returns the entries of a pod and of its containers.
+func (c Cgroups[T, P]) EntriesOf(p *tick.Pod) (entries []P) {
 	if len(c) == 0 {
 		return nil
 	}
 	if e := c[p.Cgroup]; e != nil {
-		of = append(of, e)
+		entries = append(entries, e)
 	}
 	for i := range p.Containers {
 		if e := c[p.Containers[i].Cgroup]; e != nil {
-			of = append(of, e)
+			entries = append(entries, e)
 		}
 	}
-	return of
+	return entries
 }
 
-// Keep leaves a pod unchanged that the API server does not know (it may be unreachable). It reports whether the pod had other values
+// KeepPod leaves a pod unchanged that the API server does not know (it may be unreachable). It reports whether the pod had other values
 // than its own.
-func (c Cgroups[T, P]) Keep(p *tick.Pod, now time.Time) bool {
-	of := c.Of(p)
-	for _, e := range of {
+func (c Cgroups[T, P]) KeepPod(p *tick.Pod, now time.Time) bool {
+	entries := c.EntriesOf(p)
+	for _, e := range entries {
 		e.last().At = now
 	}
-	return len(of) > 0
+	return len(entries) > 0
 }
 
-// Remember returns the entry of a cgroup, and creates it if there is none.
-func (c *Cgroups[T, P]) Remember(cgroup string) P {
+// Entry returns the entry of a cgroup, and creates it if there is none.
+func (c *Cgroups[T, P]) Entry(cgroup string) P {
 	if *c == nil {
 		*c = Cgroups[T, P]{}
 	}
@@ -63,8 +63,8 @@ func (c *Cgroups[T, P]) Remember(cgroup string) P {
 	return (*c)[cgroup]
 }
 
-// Forget ends a tick: it removes the cgroups whose own values were advised for [For].
-func (c Cgroups[T, P]) Forget(now time.Time) {
+// RemoveExpired ends a tick: it removes the cgroups whose own values were advised for [Duration].
+func (c Cgroups[T, P]) RemoveExpired(now time.Time) {
 	for name, e := range c {
 		if e == nil { // null in a state file
 			delete(c, name)
@@ -72,10 +72,10 @@ func (c Cgroups[T, P]) Forget(now time.Time) {
 		}
 		switch l := P(e).last(); {
 		case l.At.Equal(now):
-			l.Reverts = false
-		case !l.Reverts, l.At.After(now): // the revert begins, or the clock was set back
-			l.At, l.Reverts = now, true
-		case now.Sub(l.At) > For:
+			l.IsReverting = false
+		case !l.IsReverting, l.At.After(now): // the revert begins, or the clock was set back
+			l.At, l.IsReverting = now, true
+		case now.Sub(l.At) > Duration:
 			delete(c, name)
 		}
 	}

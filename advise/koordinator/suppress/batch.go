@@ -16,84 +16,84 @@ import (
 // amounts are a container's batch request and limits, in milli-CPU and bytes; 0 means none.
 type amounts struct{ request, limit, memory float64 }
 
-// extended is the annotation that Koordinator's webhook writes in addition to the containers' own resources.
-type extended struct {
+// extendedSpec is the annotation that Koordinator's webhook writes in addition to the containers' own resources.
+type extendedSpec struct {
 	Containers map[string]struct {
 		Requests map[string]any `json:"requests"`
 		Limits   map[string]any `json:"limits"`
 	} `json:"containers"`
 }
 
-// batch adds the weight, quota and memory limit of each pod that is labelled BE and has batch resources, and of its containers: kubelet
-// does not know batch resources, and creates their cgroups without limits. While a quota is in force above them, they have none. Tenants
-// write labels and annotations: no value is wider than kubelet's from the pod's own resources, and a missing limit changes nothing. If
-// quota is false quotas do not change.
-func (v *view) batch(want *wants, quota bool) (reasons []string) {
-	wrong, first := 0, ""
+// adviseBatch adds the weight, quota and memory limit of each pod that is labelled BE and has batch resources, and of its containers:
+// kubelet does not know batch resources, and creates their cgroups without limits. While a quota is in force above them, they have none.
+// Tenants write labels and annotations: no value is wider than kubelet's from the pod's own resources, and a missing limit changes nothing.
+// If quota is false quotas do not change.
+func (v *view) adviseBatch(desired *desiredState, quota bool) (reasons []string) {
+	invalid, firstText := 0, ""
 	for i := range v.pods {
 		p := &v.pods[i]
 		if p.class != qos.BE || p.Missing != "" {
 			continue
 		}
-		if p.rule {
-			v.ruled(want, p, quota)
+		if p.isFromRule {
+			v.adviseRulePod(desired, p, quota)
 			continue
 		}
-		whole, parts, err := p.amounts()
+		podAmounts, containerAmounts, err := p.amounts()
 		if err != nil {
-			if wrong++; wrong == 1 {
-				first = "pod " + clip.Text(policy.Key(p.Pod), shownBytes) + ": " + err.Error()
+			if invalid++; invalid == 1 {
+				firstText = "pod " + clip.Text(policy.Key(p.Pod), shownBytes) + ": " + err.Error()
 			}
 		}
-		if parts == nil {
+		if containerAmounts == nil {
 			continue
 		}
-		if p.own != "" {
-			v.values(want.of(p.own), p, p.Requests, p.Limits, whole, quota)
+		if p.ownCgroup != "" {
+			v.adviseValues(desired.entry(p.ownCgroup), p, p.Requests, p.Limits, podAmounts, quota)
 		}
 		for _, j := range p.containers {
-			if own := &p.Containers[j]; !unnamed(own) {
-				if a, ok := parts(own); ok {
-					v.values(want.of(own.Cgroup), p, own.Requests, own.Limits, a, quota)
+			if container := &p.Containers[j]; !isUnnamed(container) {
+				if a, ok := containerAmounts(container); ok {
+					v.adviseValues(desired.entry(container.Cgroup), p, container.Requests, container.Limits, a, quota)
 				}
 			}
 		}
 	}
 	switch {
-	case wrong > 1:
-		reasons = append(reasons, fmt.Sprintf("batch pods' cgroups: %s (and %d pods more)", first, wrong-1))
-	case wrong == 1:
-		reasons = append(reasons, "batch pods' cgroups: "+first)
+	case invalid > 1:
+		reasons = append(reasons, fmt.Sprintf("batch pods' cgroups: %s (and %d more pods)", firstText, invalid-1))
+	case invalid == 1:
+		reasons = append(reasons, "batch pods' cgroups: "+firstText)
 	}
 	return reasons
 }
 
-// ruled adds the values of a cgroup that is not a pod of Kubernetes: only those that a rule sets, because others own its other limits and
-// its weight among the machine's services.
-func (v *view) ruled(want *wants, p *pod, quota bool) {
-	if p.own == "" || p.Limits == nil {
+// adviseRulePod adds the values of a cgroup that is not a pod of Kubernetes: only those that a rule sets, because others own its other
+// limits and its weight among the machine's services.
+func (v *view) adviseRulePod(desired *desiredState, p *pod, quota bool) {
+	if p.ownCgroup == "" || p.Limits == nil {
 		return
 	}
 	if limit := valueOf(p.Limits.ReclaimedMilliCPU); limit > 0 && quota {
-		want.of(p.own).CPUMaxMilliCPU = new(quotaOf(limit, v.ratio))
+		desired.entry(p.ownCgroup).CPUMaxMilliCPU = new(quotaOf(limit, v.ratio))
 	}
 	if memory := valueOf(p.Limits.ReclaimedMemoryBytes); memory > 0 {
-		want.of(p.own).MemoryMaxBytes = new(bytesOf(memory))
+		desired.entry(p.ownCgroup).MemoryMaxBytes = new(bytesOf(memory))
 	}
 }
 
-// values adds the values of a pod's or a container's cgroup with the given native requests and limits.
-func (v *view) values(w *tick.Cgroup, p *pod, requests, limits *tick.Resources, a amounts, quota bool) {
+// adviseValues adds the values of a pod's or a container's cgroup with the given native requests and limits.
+func (v *view) adviseValues(w *tick.Cgroup, p *pod, requests, limits *tick.Resources, a amounts, quota bool) {
 	w.CPUWeight = new(policy.WeightOf(policy.SharesOf(a.weight(p, requests)), v.sample.CgroupVersion))
-	native := limits
-	if native == nil {
-		native = &tick.Resources{}
+	kubeletLimits := limits
+	if kubeletLimits == nil {
+		kubeletLimits = &tick.Resources{}
 	}
-	if bytes := bytesOf(smallest(a.memory, valueOf(native.MemoryBytes))); bytes != tick.Unlimited {
+	if bytes := bytesOf(smallest(a.memory, valueOf(kubeletLimits.MemoryBytes))); bytes != tick.Unlimited {
 		w.MemoryMaxBytes = &bytes
 	}
 	if a.limit > 0 && quota {
-		w.CPUMaxMilliCPU = new(withinLimit(quotaOf(a.limit, v.ratio), valueOf(native.MilliCPU)))
+		w.CPUMaxMilliCPU = new(withinLimit(quotaOf(a.limit, v.ratio), valueOf(kubeletLimits.MilliCPU)))
 	}
 }
 
@@ -115,53 +115,54 @@ func (a amounts) weight(p *pod, requests *tick.Resources) float64 {
 
 // smallest returns the smallest limit; 0 if there is none.
 func smallest(limits ...float64) float64 {
-	least := 0.0
+	result := 0.0
 	for _, limit := range limits {
-		if limit > 0 && (least == 0 || limit < least) {
-			least = limit
+		if limit > 0 && (result == 0 || limit < result) {
+			result = limit
 		}
 	}
-	return least
+	return result
 }
 
 // withinLimit returns a quota of at most a limit in milli-CPU; a limit of 0 means none.
 func withinLimit(quota int64, limit float64) int64 {
-	if own := quotaOf(limit, 1); own != tick.Unlimited {
-		return min(quota, own)
+	if limitQuota := quotaOf(limit, 1); limitQuota != tick.Unlimited {
+		return min(quota, limitQuota)
 	}
 	return quota
 }
 
-// unnamed reports whether it is unknown which of the pod's containers a cgroup belongs to, and what kubelet set there.
-func unnamed(c *tick.Container) bool { return c.Name == "" || c.Name == path.Base(c.Cgroup) }
+// isUnnamed reports whether it is unknown which of the pod's containers a cgroup belongs to, and what kubelet set there.
+func isUnnamed(c *tick.Container) bool { return c.Name == "" || c.Name == path.Base(c.Cgroup) }
 
 // amounts returns the pod's total, and the amounts of its containers; parts is nil if it has no batch resources. The containers' own
 // resources take precedence over the annotation. A pod is limited only if all its known containers are: containers that do not run yet are
 // not in a sample, but the pod's sums include them, sidecars and the overhead; init containers count if they request more than all others
 // together, as in the scheduler.
-func (p *pod) amounts() (whole amounts, parts func(*tick.Container) (amounts, bool), err error) {
-	named, sum := false, amounts{}
-	limited, held := true, true
+func (p *pod) amounts() (total amounts, parts func(*tick.Container) (amounts, bool), err error) {
+	hasBatch, sum := false, amounts{}
+	isCPULimited, isMemoryLimited := true, true
 	for i := range p.Containers {
-		if own := &p.Containers[i]; !unnamed(own) {
-			named = named || reclaimed(own.Requests) || reclaimed(own.Limits)
-			if l := own.Limits; l == nil { // or a limit of Kubernetes' own, which is not part of the sums of batch resources
-				limited, held = false, false
+		if container := &p.Containers[i]; !isUnnamed(container) {
+			hasBatch = hasBatch || hasReclaimed(container.Requests) || hasReclaimed(container.Limits)
+			if l := container.Limits; l == nil { // or a limit of Kubernetes' own, which is not part of the sums of batch resources
+				isCPULimited, isMemoryLimited = false, false
 			} else {
-				limited, held = limited && valueOf(l.ReclaimedMilliCPU) > 0, held && valueOf(l.ReclaimedMemoryBytes) > 0
+				isCPULimited, isMemoryLimited = isCPULimited && valueOf(l.ReclaimedMilliCPU) > 0, isMemoryLimited && valueOf(l.ReclaimedMemoryBytes) > 0
 			}
-			sum.request += ofSpec(own).request
+			sum.request += specAmounts(container).request
 		}
 	}
-	if !named {
-		return p.annotated()
+	if !hasBatch {
+		return p.annotatedAmounts()
 	}
-	return p.totals(sum.request, limited, held), func(own *tick.Container) (amounts, bool) { return ofSpec(own), true }, nil
+	parts = func(container *tick.Container) (amounts, bool) { return specAmounts(container), true }
+	return p.totals(sum.request, isCPULimited, isMemoryLimited), parts, nil
 }
 
 // totals returns the pod's amounts, from its own resources: an unknown request is that of the existing containers, and a limit counts only
 // if all existing containers have one.
-func (p *pod) totals(request float64, limited, held bool) (whole amounts) {
+func (p *pod) totals(request float64, isCPULimited, isMemoryLimited bool) (total amounts) {
 	requests, limits := p.Requests, p.Limits
 	if requests == nil {
 		requests = &tick.Resources{}
@@ -169,47 +170,47 @@ func (p *pod) totals(request float64, limited, held bool) (whole amounts) {
 	if limits == nil {
 		limits = &tick.Resources{}
 	}
-	if whole.request = valueOf(requests.ReclaimedMilliCPU); whole.request == 0 {
-		whole.request = request
+	if total.request = valueOf(requests.ReclaimedMilliCPU); total.request == 0 {
+		total.request = request
 	}
-	if limit := valueOf(limits.ReclaimedMilliCPU); limited && limit >= valueOf(requests.ReclaimedMilliCPU) {
-		whole.limit = limit
+	if limit := valueOf(limits.ReclaimedMilliCPU); isCPULimited && limit >= valueOf(requests.ReclaimedMilliCPU) {
+		total.limit = limit
 	}
-	if limit := valueOf(limits.ReclaimedMemoryBytes); held && limit >= valueOf(requests.ReclaimedMemoryBytes) {
-		whole.memory = limit
+	if limit := valueOf(limits.ReclaimedMemoryBytes); isMemoryLimited && limit >= valueOf(requests.ReclaimedMemoryBytes) {
+		total.memory = limit
 	}
-	return whole
+	return total
 }
 
-// annotated returns the amounts of a pod whose containers' batch resources are unknown: those of the whole pod, which the annotation
+// annotatedAmounts returns the amounts of a pod whose containers' batch resources are unknown: those of the whole pod, which the annotation
 // divides among the containers if it asks for no more. The annotation alone has no effect: the tenant writes it, and no scheduler has
 // counted it.
-func (p *pod) annotated() (whole amounts, parts func(*tick.Container) (amounts, bool), err error) {
-	read, err := annotation.Read[extended](p.Annotations, annotation.Extended)
-	at := map[string]amounts{}
+func (p *pod) annotatedAmounts() (total amounts, parts func(*tick.Container) (amounts, bool), err error) {
+	read, err := annotation.Read[extendedSpec](p.Annotations, annotation.Extended)
+	byName := map[string]amounts{}
 	var sum amounts
 	if read != nil {
-		for name, of := range read.Containers {
+		for name, spec := range read.Containers {
 			a := amounts{
-				request: amountOf(of.Requests, qos.BatchCPU), limit: amountOf(of.Limits, qos.BatchCPU),
-				memory: amountOf(of.Limits, qos.BatchMemory),
+				request: amountOf(spec.Requests, qos.BatchCPU), limit: amountOf(spec.Limits, qos.BatchCPU),
+				memory: amountOf(spec.Limits, qos.BatchMemory),
 			}
-			at[name] = a
+			byName[name] = a
 			sum.request, sum.limit, sum.memory = sum.request+a.request, sum.limit+a.limit, sum.memory+a.memory
 		}
 	}
-	if !reclaimed(p.Requests) && !reclaimed(p.Limits) {
+	if !hasReclaimed(p.Requests) && !hasReclaimed(p.Limits) {
 		if sum != (amounts{}) {
-			err = fmt.Errorf("annotation %s does not count: the pod itself requests no batch resources", annotation.Extended)
+			err = fmt.Errorf("annotation %s is ignored: the pod itself requests no batch resources", annotation.Extended)
 		}
 		return amounts{}, nil, err
 	}
-	whole = p.totals(0, true, true)
-	if sum.request > whole.request || sum.limit > whole.limit || sum.memory > whole.memory {
-		err = fmt.Errorf("annotation %s does not count: it has more than the pod's own batch resources", annotation.Extended)
-		clear(at)
+	total = p.totals(0, true, true)
+	if sum.request > total.request || sum.limit > total.limit || sum.memory > total.memory {
+		err = fmt.Errorf("annotation %s is ignored: it exceeds the pod's own batch resources", annotation.Extended)
+		clear(byName)
 	}
-	return whole, func(own *tick.Container) (amounts, bool) { a, ok := at[own.Name]; return a, ok }, err
+	return total, func(container *tick.Container) (amounts, bool) { a, ok := byName[container.Name]; return a, ok }, err
 }
 
 // amountOf returns the amount of the first of a resource's names that has one; 0 for none, and for an invalid amount.
@@ -224,8 +225,8 @@ func amountOf(list map[string]any, names []string) float64 {
 	return 0
 }
 
-// ofSpec returns a container's amounts. For a kind without batch resources its native ones apply, because kubelet wrote those.
-func ofSpec(c *tick.Container) (a amounts) {
+// specAmounts returns a container's amounts. For a kind without batch resources its native ones apply, because kubelet wrote those.
+func specAmounts(c *tick.Container) (a amounts) {
 	first := func(batch, native *float64) float64 {
 		if v := valueOf(batch); v > 0 {
 			return v
@@ -241,7 +242,7 @@ func ofSpec(c *tick.Container) (a amounts) {
 	return a
 }
 
-func reclaimed(r *tick.Resources) bool {
+func hasReclaimed(r *tick.Resources) bool {
 	return r != nil && (valueOf(r.ReclaimedMilliCPU) > 0 || valueOf(r.ReclaimedMemoryBytes) > 0)
 }
 

@@ -79,7 +79,7 @@ func TestBatchValues(t *testing.T) {
 				}
 			}
 			if len(a.Cgroups) != 1+len(c.main) {
-				t.Errorf("wants %s", text(a.Cgroups))
+				t.Errorf("desired %s", text(a.Cgroups))
 			}
 		})
 	}
@@ -104,8 +104,8 @@ func TestBatchPods(t *testing.T) {
 		{"the first version's names", annotated(strings.ReplaceAll(spec, "kubernetes.io/", "koordinator.sh/")), "39 2000 1073741824", "39 2000 1073741824"},
 		{"the containers' own before the annotation", change(batchPod(full), func(pod *tick.Pod) { pod.Annotations[annotation.Extended] = strings.ReplaceAll(spec, "2000", "7000") }), "39 2000 1073741824", "39 2000 1073741824"},
 		{"another container in the annotation", annotated(strings.ReplaceAll(spec, `"c0"`, `"other"`)), "39 2000 1073741824", "- - -"},
-		{"an annotation that asks for more than the pod: it does not count", annotated(strings.Replace(spec, `{"c0"`, `{"x":{"requests":{"kubernetes.io/batch-cpu":1000}},"c0"`, 1)), "39 2000 1073741824", "- - -"},
-		{"amounts that are none", annotated(`{"containers":{"c0":{"requests":{"kubernetes.io/batch-cpu":"x"},"limits":{"kubernetes.io/batch-cpu":-1,"kubernetes.io/batch-memory":"1Mi"}}}}`), "39 2000 1073741824", "1 - 1048576"},
+		{"an annotation that requests more than the pod: it does not count", annotated(strings.Replace(spec, `{"c0"`, `{"x":{"requests":{"kubernetes.io/batch-cpu":1000}},"c0"`, 1)), "39 2000 1073741824", "- - -"},
+		{"invalid amounts", annotated(`{"containers":{"c0":{"requests":{"kubernetes.io/batch-cpu":"x"},"limits":{"kubernetes.io/batch-cpu":-1,"kubernetes.io/batch-memory":"1Mi"}}}}`), "39 2000 1073741824", "1 - 1048576"},
 		{"an annotation without batch resources", annotated(`{"containers":{"c0":{"requests":{"cpu":"1"}}}}`), "39 2000 1073741824", "1 - -"},
 		{"an empty annotation", annotated(`{}`), "39 2000 1073741824", "- - -"},
 		{"an annotation that is no JSON", annotated(`containers`), "39 2000 1073741824", "- - -"},
@@ -113,13 +113,13 @@ func TestBatchPods(t *testing.T) {
 		{"an annotation of a pod without batch resources alone: it does not count", change(annotated(spec), func(pod *tick.Pod) { pod.Requests, pod.Limits = nil, nil }), "- - -", "- - -"},
 		{"no batch resources at all", change(batchPod(amounts{}), func(*tick.Pod) {}), "- - -", "- - -"},
 		{"not labelled BE", change(batchPod(full), func(pod *tick.Pod) { pod.Labels["koordinator.sh/qosClass"] = "LS" }), "- - -", "- - -"},
-		{"labelled by nobody", change(batchPod(full), func(pod *tick.Pod) { pod.Labels, pod.QoSSource = nil, tick.QoSFromKubernetes }), "- - -", "- - -"},
-		{"not known to the cluster", change(batchPod(full), func(pod *tick.Pod) { pod.Missing = tick.MissingCluster }), "- - -", "- - -"},
+		{"without a label", change(batchPod(full), func(pod *tick.Pod) { pod.Labels, pod.QoSSource = nil, tick.QoSFromKubernetes }), "- - -", "- - -"},
+		{"unknown to the cluster", change(batchPod(full), func(pod *tick.Pod) { pod.Missing = tick.MissingCluster }), "- - -", "- - -"},
 		{"not there yet", change(batchPod(full), func(pod *tick.Pod) { pod.Missing = tick.MissingCgroup }), "- - -", "- - -"},
 		{"finished", change(batchPod(full), func(pod *tick.Pod) { pod.Phase = "Succeeded" }), "- - -", "- - -"},
 		{"terminating: it runs still", change(batchPod(full), func(pod *tick.Pod) { pod.Terminating = true }), "39 2000 1073741824", "39 2000 1073741824"},
 		{"only its sandbox is there: the sums of the pod", change(batchPod(full), func(pod *tick.Pod) { pod.Containers = nil }), "39 2000 1073741824", "- - -"},
-		{"one container that is not known by name yet", change(batchPod(full), func(pod *tick.Pod) {
+		{"one container that is unknown by name yet", change(batchPod(full), func(pod *tick.Pod) {
 			pod.Containers[0] = tick.Container{Name: "0", Cgroup: tier + "/podb/0"}
 		}), "39 2000 1073741824", "- - -"},
 		{"one that runs no more, or not yet, counts in the pod's sums", change(batchPod(full, full), func(pod *tick.Pod) { pod.Containers = pod.Containers[:1] }), "79 4000 2147483648", "39 2000 1073741824"},
@@ -182,7 +182,7 @@ func TestFaultsOfBatchPods(t *testing.T) {
 	if a := new(State).step(machine(pods[:1]...), disabled()); !hasReason(a, "batch pods' cgroups: pod ns/b0: ") || hasReason(a, "more)") {
 		t.Errorf("of one: %q", a.Reasons)
 	}
-	if a := new(State).step(machine(pods...), disabled()); !hasReason(a, "batch pods' cgroups: pod ns/b0: ") || !hasReason(a, "(and 2 pods more)") {
+	if a := new(State).step(machine(pods...), disabled()); !hasReason(a, "batch pods' cgroups: pod ns/b0: ") || !hasReason(a, "(and 2 more pods)") {
 		t.Errorf("of three: %q", a.Reasons)
 	}
 }
@@ -212,7 +212,7 @@ func TestNormalization(t *testing.T) {
 		a := new(State).step(s, disabled())
 		for _, path := range []string{tier + "/podb", tier + "/podb/0"} {
 			if got := of(t, a.Cgroups, path); *got.CPUMaxMilliCPU != c.want || *got.CPUWeight != 39 {
-				t.Errorf("ratio %q: %s wants %s; want %d", c.ratio, path, text(got), c.want)
+				t.Errorf("ratio %q: %s: desired %s; want %d", c.ratio, path, text(got), c.want)
 			}
 		}
 		if c.reported != hasReason(a, annotation.Ratio) {
@@ -223,7 +223,7 @@ func TestNormalization(t *testing.T) {
 
 // While a quota is in force above, there is none below; afterwards there is again.
 func TestBatchQuotasWhileSuppressed(t *testing.T) {
-	st, s := &State{}, sized(5000)
+	st, s := &State{}, withBudget(5000)
 	s.Pods[1] = batchPod(amounts{1000, 2000, 1 << 30})
 	for _, step := range []struct {
 		strategies *sloconfig.Strategies
@@ -238,7 +238,7 @@ func TestBatchQuotasWhileSuppressed(t *testing.T) {
 		a := st.step(s, step.strategies)
 		for _, path := range []string{tier + "/podb", tier + "/podb/0"} {
 			if got := values(of(t, a.Cgroups, path)); got != step.want {
-				t.Errorf("%s wants %s; want %s", path, got, step.want)
+				t.Errorf("%s: desired %s; want %s", path, got, step.want)
 			}
 		}
 	}
@@ -246,11 +246,11 @@ func TestBatchQuotasWhileSuppressed(t *testing.T) {
 
 // On a machine without Kubernetes a rule's limits apply, and nothing else is changed: weight and other limits are the administrator's.
 func TestBatchOfRules(t *testing.T) {
-	a, b := ruled(tick.QoSReclaimed, "/a", 0), ruled(tick.QoSReclaimed, "/b", 0)
+	a, b := rulePod(tick.QoSReclaimed, "/a", 0), rulePod(tick.QoSReclaimed, "/b", 0)
 	a.Requests = &tick.Resources{ReclaimedMilliCPU: new(8000.0)}
 	b.Limits = &tick.Resources{ReclaimedMilliCPU: new(2000.0), ReclaimedMemoryBytes: new(1e9)}
 	advice := new(State).step(plain(machine(a, b)), disabled())
 	if got := text(advice.Cgroups); got != `[{"cgroup":"/b","cpuMaxMilliCPU":2000,"memoryMaxBytes":1000000000}]` {
-		t.Errorf("wants %s", got)
+		t.Errorf("desired %s", got)
 	}
 }

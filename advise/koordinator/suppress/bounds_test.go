@@ -44,7 +44,7 @@ func TestTheSmallerLimitHolds(t *testing.T) {
 		got := of(t, a.Cgroups, pod.Cgroup+"/c")
 		got.CPUWeight = new(int64(20)) // another test covers it
 		if got := values(got); got != tt.want {
-			t.Errorf("%+v: the container wants %s", tt, got)
+			t.Errorf("%+v: the container: desired %s", tt, got)
 		}
 	}
 }
@@ -55,42 +55,42 @@ func TestAQuotaAboveLiftsNoQuotaOfKubelets(t *testing.T) {
 		milli *float64
 		want  int64
 	}{{nil, tick.Unlimited}, {new(0.0), tick.Unlimited}, {new(300.0), 300}, {new(9000.0), 5000}} {
-		s := sized(5000)
+		s := withBudget(5000)
 		s.Pods[1].Limits = &tick.Resources{MilliCPU: tt.milli}
 		s.Pods[1].Containers[0].Limits = s.Pods[1].Limits
 		a := new(State).step(s, byPolicy(sloconfig.SuppressCFSQuota))
 		for _, path := range []string{own, container} {
 			if got := of(t, a.Cgroups, path).CPUMaxMilliCPU; got == nil || *got != tt.want {
-				t.Errorf("%s, limited to %v: wants %s; want %d", path, text(tt.milli), text(of(t, a.Cgroups, path)), tt.want)
+				t.Errorf("%s, limited to %v: desired %s; want %d", path, text(tt.milli), text(of(t, a.Cgroups, path)), tt.want)
 			}
 		}
 	}
 }
 
 // A rule that limits only memory leaves the quota unchanged, and while no decision is possible quotas stay.
-func TestALimitOfARuleThatIsNotGivenIsLeftAlone(t *testing.T) {
-	pod := ruled(tick.QoSReclaimed, "/b", 0)
+func TestUnsetLimitOfARuleChangesNothing(t *testing.T) {
+	pod := rulePod(tick.QoSReclaimed, "/b", 0)
 	pod.Limits = &tick.Resources{ReclaimedMemoryBytes: new(1e9)}
 	a := new(State).step(plain(machine(pod)), disabled())
 	if got := text(a.Cgroups); got != `[{"cgroup":"/b","memoryMaxBytes":1000000000}]` {
-		t.Errorf("of memory alone: wants %s", got)
+		t.Errorf("of memory alone: desired %s", got)
 	}
 	pod.Limits = &tick.Resources{ReclaimedMilliCPU: new(2000.0)}
 	st, s := &State{Mode: sloconfig.SuppressCFSQuota, QuotaMilliCPU: 5000}, plain(machine(pod))
 	s.CPU = nil
 	if a := st.step(s, byPolicy(sloconfig.SuppressCFSQuota)); len(a.Cgroups) > 0 {
-		t.Errorf("while nothing is decided: wants %s", text(a.Cgroups))
+		t.Errorf("while nothing is decided: desired %s", text(a.Cgroups))
 	}
 }
 
 // Batch limits apply while the budget is unknown and CPU lists are in force: there is no quota above that could conflict.
 func TestBatchLimitsHoldWhileTheBudgetIsUnknown(t *testing.T) {
-	st, s := &State{}, sized(5000)
+	st, s := &State{}, withBudget(5000)
 	s.Pods[1] = batchPod(amounts{1000, 2000, 1 << 30})
 	st.step(s, byPolicy(sloconfig.SuppressCPUSet))
 	s.CPU = nil
 	if got := values(of(t, st.step(s, byPolicy(sloconfig.SuppressCPUSet)).Cgroups, own)); got != "39 2000 1073741824" {
-		t.Errorf("the pod wants %s", got)
+		t.Errorf("the pod: desired %s", got)
 	}
 }
 
@@ -101,7 +101,7 @@ func TestWeightOfAnAnnotationWithoutARequest(t *testing.T) {
 	pod.Annotations[annotation.Extended] = `{"containers":{"main":{"limits":{"kubernetes.io/batch-cpu":2000}}}}`
 	a := new(State).step(machine(service(1000), pod), disabled())
 	if got := values(of(t, a.Cgroups, pod.Cgroup+"/c")); got != "20 2000 -" {
-		t.Errorf("the container wants %s", got)
+		t.Errorf("the container: desired %s", got)
 	}
 }
 
@@ -112,7 +112,7 @@ func TestAnAnnotationCountsWhereThePodHasRequestsAlone(t *testing.T) {
 	pod.Annotations[annotation.Extended] = `{"containers":{"c0":{"requests":{"kubernetes.io/batch-cpu":1000}}}}`
 	a := new(State).step(machine(service(1000), pod), disabled())
 	if got := values(of(t, a.Cgroups, own+"/0")); got != "39 - -" || len(a.Reasons) > 0 {
-		t.Errorf("the container wants %s: %q", got, a.Reasons)
+		t.Errorf("the container: desired %s: %q", got, a.Reasons)
 	}
 }
 
@@ -121,16 +121,16 @@ func TestNothingIsUndoneInAContainerWithoutAName(t *testing.T) {
 	for _, name := range []string{"", "c"} { // or known only by its cgroup
 		s := machine(service(1000), labelled("BE", "b", 0))
 		s.Pods[1].Containers[0].Name = name
-		st := &State{Held: remembered(map[string]keys{container: keyMemory | keyQuota | keyCPUs})}
-		if w := of(t, st.step(s, disabled()).Cgroups, container); keysOf(&w) != 0 || st.Held[container].Keys != keyMemory|keyQuota|keyCPUs {
-			t.Errorf("named %q: wants %s, remembered %d", name, text(w), st.Held[container].Keys)
+		st := &State{Advised: advisedState(map[string]keys{container: keyMemory | keyQuota | keyCPUs})}
+		if w := of(t, st.step(s, disabled()).Cgroups, container); keysOf(&w) != 0 || st.Advised[container].Keys != keyMemory|keyQuota|keyCPUs {
+			t.Errorf("named %q: desired %s, remembered %d", name, text(w), st.Advised[container].Keys)
 		}
 	}
-	s := plain(machine(ruled(tick.QoSReclaimed, "/b", 0)))
+	s := plain(machine(rulePod(tick.QoSReclaimed, "/b", 0)))
 	s.Pods[0].Cgroup, s.Pods[0].Containers[0] = "/a", tick.Container{Name: "b", Cgroup: "/a/b"}
-	st := &State{Held: remembered(map[string]keys{"/a/b": keyQuota})}
+	st := &State{Advised: advisedState(map[string]keys{"/a/b": keyQuota})}
 	if w := of(t, st.step(s, disabled()).Cgroups, "/a/b"); w.CPUMaxMilliCPU == nil || *w.CPUMaxMilliCPU != tick.Unlimited {
-		t.Errorf("a rule's: wants %s", text(w))
+		t.Errorf("a rule's: desired %s", text(w))
 	}
 }
 
@@ -140,17 +140,17 @@ func TestAContainerWithoutANameHasNoBatchValues(t *testing.T) {
 	pod.Containers[1].Name = ""
 	a := new(State).step(machine(service(1000), pod), disabled())
 	if got := values(of(t, a.Cgroups, own+"/1")); got != "- - -" {
-		t.Errorf("wants %s", got)
+		t.Errorf("desired %s", got)
 	}
 }
 
 // Nothing is desired of a removed cgroup of an existing pod, and its entry is removed.
-func TestNothingIsUndoneInACgroupThatIsGone(t *testing.T) {
+func TestNothingIsUndoneInARemovedCgroup(t *testing.T) {
 	s := machine(service(1000), labelled("BE", "b", 0))
 	s.Pods[1].Missing, s.Pods[1].Containers = tick.MissingCgroup, nil
-	st := &State{Held: remembered(map[string]keys{own: keyCPUs | keyMemory})}
-	if a := st.step(s, disabled()); len(a.Cgroups) > 0 || len(st.Held) > 0 {
-		t.Errorf("wants %s, remembered %v", text(a.Cgroups), st.Held)
+	st := &State{Advised: advisedState(map[string]keys{own: keyCPUs | keyMemory})}
+	if a := st.step(s, disabled()); len(a.Cgroups) > 0 || len(st.Advised) > 0 {
+		t.Errorf("desired %s, remembered %v", text(a.Cgroups), st.Advised)
 	}
 }
 
@@ -161,9 +161,9 @@ func TestOnlyAQuotaThatUndoesOneYields(t *testing.T) {
 		held keys
 		want bool
 	}{{own, keyQuota, true}, {container, keyQuota | keyMemory, true}, {own, keyMemory, false}, {container, keyCPUs, false}, {tier, keyQuota, false}} {
-		st := &State{Held: remembered(map[string]keys{tt.path: tt.held})}
+		st := &State{Advised: advisedState(map[string]keys{tt.path: tt.held})}
 		st.step(machine(service(1000), labelled("BE", "b", 0)), disabled())
-		if got := st.Yields(tt.path); got != tt.want {
+		if got := st.OnlyUndoesQuota(tt.path); got != tt.want {
 			t.Errorf("%+v: %v", tt, got)
 		}
 	}
@@ -171,7 +171,7 @@ func TestOnlyAQuotaThatUndoesOneYields(t *testing.T) {
 
 // A container's list is restored under every policy of kubelet's CPU manager, without the CPUs that are kept out; above containers only if
 // kubelet manages no CPUs.
-func TestListsOfContainersArePutBackUnderEveryCPUManager(t *testing.T) {
+func TestListsOfContainersAreRevertedUnderEveryCPUManager(t *testing.T) {
 	for _, tt := range []struct {
 		manager string
 		version int
@@ -186,9 +186,9 @@ func TestListsOfContainersArePutBackUnderEveryCPUManager(t *testing.T) {
 		s := machine(service(1000), labelled("BE", "b", 0), pinned("LSE", "e", "0-3"))
 		s.Kubelet.CPUManagerPolicy, s.CgroupVersion = tt.manager, tt.version
 		s.Tiers[1].CPUSetCPUs, s.Pods[1].Containers[0].CPUSetCPUs = "4-47", "4-47"
-		st := &State{Held: remembered(map[string]keys{tier: keyCPUs, own: keyCPUs, container: keyCPUs})}
+		st := &State{Advised: advisedState(map[string]keys{tier: keyCPUs, own: keyCPUs, container: keyCPUs})}
 		if got := listed(t, st.step(s, disabled()).Cgroups); got != tt.want {
-			t.Errorf("%q on version %d: wants %s; want %s", tt.manager, tt.version, got, tt.want)
+			t.Errorf("%q on version %d: desired %s; want %s", tt.manager, tt.version, got, tt.want)
 		}
 	}
 }
@@ -202,7 +202,7 @@ func TestAServicesListIsNotWidened(t *testing.T) {
 		a := new(State).step(machine(service(1000), labelled("BE", "x", 0), pod), disabled())
 		for _, w := range a.Cgroups {
 			if w.CPUSetCPUs != "" {
-				t.Errorf("%s: wants %s: %q", name, text(w), a.Reasons)
+				t.Errorf("%s: desired %s: %q", name, text(w), a.Reasons)
 			}
 		}
 	}
@@ -211,7 +211,7 @@ func TestAServicesListIsNotWidened(t *testing.T) {
 // Batch in a cgroup of batch's own is confined in both; only a pod that is not batch prevents confining the one above.
 func TestBatchBelowBatchIsConfinedInBoth(t *testing.T) {
 	for below, want := range map[string]string{tick.QoSReclaimed: "0-1,12-13,24-25,36-37", tick.QoSShared: ""} {
-		s := plain(sized(8000, ruled(tick.QoSReclaimed, "/grid", 0), ruled(below, "/grid/job", 0)))
+		s := plain(withBudget(8000, rulePod(tick.QoSReclaimed, "/grid", 0), rulePod(below, "/grid/job", 0)))
 		s.Pods = append(s.Pods[:1:1], s.Pods[2:]...)
 		s.Pods[1].Containers = nil
 		a := new(State).step(s, with(nil))
@@ -223,11 +223,11 @@ func TestBatchBelowBatchIsConfinedInBoth(t *testing.T) {
 
 // A pod whose cgroup is not a valid path has none.
 func TestACgroupThatIsNoPathIsNotNamed(t *testing.T) {
-	s := sized(8000)
+	s := withBudget(8000)
 	s.Pods[1].Cgroup, s.Pods[1].Containers = "podb", nil
 	for _, w := range new(State).step(s, with(nil)).Cgroups {
 		if w.Cgroup != tier {
-			t.Errorf("wants %s", text(w))
+			t.Errorf("desired %s", text(w))
 		}
 	}
 }
@@ -245,7 +245,7 @@ func TestARequestOfZeroIsNoPartOfAQuota(t *testing.T) {
 		{&tick.Resources{ReclaimedMilliCPU: new(-1.0), MilliCPU: new(0.0)}, 1000},
 	} {
 		p := pod{Pod: &tick.Pod{Requests: tt.requests}}
-		if got := p.request(); got != tt.want {
+		if got := p.requestWeight(); got != tt.want {
 			t.Errorf("%s: %v; want %v", text(tt.requests), got, tt.want)
 		}
 	}
@@ -256,7 +256,7 @@ func TestAnLSRPodOnSharedCPUsOwnsNone(t *testing.T) {
 	for list, want := range map[string]string{"2-3": "2-3", "0-47": "", "2-4": "", "": ""} {
 		pod := labelled("LSR", "r", 0)
 		pod.Containers[0].CPUSetCPUs = list
-		s := sized(8000, pod)
+		s := withBudget(8000, pod)
 		s.Kubelet.CPUManagerPolicy, s.Kubelet.ExclusiveCPUs = "static", "2-3,26-27"
 		a := new(State).step(s, with(nil))
 		got := ""
@@ -269,7 +269,7 @@ func TestAnLSRPodOnSharedCPUsOwnsNone(t *testing.T) {
 			t.Errorf("on %q: its own are %q; want %q", list, got, want)
 		}
 		if batch := parse(of(t, a.Cgroups, container).CPUSetCPUs); batch.Intersection(parse("26-27")).Size() > 0 {
-			t.Errorf("on %q: batch has %s, and kubelet gave 26-27 away", list, batch)
+			t.Errorf("on %q: batch has %s, and kubelet assigned 26-27 exclusively", list, batch)
 		}
 	}
 }

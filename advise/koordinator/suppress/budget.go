@@ -22,56 +22,56 @@ func (v *view) budget() (b budget, why string) {
 	s := v.sample
 	switch {
 	case s.Capacity == nil || s.Capacity.MilliCPU == nil || *s.Capacity.MilliCPU <= 0:
-		return b, "the node's CPU capacity is not known"
+		return b, "the node's CPU capacity is unknown"
 	case s.CPU == nil || s.CPU.UsageMilliCPU == nil:
-		return b, "the node's CPU use is not known"
+		return b, "the node's CPU use is unknown"
 	case len(s.Pods) == 0:
 		return b, "there are no pods in the sample"
 	case policy.PodsUnknown(v.sample):
-		return b, "the cluster's pods are not known yet"
-	case v.lostTier():
-		return b, "kubelet's cgroup " + clip.Text(v.path, shownBytes) + " is not in the sample, and pods below it are"
+		return b, "the cluster's pods are still unknown"
+	case v.isTierMissing():
+		return b, "kubelet's cgroup " + clip.Text(v.tierPath, shownBytes) + " is not in the sample, but pods below it are"
 	}
-	var all, serving, below float64 // below the tier
-	pods, there, measured := 0, false, false
+	var podsUse, servicesUse, tierUse float64 // below the tier
+	pods, hasCgroups, isAnyKnown := 0, false, false
 	for i := range s.Pods {
 		p := &s.Pods[i]
-		there = there || p.Missing != tick.MissingCgroup
+		hasCgroups = hasCgroups || p.Missing != tick.MissingCgroup
 		if p.UsageMilliCPU == nil {
 			continue
 		}
-		measured = true
+		isAnyKnown = true
 		use := bounded(*p.UsageMilliCPU)
-		all += use
+		podsUse += use
 		if v.tier != nil && strings.HasPrefix(p.Cgroup, v.tier.Cgroup+"/") {
-			below += use
+			tierUse += use
 		}
-		if services(p) {
-			serving += use
+		if isService(p) {
+			servicesUse += use
 			pods++
 		}
 	}
-	if there && !measured {
+	if hasCgroups && !isAnyKnown {
 		return b, "no pod's CPU use is known"
 	}
 	if v.tier != nil && v.tier.UsageMilliCPU != nil { // pods below it without a rate are not the system's use
-		all += max(bounded(*v.tier.UsageMilliCPU)-below, 0)
+		podsUse += max(bounded(*v.tier.UsageMilliCPU)-tierUse, 0)
 	}
 	b.capacity = int64(bounded(*s.Capacity.MilliCPU))
 	percent := sloconfig.Within(v.strategy.Threshold.CPUSuppressThresholdPercent, 65, 0, 100)
-	reserved, from := v.nodeReserved(b.capacity)
-	system, systemFrom := bounded(*s.CPU.UsageMilliCPU)-all, "use of no pod"
+	reserved, reservedSource := v.nodeReserved(b.capacity)
+	system, systemSource := bounded(*s.CPU.UsageMilliCPU)-podsUse, "use outside of pods"
 	if system < reserved {
-		system, systemFrom = reserved, from
+		system, systemSource = reserved, reservedSource
 	}
-	b.milliCPU = b.capacity*percent/100 - int64(serving) - int64(system)
+	b.milliCPU = b.capacity*percent/100 - int64(servicesUse) - int64(system)
 	b.sum = fmt.Sprintf("capacity %dm * %d %% (cpuSuppressThresholdPercent) - services %dm (%s) - system %dm (%s) = %dm",
-		b.capacity, percent, int64(serving), phrase.Count(pods, "pod"), int64(system), systemFrom, b.milliCPU)
-	if least := v.strategy.Threshold.CPUSuppressMinPercent; least != nil {
-		percent := sloconfig.Within(least, 0, 0, 100)
-		if keeps := b.capacity * percent / 100; b.milliCPU < keeps {
-			b.milliCPU = keeps
-			b.sum += fmt.Sprintf(", at least %dm (cpuSuppressMinPercent %d)", keeps, percent)
+		b.capacity, percent, int64(servicesUse), phrase.Count(pods, "pod"), int64(system), systemSource, b.milliCPU)
+	if minimum := v.strategy.Threshold.CPUSuppressMinPercent; minimum != nil {
+		percent := sloconfig.Within(minimum, 0, 0, 100)
+		if minimum := b.capacity * percent / 100; b.milliCPU < minimum {
+			b.milliCPU = minimum
+			b.sum += fmt.Sprintf(", at least %dm (cpuSuppressMinPercent %d)", minimum, percent)
 		}
 	}
 	return b, ""
@@ -92,14 +92,14 @@ func (v *view) nodeReserved(capacity int64) (float64, string) {
 	return 0, "nothing reserved"
 }
 
-// lostTier reports whether the confined tier is missing in this sample, though it must exist: its pods alone are not confined, because the
-// next tick would undo it.
-func (v *view) lostTier() bool {
-	if v.tier != nil || v.path == "" {
+// isTierMissing reports whether the confined tier is missing in this sample, though it must exist: its pods alone are not confined, because
+// the next tick would undo it.
+func (v *view) isTierMissing() bool {
+	if v.tier != nil || v.tierPath == "" {
 		return false
 	}
 	for i := range v.sample.Pods {
-		if strings.HasPrefix(v.sample.Pods[i].Cgroup, v.path+"/") {
+		if strings.HasPrefix(v.sample.Pods[i].Cgroup, v.tierPath+"/") {
 			return true
 		}
 	}

@@ -16,26 +16,26 @@ import (
 	"polder/lib/tick"
 )
 
-// wants collects the desired state, one entry per cgroup.
-type wants struct {
-	at   map[string]*tick.Cgroup
-	list []*tick.Cgroup
+// desiredState collects the desired state, one entry per cgroup.
+type desiredState struct {
+	byPath map[string]*tick.Cgroup
+	list   []*tick.Cgroup
 }
 
-func (w *wants) of(path string) *tick.Cgroup {
-	if c := w.at[path]; c != nil {
+func (w *desiredState) entry(path string) *tick.Cgroup {
+	if c := w.byPath[path]; c != nil {
 		return c
 	}
-	if w.at == nil {
-		w.at = map[string]*tick.Cgroup{}
+	if w.byPath == nil {
+		w.byPath = map[string]*tick.Cgroup{}
 	}
 	c := &tick.Cgroup{Cgroup: path}
-	w.at[path] = c
+	w.byPath[path] = c
 	w.list = append(w.list, c)
 	return c
 }
 
-func (w *wants) into(list *[]tick.Cgroup) {
+func (w *desiredState) appendTo(list *[]tick.Cgroup) {
 	for _, c := range w.list {
 		if keysOf(c) != 0 {
 			*list = append(*list, *c)
@@ -43,50 +43,50 @@ func (w *wants) into(list *[]tick.Cgroup) {
 	}
 }
 
-// hold pins the batch pods to a set of CPUs. If kubelet manages no CPUs, its cgroup of BestEffort pods and the pods' own cgroups are
+// pin pins the batch pods to a set of CPUs. If kubelet manages no CPUs, its cgroup of BestEffort pods and the pods' own cgroups are
 // narrowed, too, so that a new container is confined from its start; if it manages CPUs, or may, only the containers are, because kubelet
 // could not start the next one in a narrowed cgroup (Koordinator's issues 395, 546, 556).
-func (v *view) hold(want *wants, be set) (reasons []string) {
-	if v.tier != nil && !v.above {
+func (v *view) pin(desired *desiredState, be set) (reasons []string) {
+	if v.tier != nil && !v.mayNarrowTier {
 		reasons = append(reasons, fmt.Sprintf("suppression: only containers are narrowed, not %s: kubelet's CPU manager policy is %s",
-			clip.Text(v.tier.Cgroup, shownBytes), clip.Text(cmp.Or(v.cpuManager, "not known"), shownBytes)))
+			clip.Text(v.tier.Cgroup, shownBytes), clip.Text(cmp.Or(v.cpuManager, "unknown"), shownBytes)))
 	}
-	v.confine(want, be)
+	v.pinCPUs(desired, be)
 	return reasons
 }
 
-func (v *view) confine(want *wants, be set) {
+func (v *view) pinCPUs(desired *desiredState, be set) {
 	list := be.String()
-	if v.tier != nil && v.above {
-		want.of(v.tier.Cgroup).CPUSetCPUs = list
+	if v.tier != nil && v.mayNarrowTier {
+		desired.entry(v.tier.Cgroup).CPUSetCPUs = list
 	}
 	for i := range v.pods {
 		p := &v.pods[i]
-		if !p.suppressed {
+		if !p.isSuppressed {
 			continue
 		}
-		if p.own != "" && (p.rule || v.above) {
-			want.of(p.own).CPUSetCPUs = list
+		if p.ownCgroup != "" && (p.isFromRule || v.mayNarrowTier) {
+			desired.entry(p.ownCgroup).CPUSetCPUs = list
 		}
 		for _, j := range p.containers {
-			want.of(p.Containers[j].Cgroup).CPUSetCPUs = list
+			desired.entry(p.Containers[j].Cgroup).CPUSetCPUs = list
 		}
 	}
 }
 
-// floor returns the fallback for when advice stops: the batch pods at their minimum. It only takes CPUs away; if nothing was decided, it
-// omits CPUs that others have got since.
-func (v *view) floor(now limit) *wants {
-	w := &wants{}
-	if now.mode == sloconfig.SuppressCPUSet {
-		be := parse(now.cpus).Intersection(v.Online).Difference(v.out)
+// fallback returns the desired state for when advice stops: the batch pods at their minimum. It only takes CPUs away; if nothing was
+// decided, it omits CPUs that others have got since.
+func (v *view) fallback(current limit) *desiredState {
+	w := &desiredState{}
+	if current.mode == sloconfig.SuppressCPUSet {
+		be := parse(current.cpus).Intersection(v.Online).Difference(v.all)
 		if be.IsEmpty() {
-			be = v.full()
+			be = v.unsuppressedCPUs()
 		}
-		v.confine(w, cpus.New(v.TakePairs(be, minCPUs)...))
+		v.pinCPUs(w, cpus.New(v.TakePairs(be, minCPUs)...))
 	}
-	if now.quotaMilliCPU > 0 {
-		v.divide(w, minQuotaMilliCPU, false)
+	if current.quotaMilliCPU > 0 {
+		v.divideQuota(w, minQuotaMilliCPU, false)
 	}
 	return w
 }
@@ -103,9 +103,9 @@ const (
 )
 
 func keysOf(c *tick.Cgroup) (k keys) {
-	for _, of := range []struct {
-		key    keys
-		wanted bool
+	for _, field := range []struct {
+		key   keys
+		isSet bool
 	}{
 		{keyCPUs, c.CPUSetCPUs != ""},
 		{keyQuota, c.CPUMaxMilliCPU != nil},
@@ -113,150 +113,153 @@ func keysOf(c *tick.Cgroup) (k keys) {
 		{keyMemory, c.MemoryMaxBytes != nil},
 		{keyIdle, c.CPUIdle != nil},
 	} {
-		if of.wanted {
-			k |= of.key
+		if field.isSet {
+			k |= field.key
 		}
 	}
 	return k
 }
 
-// place is the pod or container that a cgroup belongs to.
-type place struct {
+// owner is the pod or container that a cgroup belongs to.
+type owner struct {
 	pod       *pod
 	container *tick.Container // nil for the pod's own cgroup
 }
 
-// held is what was desired of a cgroup.
-type held struct {
+// advised is what was desired of a cgroup.
+type advised struct {
 	revert.Last
 	Keys keys `json:"keys"`
 }
 
 // UnmarshalJSON also reads only the keys, the format of a state file of version 0.1.
-func (h *held) UnmarshalJSON(data []byte) error {
+func (h *advised) UnmarshalJSON(data []byte) error {
 	if json.Unmarshal(data, &h.Keys) == nil {
 		return nil
 	}
-	type plain held
+	type plain advised
 	return json.Unmarshal(data, (*plain)(h))
 }
 
-// undo adds the neutral value of what was desired before and no longer is, for [revert.For]: whether the value was ever written is unknown.
-// If nothing was decided, lists and quotas stay. It returns the cgroups whose desired quota only undoes an earlier one.
-func (v *view) undo(want *wants, before *revert.Cgroups[held, *held], decided bool, now time.Time) (yields map[string]bool) {
-	wanted := make(map[string]keys, len(want.list))
-	for _, w := range want.list {
+// undo adds the neutral value of what was desired before and no longer is, for [revert.Duration]: whether the value was ever written is
+// unknown. If nothing was decided, lists and quotas stay. It returns the cgroups whose desired quota only undoes an earlier one.
+func (v *view) undo(
+	desired *desiredState, previous *revert.Cgroups[advised, *advised], isDecided bool, now time.Time,
+) (undoneQuotas map[string]bool) {
+	desiredKeys := make(map[string]keys, len(desired.list))
+	for _, w := range desired.list {
 		if k := keysOf(w); k != 0 {
-			wanted[w.Cgroup] = k
+			desiredKeys[w.Cgroup] = k
 		}
 	}
-	places := v.places()
-	for _, path := range slices.Sorted(maps.Keys(*before)) {
-		was := (*before)[path]
-		at, isLive := places[path]
-		isTier := path == v.path
+	owners := v.owners()
+	for _, path := range slices.Sorted(maps.Keys(*previous)) {
+		entry := (*previous)[path]
+		cgroupOwner, isLive := owners[path]
+		isTier := path == v.tierPath
 		switch {
-		case was == nil, !isTier && !isLive && len(v.sample.Pods) > 0:
-			delete(*before, path)
+		case entry == nil, !isTier && !isLive && len(v.sample.Pods) > 0:
+			delete(*previous, path)
 			continue
 		case isTier && v.tier == nil, !isTier && !isLive, // missing in this sample
-			!isTier && (at.pod.Missing == tick.MissingCluster || at.container != nil && !at.pod.rule && unnamed(at.container)):
+			!isTier && (cgroupOwner.pod.Missing == tick.MissingCluster ||
+				cgroupOwner.container != nil && !cgroupOwner.pod.isFromRule && isUnnamed(cgroupOwner.container)):
 			// Its requests are unknown at present: it stays unchanged.
-			was.At = now
+			entry.At = now
 			continue
 		}
-		undone := was.Keys &^ wanted[path]
-		if !decided {
-			undone &^= keyCPUs | keyQuota
-			was.At = now
+		dropped := entry.Keys &^ desiredKeys[path]
+		if !isDecided {
+			dropped &^= keyCPUs | keyQuota
+			entry.At = now
 		}
-		if undone == 0 {
+		if dropped == 0 {
 			continue
 		}
-		v.neutral(want.of(path), at, undone)
-		if undone&keyQuota != 0 {
-			if yields == nil {
-				yields = map[string]bool{}
+		v.addNeutral(desired.entry(path), cgroupOwner, dropped)
+		if dropped&keyQuota != 0 {
+			if undoneQuotas == nil {
+				undoneQuotas = map[string]bool{}
 			}
-			yields[path] = at.pod != nil
+			undoneQuotas[path] = cgroupOwner.pod != nil
 		}
 	}
-	for path, k := range wanted {
-		h := before.Remember(path)
+	for path, k := range desiredKeys {
+		h := previous.Entry(path)
 		h.Keys, h.At = h.Keys|k, now
 	}
-	before.Forget(now)
-	return yields
+	previous.RemoveExpired(now)
+	return undoneQuotas
 }
 
-// places returns the cgroups of the existing pods and of their containers.
-func (v *view) places() map[string]place {
-	places := make(map[string]place, 3*len(v.pods))
+// owners returns the cgroups of the existing pods and of their containers.
+func (v *view) owners() map[string]owner {
+	owners := make(map[string]owner, 3*len(v.pods))
 	for i := range v.pods {
 		p := &v.pods[i]
 		if p.Missing != tick.MissingCgroup && p.Cgroup != "" {
-			places[p.Cgroup] = place{pod: p}
+			owners[p.Cgroup] = owner{pod: p}
 		}
 		for _, j := range p.containers {
-			places[p.Containers[j].Cgroup] = place{p, &p.Containers[j]}
+			owners[p.Containers[j].Cgroup] = owner{p, &p.Containers[j]}
 		}
 	}
-	return places
+	return owners
 }
 
-// widenForgotten widens a confined tier without an entry in the state (the state was lost, or another program confined it) to its size
+// widenUnowned widens a confined tier without an entry in the state (the state was lost, or another program confined it) to its size
 // without suppression, as Koordinator does each time. After --contest external changes isolate leaves the value to the other writer.
-func (v *view) widenForgotten(want *wants, l limit) (reasons []string) {
+func (v *view) widenUnowned(desired *desiredState, l limit) (reasons []string) {
 	if v.tier == nil {
 		return nil
 	}
-	if now := v.tier.CPUMaxMilliCPU; now != nil && *now > 0 && l.quotaMilliCPU == 0 {
-		if w := want.of(v.tier.Cgroup); w.CPUMaxMilliCPU == nil {
+	if current := v.tier.CPUMaxMilliCPU; current != nil && *current > 0 && l.quotaMilliCPU == 0 {
+		if w := desired.entry(v.tier.Cgroup); w.CPUMaxMilliCPU == nil {
 			w.CPUMaxMilliCPU = tick.Ptr(int64(tick.Unlimited))
-			reasons = append(reasons, fmt.Sprintf("suppression: %s has a quota of %dm that nothing asks for: it is lifted", clip.Text(v.tier.Cgroup, shownBytes), *now))
+			reasons = append(reasons, fmt.Sprintf("suppression: %s has a quota of %dm that is not desired: it is removed", clip.Text(v.tier.Cgroup, shownBytes), *current))
 		}
 	}
-	if !v.above || l.mode == sloconfig.SuppressCPUSet || len(v.sample.Pods) == 0 || policy.PodsUnknown(v.sample) {
+	if !v.mayNarrowTier || l.mode == sloconfig.SuppressCPUSet || len(v.sample.Pods) == 0 || policy.PodsUnknown(v.sample) {
 		return reasons
 	}
-	to := v.full()
+	target := v.unsuppressedCPUs()
 	for i := range v.sample.Tiers { // it cannot be wider than its parent
 		if t := &v.sample.Tiers[i]; t.Name == tick.TierPods {
-			if within := to.Intersection(parse(t.CPUSetCPUs)); !within.IsEmpty() {
-				to = within
+			if within := target.Intersection(parse(t.CPUSetCPUs)); !within.IsEmpty() {
+				target = within
 			}
 		}
 	}
-	differs := func(list string) bool { now := parse(list); return !now.IsEmpty() && !now.Equals(to) }
-	narrow, where := v.tier.CPUSetCPUs, clip.Text(v.tier.Cgroup, shownBytes)
+	differs := func(list string) bool { current := parse(list); return !current.IsEmpty() && !current.Equals(target) }
+	narrowed, where := v.tier.CPUSetCPUs, clip.Text(v.tier.Cgroup, shownBytes)
 	for i := range v.pods {
-		if p := &v.pods[i]; p.suppressed && p.tier && !differs(narrow) {
+		if p := &v.pods[i]; p.isSuppressed && p.isInTier && !differs(narrowed) {
 			for _, j := range p.containers {
 				if own := &p.Containers[j]; differs(own.CPUSetCPUs) {
-					narrow, where = own.CPUSetCPUs, clip.Text(own.Cgroup, shownBytes)
+					narrowed, where = own.CPUSetCPUs, clip.Text(own.Cgroup, shownBytes)
 					break
 				}
 			}
 		}
 	}
-	if !differs(narrow) {
+	if !differs(narrowed) {
 		return reasons
 	}
-	if want.of(v.tier.Cgroup).CPUSetCPUs == "" {
-		reasons = append(reasons, fmt.Sprintf("suppression: %s has CPUs %s, and nothing asks for that: batch pods get %s",
-			where, clip.Text(narrow, shownBytes), clip.Text(to.String(), shownBytes)))
+	if desired.entry(v.tier.Cgroup).CPUSetCPUs == "" {
+		reasons = append(reasons, fmt.Sprintf("suppression: %s has CPUs %s, which are not desired: batch pods get %s",
+			where, clip.Text(narrowed, shownBytes), clip.Text(target.String(), shownBytes)))
 	}
-	v.confine(want, to)
+	v.pinCPUs(desired, target)
 	return reasons
 }
 
-func (v *view) neutral(w *tick.Cgroup, at place, undone keys) {
+func (v *view) addNeutral(w *tick.Cgroup, cgroupOwner owner, dropped keys) {
 	requests, limits := (*tick.Resources)(nil), (*tick.Resources)(nil)
 	switch {
-	case at.container != nil:
-		requests, limits = at.container.Requests, at.container.Limits
-	case at.pod != nil:
-		requests, limits = at.pod.Requests, at.pod.Limits
+	case cgroupOwner.container != nil:
+		requests, limits = cgroupOwner.container.Requests, cgroupOwner.container.Limits
+	case cgroupOwner.pod != nil:
+		requests, limits = cgroupOwner.pod.Requests, cgroupOwner.pod.Limits
 	}
 	if requests == nil {
 		requests = &tick.Resources{}
@@ -264,59 +267,59 @@ func (v *view) neutral(w *tick.Cgroup, at place, undone keys) {
 	if limits == nil {
 		limits = &tick.Resources{}
 	}
-	if undone&keyCPUs != 0 {
-		if to := v.neutralCPUs(at); !to.IsEmpty() {
-			w.CPUSetCPUs = to.String()
+	if dropped&keyCPUs != 0 {
+		if set := v.neutralCPUs(cgroupOwner); !set.IsEmpty() {
+			w.CPUSetCPUs = set.String()
 		}
 	}
-	if undone&keyQuota != 0 {
+	if dropped&keyQuota != 0 {
 		w.CPUMaxMilliCPU = new(quotaOf(valueOf(limits.MilliCPU), 1))
 	}
-	if undone&keyMemory != 0 {
+	if dropped&keyMemory != 0 {
 		w.MemoryMaxBytes = new(bytesOf(valueOf(limits.MemoryBytes)))
 	}
-	if undone&keyIdle != 0 {
+	if dropped&keyIdle != 0 {
 		w.CPUIdle = new(false)
-		if at.pod == nil || !at.pod.rule { // the kernel resets the weight to its default, but kubelet had set another one
-			undone |= keyWeight
+		if cgroupOwner.pod == nil || !cgroupOwner.pod.isFromRule { // the kernel resets the weight to its default, but kubelet had set another one
+			dropped |= keyWeight
 		}
 	}
-	if undone&keyWeight != 0 && w.CPUWeight == nil && (w.CPUIdle == nil || !*w.CPUIdle) {
+	if dropped&keyWeight != 0 && w.CPUWeight == nil && (w.CPUIdle == nil || !*w.CPUIdle) {
 		w.CPUWeight = new(policy.WeightOf(policy.SharesOf(valueOf(requests.MilliCPU)), v.sample.CgroupVersion))
 	}
 }
 
 // neutralCPUs returns the CPUs that a cgroup is widened to; empty if it must be left alone. On version 1 isolate writes no list above
 // containers while kubelet manages CPUs, and restores what it wrote before.
-func (v *view) neutralCPUs(at place) set {
-	above := at.pod == nil || at.pod.above(at.container)
+func (v *view) neutralCPUs(cgroupOwner owner) set {
+	isParent := cgroupOwner.pod == nil || cgroupOwner.pod.isParent(cgroupOwner.container)
 	switch {
-	case !above || v.above:
-		return v.full()
+	case !isParent || v.mayNarrowTier:
+		return v.unsuppressedCPUs()
 	case v.cpuManager == "" || v.sample.CgroupVersion == 1:
 		return set{}
 	}
-	return v.wide()
+	return v.exceptExclusive()
 }
 
-// above reports whether a pod's cgroup is one that kubelet created above containers.
-func (p *pod) above(container *tick.Container) bool { return !p.rule && container == nil }
+// isParent reports whether a pod's cgroup is one that kubelet created above containers.
+func (p *pod) isParent(container *tick.Container) bool { return !p.isFromRule && container == nil }
 
-// wide returns all CPUs except those that kubelet gave to pods exclusively.
-func (v *view) wide() set {
-	if wide := v.Online.Difference(v.given); !wide.IsEmpty() {
-		return wide
+// exceptExclusive returns all CPUs except those that kubelet gave to pods exclusively.
+func (v *view) exceptExclusive() set {
+	if set := v.Online.Difference(v.kubelets); !set.IsEmpty() {
+		return set
 	}
 	return v.Online
 }
 
-// widen makes kubelet's cgroup of BestEffort pods wide enough for the containers below, if it is not confined itself.
-func (v *view) widen(want *wants, now limit) {
-	if v.tier == nil || v.above || v.cpuManager == "" || now.mode != sloconfig.SuppressCPUSet {
+// widenTier makes kubelet's cgroup of BestEffort pods wide enough for the containers below, if it is not confined itself.
+func (v *view) widenTier(desired *desiredState, current limit) {
+	if v.tier == nil || v.mayNarrowTier || v.cpuManager == "" || current.mode != sloconfig.SuppressCPUSet {
 		return
 	}
 	inForce := parse(v.tier.CPUSetCPUs)
-	if be := parse(now.cpus); !inForce.IsEmpty() && !be.IsSubsetOf(inForce) {
-		want.of(v.tier.Cgroup).CPUSetCPUs = v.wide().String()
+	if be := parse(current.cpus); !inForce.IsEmpty() && !be.IsSubsetOf(inForce) {
+		desired.entry(v.tier.Cgroup).CPUSetCPUs = v.exceptExclusive().String()
 	}
 }

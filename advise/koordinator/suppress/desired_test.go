@@ -27,7 +27,7 @@ func listed(t *testing.T, list []tick.Cgroup) string {
 	return text(out)
 }
 
-func TestLevel(t *testing.T) {
+func TestWhichCgroupsAreNarrowed(t *testing.T) {
 	for _, c := range []struct {
 		name        string
 		change      func(*tick.Sample)
@@ -38,15 +38,15 @@ func TestLevel(t *testing.T) {
 		{"static: the containers alone", func(s *tick.Sample) { s.Kubelet.CPUManagerPolicy = "static" }, `["","","0,12,24,36"]`, `["","","0,24"]`, "not /kubepods/besteffort: kubelet's CPU manager policy is static"},
 		{"static on version 1", func(s *tick.Sample) { s.Kubelet.CPUManagerPolicy, s.CgroupVersion = "static", 1 }, `["","","0,12,24,36"]`, `["","","0,24"]`, "policy is static"},
 		{"a policy of later kubelets", func(s *tick.Sample) { s.Kubelet.CPUManagerPolicy = "dynamic" }, `["","","0,12,24,36"]`, `["","","0,24"]`, "policy is dynamic"},
-		{"not known", func(s *tick.Sample) { s.Kubelet.CPUManagerPolicy = "" }, `["","","0,12,24,36"]`, `["","","0,24"]`, "policy is not known"},
-		{"no state of kubelet's", func(s *tick.Sample) { s.Kubelet = nil }, `["","","0,12,24,36"]`, `["","","0,24"]`, "policy is not known"},
+		{"unknown", func(s *tick.Sample) { s.Kubelet.CPUManagerPolicy = "" }, `["","","0,12,24,36"]`, `["","","0,24"]`, "policy is unknown"},
+		{"no state of kubelet's", func(s *tick.Sample) { s.Kubelet = nil }, `["","","0,12,24,36"]`, `["","","0,24"]`, "policy is unknown"},
 		{"version 1 as version 2", func(s *tick.Sample) { s.CgroupVersion = 1 }, `["0,12,24,36","0,12,24,36","0,12,24,36"]`, `["0,24","0,24","0,24"]`, ""},
 		{"no container yet", func(s *tick.Sample) { s.Pods[1].Containers = nil }, `["0,12,24,36","0,12,24,36",""]`, `["0,24","0,24",""]`, ""},
 		{"the pod has no cgroup yet", func(s *tick.Sample) { s.Pods[1].Missing = tick.MissingCgroup }, `["0,12,24,36","",""]`, `["0,24","",""]`, ""},
 		{"the pod is over", func(s *tick.Sample) { s.Pods[1].Phase = "Failed" }, `["0,12,24,36","",""]`, `["0,24","",""]`, ""},
 		{"the cluster does not know the pod: its tier alone", func(s *tick.Sample) { s.Pods[1].Missing = tick.MissingCluster }, `["0,12,24,36","",""]`, `["0,24","",""]`, ""},
 		{"BestEffort without a label", func(s *tick.Sample) { s.Pods[1].Labels, s.Pods[1].QoSSource = nil, tick.QoSFromKubernetes }, `["0,12,24,36","0,12,24,36","0,12,24,36"]`, `["0,24","0,24","0,24"]`, ""},
-		{"the tier is too narrow for its containers, by somebody else", func(s *tick.Sample) {
+		{"the tier is too narrow for its containers, by another program", func(s *tick.Sample) {
 			s.Kubelet.CPUManagerPolicy, s.Kubelet.ExclusiveCPUs, s.Tiers[1].CPUSetCPUs = "static", "47", "0-7"
 		}, `["0-46","","0,12,24,36"]`, `["","","0,24"]`, "policy is static"},
 		{"it is wide enough", func(s *tick.Sample) {
@@ -56,7 +56,7 @@ func TestLevel(t *testing.T) {
 		{"the root is no tier", func(s *tick.Sample) { s.Tiers[1].Cgroup = "/" }, `["","0,12,24,36","0,12,24,36"]`, `["","0,24","0,24"]`, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := sized(4000)
+			s := withBudget(4000)
 			s.Pods = append(s.Pods, service(0))
 			s.Pods[2].Cgroup, s.Pods[2].Containers[0].Cgroup = "/kubepods/burstable/podx", "/kubepods/burstable/podx/c"
 			if c.change != nil {
@@ -64,7 +64,7 @@ func TestLevel(t *testing.T) {
 			}
 			a := new(State).step(s, with(nil))
 			if got := listed(t, a.Cgroups); got != c.list {
-				t.Errorf("wants %s; want %s", got, c.list)
+				t.Errorf("desired %s; want %s", got, c.list)
 			}
 			if got := listed(t, a.Fallback); got != c.floor {
 				t.Errorf("fallback %s; want %s", got, c.floor)
@@ -79,7 +79,7 @@ func TestLevel(t *testing.T) {
 			}
 			for _, w := range append(a.Cgroups, a.Fallback...) {
 				if w.Cgroup == "/kubepods/burstable/podx" || w.Cgroup == "/kubepods/burstable/podx/c" || w.Cgroup == "/" || w.Cgroup[0] != '/' {
-					t.Errorf("wants %s", text(w))
+					t.Errorf("desired %s", text(w))
 				}
 			}
 		})
@@ -88,11 +88,11 @@ func TestLevel(t *testing.T) {
 
 // On a machine without Kubernetes the batch cgroups themselves are confined, unless they contain another pod.
 func TestPlainMachine(t *testing.T) {
-	group := ruled(tick.QoSReclaimed, "/group", 0)
+	group := rulePod(tick.QoSReclaimed, "/group", 0)
 	group.Containers = []tick.Container{{Name: "a", Cgroup: "/group/a"}}
-	around := ruled(tick.QoSReclaimed, "/around", 0)
+	around := rulePod(tick.QoSReclaimed, "/around", 0)
 	around.Containers = []tick.Container{{Name: "a", Cgroup: "/around/a"}}
-	s := plain(machine(ruled(tick.QoSShared, "/web", 27_200), ruled(tick.QoSReclaimed, "/spark", 0), group, around, ruled(tick.QoSShared, "/around/db", 0), ruled(tick.QoSReclaimed, "/around2", 0)))
+	s := plain(machine(rulePod(tick.QoSShared, "/web", 27_200), rulePod(tick.QoSReclaimed, "/spark", 0), group, around, rulePod(tick.QoSShared, "/around/db", 0), rulePod(tick.QoSReclaimed, "/around2", 0)))
 	s.CPU.UsageMilliCPU = new(27_200.0)
 	a := new(State).step(s, with(nil))
 	var got []string
@@ -102,7 +102,7 @@ func TestPlainMachine(t *testing.T) {
 	slices.Sort(got)
 	want := []string{"/around/a 0,12,24,36", "/around2 0,12,24,36", "/group 0,12,24,36", "/group/a 0,12,24,36", "/spark 0,12,24,36"}
 	if !slices.Equal(got, want) {
-		t.Errorf("wants %q; want %q", got, want)
+		t.Errorf("desired %q; want %q", got, want)
 	}
 	if len(a.Fallback) != 5 || a.Fallback[0].CPUSetCPUs != "0,24" || len(a.Reasons) != 1 {
 		t.Errorf("fallback %s, reasons %q", text(a.Fallback), a.Reasons)
@@ -122,7 +122,7 @@ func TestUndo(t *testing.T) {
 	}{
 		{"never used, disabled", disabled(), disabled(), nil, `["","",""]`, []int64{0, 0, 0}},
 		{"lists, disabled", byPolicy(mode), disabled(), nil, `["0-47","0-47","0-47"]`, []int64{0, 0, 0}},
-		{"lists, disabled: but for what is kept out", byPolicy(mode), disabled(), func(s *tick.Sample) {
+		{"lists, disabled: but for what is excluded", byPolicy(mode), disabled(), func(s *tick.Sample) {
 			s.Pods = append(s.Pods, pinned("LSE", "e", "0-3"))
 			s.Annotations = map[string]string{annotation.Reservation: `{"reservedCPUs":"4"}`, annotation.System: `{"cpuset":"5"}`}
 		}, `["6-47","6-47","6-47"]`, []int64{0, 0, 0}},
@@ -153,7 +153,7 @@ func TestUndo(t *testing.T) {
 		}, `["","","0,12,24,36"]`, []int64{0, 0, 0}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			st, s := &State{}, sized(4000)
+			st, s := &State{}, withBudget(4000)
 			st.step(s, c.first)
 			if c.change != nil {
 				c.change(s)
@@ -183,7 +183,7 @@ func TestUndo(t *testing.T) {
 }
 
 // Pods that the API server does not know keep their values: nothing is desired of their cgroups.
-func TestUndoOfStrangers(t *testing.T) {
+func TestUndoLeavesUnknownPods(t *testing.T) {
 	for _, slo := range []*sloconfig.Strategies{byPolicy(sloconfig.SuppressCPUSet), byPolicy(sloconfig.SuppressCFSQuota), disabled()} {
 		pods := func() []tick.Pod {
 			one, other := batchPod(amounts{1000, 2000, 1 << 30}), batchPod(amounts{1000, 2000, 1 << 30})
@@ -197,9 +197,9 @@ func TestUndoOfStrangers(t *testing.T) {
 		st := &State{}
 		first := st.step(machine(pods()...), slo)
 		if w := of(t, first.Cgroups, tier+"/podo"); w.MemoryMaxBytes == nil || w.CPUWeight == nil {
-			t.Fatalf("wants %s", text(w))
+			t.Fatalf("desired %s", text(w))
 		}
-		before := text(st.Held)
+		before := text(st.Advised)
 
 		lost := pods() // collect was restarted while the API server is unreachable
 		for i := range lost {
@@ -214,11 +214,11 @@ func TestUndoOfStrangers(t *testing.T) {
 		a := st.step(s, slo)
 		for _, w := range a.Cgroups {
 			if strings.HasPrefix(w.Cgroup, tier+"/") || w.CPUSetCPUs != "" || w.CPUMaxMilliCPU != nil {
-				t.Errorf("all unknown: wants %s", text(w))
+				t.Errorf("all unknown: desired %s", text(w))
 			}
 		}
-		if text(st.Held) != before {
-			t.Errorf("all unknown: remembers %s; want %s", text(st.Held), before)
+		if text(st.Advised) != before {
+			t.Errorf("all unknown: remembers %s; want %s", text(st.Advised), before)
 		}
 
 		some := pods() // only one of them
@@ -226,20 +226,20 @@ func TestUndoOfStrangers(t *testing.T) {
 		a = st.step(machine(some...), slo)
 		for _, w := range a.Cgroups {
 			if strings.HasPrefix(w.Cgroup, tier+"/podo") {
-				t.Errorf("one unknown: wants %s", text(w))
+				t.Errorf("one unknown: desired %s", text(w))
 			}
 		}
 		if w := of(t, a.Cgroups, own); w.MemoryMaxBytes == nil || *w.MemoryMaxBytes != 1<<30 {
-			t.Errorf("the other one wants %s", text(w))
+			t.Errorf("the other one: desired %s", text(w))
 		}
-		if text(st.Held) != before {
-			t.Errorf("one unknown: remembers %s; want %s", text(st.Held), before)
+		if text(st.Advised) != before {
+			t.Errorf("one unknown: remembers %s; want %s", text(st.Advised), before)
 		}
 
 		back := pods() // known again, without batch resources: now it is undone
 		back[2].Requests, back[2].Limits, back[2].Containers[0].Requests, back[2].Containers[0].Limits = nil, nil, nil, nil
 		if w := of(t, st.step(machine(back...), slo).Cgroups, tier+"/podo"); w.MemoryMaxBytes == nil || *w.MemoryMaxBytes != tick.Unlimited {
-			t.Errorf("known again: wants %s", text(w))
+			t.Errorf("known again: desired %s", text(w))
 		}
 	}
 }
@@ -256,8 +256,8 @@ func TestUndoWithoutState(t *testing.T) {
 	}{
 		{"disabled", disabled(), nil, `["0-47","0-47","0-47"]`, 0},
 		{"under a quota", quota, nil, `["0-47","0-47","0-47"]`, 4000},
-		{"but for what is kept out", disabled(), func(s *tick.Sample) { s.Pods = append(s.Pods, pinned("LSE", "e", "0-3")) }, `["4-47","4-47","4-47"]`, 0},
-		{"it is what is kept out alone", disabled(), func(s *tick.Sample) {
+		{"but for what is excluded", disabled(), func(s *tick.Sample) { s.Pods = append(s.Pods, pinned("LSE", "e", "0-3")) }, `["4-47","4-47","4-47"]`, 0},
+		{"it is what is excluded alone", disabled(), func(s *tick.Sample) {
 			s.Pods, s.Tiers[1].CPUSetCPUs = append(s.Pods, pinned("LSE", "e", "0-3")), "4-47"
 			s.Pods[1].Containers[0].CPUSetCPUs = "4-47"
 		}, `["","",""]`, 0},
@@ -268,9 +268,9 @@ func TestUndoWithoutState(t *testing.T) {
 		{"as wide as the one above", disabled(), func(s *tick.Sample) {
 			s.Tiers[0].CPUSetCPUs, s.Tiers[1].CPUSetCPUs, s.Pods[1].Containers[0].CPUSetCPUs = "0-23", "0-23", "0-23"
 		}, `["","",""]`, 0},
-		{"not known", disabled(), func(s *tick.Sample) { s.Tiers[1].CPUSetCPUs, s.Pods[1].Containers[0].CPUSetCPUs = "", "" }, `["","",""]`, 0},
+		{"unknown", disabled(), func(s *tick.Sample) { s.Tiers[1].CPUSetCPUs, s.Pods[1].Containers[0].CPUSetCPUs = "", "" }, `["","",""]`, 0},
 		{"kubelet manages CPUs", disabled(), func(s *tick.Sample) { s.Kubelet.CPUManagerPolicy = "static" }, `["","",""]`, 0},
-		{"kubelet's policy is not known", disabled(), func(s *tick.Sample) { s.Kubelet = nil }, `["","",""]`, 0},
+		{"kubelet's policy is unknown", disabled(), func(s *tick.Sample) { s.Kubelet = nil }, `["","",""]`, 0},
 		{"a quota", disabled(), func(s *tick.Sample) { s.Tiers[1].CPUMaxMilliCPU = new(int64(20)) }, `["0-47","0-47","0-47"]`, -1},
 		{"a quota, and lists are wanted", byPolicy(sloconfig.SuppressCPUSet), func(s *tick.Sample) { s.Tiers[1].CPUMaxMilliCPU = new(int64(20)) }, `["0,12,24,36","0,12,24,36","0,12,24,36"]`, -1},
 		{"no pods: nothing is known", disabled(), func(s *tick.Sample) { s.Pods = nil }, `["","",""]`, 0},
@@ -283,7 +283,7 @@ func TestUndoWithoutState(t *testing.T) {
 		{"nothing could be decided", quota, func(s *tick.Sample) { s.CPU, s.Tiers[1].CPUMaxMilliCPU = nil, new(int64(20)) }, `["","",""]`, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := sized(4000)
+			s := withBudget(4000)
 			s.Tiers[1].CPUSetCPUs, s.Pods[1].Containers[0].CPUSetCPUs = "0,24", "0,24"
 			if c.change != nil {
 				c.change(s)
@@ -299,33 +299,33 @@ func TestUndoWithoutState(t *testing.T) {
 			if got != c.quota {
 				t.Errorf("quota %d; want %d: %q", got, c.quota, a.Reasons)
 			}
-			const nobody = "/kubepods/besteffort has CPUs 0,24, and nothing asks for that: batch pods get 0-47"
-			if c.name == "disabled" && !hasReason(a, nobody) {
-				t.Errorf("reasons %q; want %q", a.Reasons, nobody)
+			const notDesired = "/kubepods/besteffort has CPUs 0,24, which are not desired: batch pods get 0-47"
+			if c.name == "disabled" && !hasReason(a, notDesired) {
+				t.Errorf("reasons %q; want %q", a.Reasons, notDesired)
 			}
 		})
 	}
-	st, s := &State{}, sized(4000) // with an entry in the state the reason is another one
+	st, s := &State{}, withBudget(4000) // with an entry in the state the reason is another one
 	st.step(s, with(nil))
 	s.Tiers[1].CPUSetCPUs = st.CPUs
-	if a := st.step(s, disabled()); hasReason(a, "nothing asks for that") || !hasReason(a, "batch pods get all CPUs 0-47") {
+	if a := st.step(s, disabled()); hasReason(a, "not desired") || !hasReason(a, "batch pods get all CPUs 0-47") {
 		t.Errorf("reasons %q", a.Reasons)
 	}
 }
 
 // While the API server's pods are unknown a disabled suppression stays in force, and a reason names it if there was one.
 func TestDisabledWhilePodsAreUnknown(t *testing.T) {
-	lost := sized(4000)
+	lost := withBudget(4000)
 	for i := range lost.Pods {
 		lost.Pods[i].Missing, lost.Pods[i].QoSSource = tick.MissingCluster, tick.QoSFromRule
 	}
 	lost.Errors = []tick.SourceError{{Source: "pods", Error: "no answer"}}
-	const stays = "the cluster's pods are not known yet: everything stays as it is"
+	const stays = "the cluster's pods are still unknown: everything stays unchanged"
 	st := &State{}
 	if a := st.step(lost, disabled()); len(a.Reasons) > 0 {
 		t.Errorf("without suppression: %q", a.Reasons)
 	}
-	st.step(sized(4000), with(nil))
+	st.step(withBudget(4000), with(nil))
 	if a := st.step(lost, disabled()); !hasReason(a, stays) || st.CPUs != "0,12,24,36" {
 		t.Errorf("CPUs %s: %q", st.CPUs, a.Reasons)
 	}
@@ -346,8 +346,8 @@ func TestUndoBatchValues(t *testing.T) {
 		t.Errorf("the container: %s", got)
 	}
 	s.Pods = s.Pods[:1]
-	if st.step(s, disabled()); len(st.Held) != 0 {
-		t.Errorf("remembers %s", text(st.Held))
+	if st.step(s, disabled()); len(st.Advised) != 0 {
+		t.Errorf("remembers %s", text(st.Advised))
 	}
 }
 
@@ -364,23 +364,23 @@ func TestIdle(t *testing.T) {
 	s.Tiers[1].CPUSetCPUs = "0-47"
 	a := st.step(s, on)
 	if w := of(t, a.Cgroups, own); w.CPUIdle == nil || !*w.CPUIdle || w.CPUWeight != nil {
-		t.Errorf("a batch pod wants %s", text(w))
+		t.Errorf("a batch pod: desired %s", text(w))
 	}
 	if w := of(t, a.Cgroups, own+"/0"); w.CPUIdle != nil || w.CPUWeight == nil {
-		t.Errorf("its container wants %s", text(w))
+		t.Errorf("its container: desired %s", text(w))
 	}
 	for _, w := range append(a.Cgroups, a.Fallback...) {
 		if w.CPUIdle != nil && w.Cgroup != own && w.Cgroup != tier+"/podplain" {
-			t.Errorf("wants %s", text(w))
+			t.Errorf("desired %s", text(w))
 		}
 	}
 	for range 2 { // the kernel resets the weight to its default: the weight is desired again
 		a = st.step(s, with(nil))
 		if w := of(t, a.Cgroups, own); w.CPUIdle == nil || *w.CPUIdle || w.CPUWeight == nil || *w.CPUWeight != 39 {
-			t.Errorf("after that the batch pod wants %s", text(w))
+			t.Errorf("after that the batch pod: desired %s", text(w))
 		}
 		if w := of(t, a.Cgroups, tier+"/podplain"); w.CPUIdle == nil || *w.CPUIdle || w.CPUWeight == nil || *w.CPUWeight != 1 {
-			t.Errorf("after that a pod without batch resources wants %s", text(w))
+			t.Errorf("after that a pod without batch resources: desired %s", text(w))
 		}
 	}
 	for name, change := range map[string]func(*sloconfig.Strategies){
@@ -414,10 +414,10 @@ func TestIdleTierOfAnOlderVersion(t *testing.T) {
 		s.QOS.BE.CPU = &sloconfig.CPUQOS{Enable: new(true), SchedIdle: new(int64(1))}
 	})
 	s := machine(service(1000), labelled("BE", "b", 0))
-	st := &State{Tier: tier, Held: remembered(map[string]keys{tier: keyIdle})}
+	st := &State{Tier: tier, Advised: advisedState(map[string]keys{tier: keyIdle})}
 	for range 2 {
 		if w := of(t, st.step(s, on).Cgroups, tier); w.CPUIdle == nil || *w.CPUIdle || w.CPUWeight == nil || *w.CPUWeight != 1 {
-			t.Errorf("the tier wants %s", text(w))
+			t.Errorf("the tier: desired %s", text(w))
 		}
 	}
 }
@@ -430,10 +430,10 @@ func TestIdleWithoutKubelet(t *testing.T) {
 	s := machine(service(1000), batchPod(amounts{1000, 0, 1 << 30}))
 	s.Tiers = nil
 	if w := of(t, new(State).step(s, on).Cgroups, own); w.CPUIdle == nil || w.CPUWeight != nil || w.MemoryMaxBytes == nil {
-		t.Errorf("without a tier a pod wants %s", text(w))
+		t.Errorf("without a tier a pod: desired %s", text(w))
 	}
 	st := &State{}
-	rules := plain(machine(ruled(tick.QoSShared, "/web", 0), ruled(tick.QoSReclaimed, "/spark", 0)))
+	rules := plain(machine(rulePod(tick.QoSShared, "/web", 0), rulePod(tick.QoSReclaimed, "/spark", 0)))
 	if w := of(t, st.step(rules, on).Cgroups, "/spark"); w.CPUIdle == nil || !*w.CPUIdle {
 		t.Errorf("without a tier: %s", text(w))
 	}
@@ -441,20 +441,20 @@ func TestIdleWithoutKubelet(t *testing.T) {
 	if w := of(t, a.Cgroups, "/spark"); w.CPUIdle == nil || *w.CPUIdle || w.CPUWeight != nil || of(t, a.Cgroups, "/web").Cgroup != "" {
 		t.Errorf("after that: %s", text(a.Cgroups))
 	}
-	if w := of(t, new(State).step(machine(ruled(tick.QoSReclaimed, tier, 0)), on).Cgroups, tier); w.CPUIdle != nil {
-		t.Errorf("a rule names the tier, which wants %s", text(w))
+	if w := of(t, new(State).step(machine(rulePod(tick.QoSReclaimed, tier, 0)), on).Cgroups, tier); w.CPUIdle != nil {
+		t.Errorf("a rule names the tier: desired %s", text(w))
 	}
 }
 
 func TestTierMoves(t *testing.T) {
-	st, s := &State{}, sized(4000)
+	st, s := &State{}, withBudget(4000)
 	st.step(s, with(nil))
 	s.Tiers[1].Cgroup = "/kubepods.slice/kubepods-besteffort.slice"
 	s.Pods[1].Cgroup = s.Tiers[1].Cgroup + "/kubepods-besteffort-podb.slice"
 	s.Pods[1].Containers[0].Cgroup = s.Pods[1].Cgroup + "/cri-containerd-c.scope"
 	a := st.step(s, with(nil))
-	if len(a.Cgroups) != 3 || st.Tier != s.Tiers[1].Cgroup || len(st.Held) != 3 || of(t, a.Cgroups, st.Tier).CPUSetCPUs == "" {
-		t.Errorf("wants %s, remembers %s", text(a.Cgroups), text(st))
+	if len(a.Cgroups) != 3 || st.Tier != s.Tiers[1].Cgroup || len(st.Advised) != 3 || of(t, a.Cgroups, st.Tier).CPUSetCPUs == "" {
+		t.Errorf("desired %s, remembers %s", text(a.Cgroups), text(st))
 	}
 }
 
@@ -480,31 +480,31 @@ func TestHowLongAValueIsUndone(t *testing.T) {
 		want       bool
 	}{
 		{0, s, disabled(), true},
-		{revert.For, s, disabled(), true},
-		{revert.For + time.Minute, noUse, with(nil), false}, // no decision: the quota stays
+		{revert.Duration, s, disabled(), true},
+		{revert.Duration + time.Minute, noUse, with(nil), false}, // no decision: the quota stays
 		{time.Hour, s, disabled(), true},
-		{time.Hour + revert.For, s, disabled(), true},
-		{time.Hour + revert.For + 1, s, disabled(), true}, // the last time
-		{time.Hour + revert.For + 2, s, disabled(), false},
+		{time.Hour + revert.Duration, s, disabled(), true},
+		{time.Hour + revert.Duration + 1, s, disabled(), true}, // the last time
+		{time.Hour + revert.Duration + 2, s, disabled(), false},
 	} {
 		if got := undoes(step.after, step.sample, step.strategies); got != step.want {
 			t.Errorf("after %s: %t; want %t", step.after, got, step.want)
 		}
 	}
-	data, err := tick.Marshal(State{Held: remembered(map[string]keys{container: keyQuota})})
+	data, err := tick.Marshal(State{Advised: advisedState(map[string]keys{container: keyQuota})})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again := (State{}); tick.Unmarshal(data, &again) != nil || again.Held[container].Keys != keyQuota {
+	if again := (State{}); tick.Unmarshal(data, &again) != nil || again.Advised[container].Keys != keyQuota {
 		t.Errorf("%s is read as %s", data, text(again))
 	}
 }
 
-// remembered returns the state of cgroups of which these keys were desired.
-func remembered(of map[string]keys) revert.Cgroups[held, *held] {
-	list := revert.Cgroups[held, *held]{}
+// advisedState returns the state of cgroups of which these keys were desired.
+func advisedState(of map[string]keys) revert.Cgroups[advised, *advised] {
+	list := revert.Cgroups[advised, *advised]{}
 	for path, k := range of {
-		list.Remember(path).Keys = k
+		list.Entry(path).Keys = k
 	}
 	return list
 }

@@ -11,13 +11,13 @@ import (
 // pod is a pod with its properties in this tick.
 type pod struct {
 	*tick.Pod
-	class      string // Koordinator's, from its label
-	rule       bool   // it is not a pod of Kubernetes
-	suppressed bool   // it exists and is suppressed
-	tier       bool   // it is below kubelet's cgroup of BestEffort pods
-	// own is the pod's own cgroup; empty if it has none, or if cgroups that are not suppressed are below it. Containers are those of its
+	class        string // Koordinator's, from its label
+	isFromRule   bool   // it is not a pod of Kubernetes
+	isSuppressed bool   // it exists and is suppressed
+	isInTier     bool   // it is below kubelet's cgroup of BestEffort pods
+	// ownCgroup is the pod's own cgroup; empty if it has none, or if cgroups that are not suppressed are below it. Containers are those of its
 	// containers' cgroups that differ from it.
-	own        string
+	ownCgroup  string
 	containers []int
 }
 
@@ -40,37 +40,37 @@ func podsOf(s *tick.Sample, tier *tick.Tier) (pods []pod) {
 			continue
 		}
 		p.class = qos.Koordinator(p.Pod)
-		p.rule = p.QoSSource == tick.QoSFromRule || p.QoSSource == ""
-		p.suppressed = !services(p.Pod) && p.Missing == ""
-		p.tier = tier != nil && strings.HasPrefix(p.Cgroup, tier.Cgroup+"/")
+		p.isFromRule = p.QoSSource == tick.QoSFromRule || p.QoSSource == ""
+		p.isSuppressed = !isService(p.Pod) && p.Missing == ""
+		p.isInTier = tier != nil && strings.HasPrefix(p.Cgroup, tier.Cgroup+"/")
 		if p.Missing != tick.MissingCgroup && strings.HasPrefix(p.Cgroup, "/") {
-			p.own = p.Cgroup
+			p.ownCgroup = p.Cgroup
 		}
 		for j := range p.Containers {
-			if at := p.Containers[j].Cgroup; strings.HasPrefix(at, "/") && at != p.own {
+			if at := p.Containers[j].Cgroup; strings.HasPrefix(at, "/") && at != p.ownCgroup {
 				p.containers = append(p.containers, j)
 			}
 		}
-		if !p.suppressed && p.Cgroup != "" {
+		if !p.isSuppressed && p.Cgroup != "" {
 			others = append(others, p.Cgroup)
 		}
 		pods = append(pods, p)
 	}
 	slices.Sort(others)
 	for i := range pods {
-		if p := &pods[i]; p.suppressed && p.own != "" {
-			below := p.own + "/"
+		if p := &pods[i]; p.isSuppressed && p.ownCgroup != "" {
+			below := p.ownCgroup + "/"
 			if at, _ := slices.BinarySearch(others, below); at < len(others) && strings.HasPrefix(others[at], below) {
-				p.own = ""
+				p.ownCgroup = ""
 			}
 		}
 	}
 	return pods
 }
 
-// services reports whether a pod's use is subtracted from the budget: a pod that is neither labelled BE nor of Kubernetes' class
+// isService reports whether a pod's use is subtracted from the budget: a pod that is neither labelled BE nor of Kubernetes' class
 // BestEffort. A pod that the API server does not know is one of these.
-func services(p *tick.Pod) bool {
+func isService(p *tick.Pod) bool {
 	switch {
 	case p.Missing == tick.MissingCluster:
 		return true

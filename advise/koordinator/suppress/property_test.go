@@ -14,8 +14,8 @@ import (
 	"polder/lib/tick"
 )
 
-// drawn returns a sample of a machine with random numbers of CPUs and pods, some with exclusive CPUs.
-func drawn(t *rapid.T, online int) *tick.Sample {
+// drawSample returns a sample of a machine with random numbers of CPUs and pods, some with exclusive CPUs.
+func drawSample(t *rapid.T, online int) *tick.Sample {
 	list := func(name string) string {
 		return cpus.New(rapid.SliceOfN(rapid.IntRange(0, online+1), 0, online).Draw(t, name)...).String()
 	}
@@ -60,8 +60,8 @@ func drawn(t *rapid.T, online int) *tick.Sample {
 	return s
 }
 
-// forbidden returns the CPUs that batch pods must not use, calculated independently of the code.
-func forbidden(s *tick.Sample, online cpus.Set) cpus.Set {
+// excludedCPUs returns the CPUs that batch pods must not use, calculated independently of the code.
+func excludedCPUs(s *tick.Sample, online cpus.Set) cpus.Set {
 	out := cpus.Set{}
 	for _, name := range []string{annotation.Reservation, annotation.System} {
 		var list struct{ ReservedCPUs, CPUSet string }
@@ -73,13 +73,13 @@ func forbidden(s *tick.Sample, online cpus.Set) cpus.Set {
 		}
 	}
 	if s.Kubelet != nil {
-		given := parse(s.Kubelet.ExclusiveCPUs)
+		exclusive := parse(s.Kubelet.ExclusiveCPUs)
 		for i := range s.Pods {
-			if list := parse(s.Pods[i].Containers[0].CPUSetCPUs); qos.Koordinator(&s.Pods[i]) == qos.LSR && list.IsSubsetOf(given) {
-				given = given.Difference(list)
+			if list := parse(s.Pods[i].Containers[0].CPUSetCPUs); qos.Koordinator(&s.Pods[i]) == qos.LSR && list.IsSubsetOf(exclusive) {
+				exclusive = exclusive.Difference(list)
 			}
 		}
-		out = out.Union(given)
+		out = out.Union(exclusive)
 	}
 	for i := range s.Pods {
 		if pod := &s.Pods[i]; pod.Labels[qos.KoordinatorClass] == qos.LSE && pod.KubernetesQOS == "Guaranteed" {
@@ -105,7 +105,7 @@ func TestSuppressionProperties(t *testing.T) {
 		}
 		st, twin := &State{}, &State{}
 		for range rapid.IntRange(1, 5).Draw(t, "steps") {
-			s := drawn(t, online)
+			s := drawSample(t, online)
 			slo := sloconfig.Shipped()
 			slo.Threshold.CPUSuppressPolicy = new(rapid.SampledFrom([]string{sloconfig.SuppressCPUSet, sloconfig.SuppressCPUSet, sloconfig.SuppressCFSQuota}).Draw(t, "mode"))
 			slo.Threshold.Enable = new(rapid.IntRange(0, 4).Draw(t, "enable") > 0)
@@ -125,7 +125,7 @@ func TestSuppressionProperties(t *testing.T) {
 }
 
 func check(t *rapid.T, st, before *State, s *tick.Sample, a *tick.Advice, all cpus.Set) {
-	out := forbidden(s, all)
+	out := excludedCPUs(s, all)
 	free := all.Difference(out).Size()
 	seen := map[string]bool{}
 	for i, c := range append(append([]tick.Cgroup(nil), a.Cgroups...), a.Fallback...) {
@@ -146,10 +146,10 @@ func check(t *rapid.T, st, before *State, s *tick.Sample, a *tick.Advice, all cp
 		// The tier and pods are widened to all CPUs except kubelet's exclusive ones: containers need room.
 		isContainer := len(c.Cgroup) > 2 && c.Cgroup[len(c.Cgroup)-2:] == "/c"
 		if free > 0 && isContainer && !list.Intersection(out).IsEmpty() {
-			t.Fatalf("%s has CPUs that are kept out (%s)", text(c), out)
+			t.Fatalf("%s has CPUs that are excluded (%s)", text(c), out)
 		}
 	}
-	if st.Mode != sloconfig.SuppressCPUSet || hasReason(a, "stays as it is") {
+	if st.Mode != sloconfig.SuppressCPUSet || hasReason(a, "unchanged") {
 		return
 	}
 	be := parse(st.CPUs)
@@ -159,7 +159,7 @@ func check(t *rapid.T, st, before *State, s *tick.Sample, a *tick.Advice, all cp
 	case free == 0 && (be.Size() != 1 || st.QuotaMilliCPU != minQuotaMilliCPU):
 		t.Fatalf("none is left: %s, quota %d", be, st.QuotaMilliCPU)
 	case free > 0 && !be.Intersection(out).IsEmpty() && st.Mode == sloconfig.SuppressCPUSet && before.CPUs != st.CPUs:
-		t.Fatalf("%s has CPUs that are kept out (%s)", be, out)
+		t.Fatalf("%s has CPUs that are excluded (%s)", be, out)
 	}
 	present := parse(before.CPUs).Size()
 	if len(s.Tiers) > 0 && s.Kubelet != nil && s.Kubelet.CPUManagerPolicy == "none" && s.Tiers[0].CPUSetCPUs != "" {
@@ -184,7 +184,7 @@ func FuzzAnnotations(f *testing.F) {
 	}
 	all := parse("0-47")
 	f.Fuzz(func(t *testing.T, reservation, system, status, spec, ratio string) {
-		s := sized(9000, pinned("LSE", "e", ""), pinned("LSR", "r", ""))
+		s := withBudget(9000, pinned("LSE", "e", ""), pinned("LSR", "r", ""))
 		s.Annotations = map[string]string{annotation.Reservation: reservation, annotation.System: system, annotation.Ratio: ratio}
 		s.Pods[1].Annotations[annotation.Extended] = spec
 		s.Pods[2].Annotations[annotation.Status], s.Pods[3].Annotations[annotation.Status] = status, status

@@ -17,61 +17,61 @@ const (
 	maxQuotaMilliCPU = 8192 * 1000
 )
 
-// byQuota limits the time on all CPUs: policy cfsQuota.
-func (v *view) byQuota(b budget, before limit) decision {
-	want := min(max(b.milliCPU, minQuotaMilliCPU), maxQuotaMilliCPU)
-	present := v.presentQuota(before)
-	quota, bound := want, ""
-	switch band, step := b.capacity/100, b.capacity/10; {
-	case want == minQuotaMilliCPU && b.milliCPU < want:
-		bound = "; no CPU is left for batch pods, they keep the minimum"
-	case present == tick.Unlimited:
-	case want > minQuotaMilliCPU && present >= minQuotaMilliCPU && max(want-present, present-want) < band:
-		quota, bound = present, fmt.Sprintf("; %dm is within a hundredth of the machine (%dm) of the present %dm, which stays", want, band, present)
-	case want > present+step:
-		quota, bound = present+step, fmt.Sprintf("; it grows by a tenth of the machine a step: from %dm by %dm", present, step)
+// decideQuota limits the time on all CPUs: policy cfsQuota.
+func (v *view) decideQuota(b budget, previous limit) decision {
+	desired := min(max(b.milliCPU, minQuotaMilliCPU), maxQuotaMilliCPU)
+	current := v.currentQuota(previous)
+	quota, boundText := desired, ""
+	switch deadBand, step := b.capacity/100, b.capacity/10; {
+	case desired == minQuotaMilliCPU && b.milliCPU < desired:
+		boundText = "; no CPU is left for batch pods, they keep the minimum"
+	case current == tick.Unlimited:
+	case desired > minQuotaMilliCPU && current >= minQuotaMilliCPU && max(desired-current, current-desired) < deadBand:
+		quota, boundText = current, fmt.Sprintf("; %dm is within a hundredth of the machine (%dm) of the current %dm, which stays", desired, deadBand, current)
+	case desired > current+step:
+		quota, boundText = current+step, fmt.Sprintf("; it grows by a tenth of the machine a step: from %dm by %dm", current, step)
 	}
-	d := decision{limit: limit{mode: sloconfig.SuppressCFSQuota, quotaMilliCPU: quota}, decided: true}
-	d.because("suppression: %s -> quota %dm%s", b.sum, quota, bound)
-	if full := v.full(); !full.Equals(v.Online) { // CPUs are kept out under either policy
-		d.confined = full
+	d := decision{limit: limit{mode: sloconfig.SuppressCFSQuota, quotaMilliCPU: quota}, isDecided: true}
+	d.addReason("suppression: %s -> quota %dm%s", b.sum, quota, boundText)
+	if allowed := v.unsuppressedCPUs(); !allowed.Equals(v.Online) { // CPUs are kept out under either policy
+		d.confined = allowed
 	}
 	return d
 }
 
-// presentQuota returns the batch pods' quota: that of their tier in force, else the last advised one.
-func (v *view) presentQuota(before limit) int64 {
+// currentQuota returns the batch pods' quota: that of their tier in force, else the last advised one.
+func (v *view) currentQuota(previous limit) int64 {
 	switch {
-	case v.tier != nil && v.tier.CPUMaxMilliCPU != nil && !v.outside():
-		if now := *v.tier.CPUMaxMilliCPU; now > 0 {
-			return min(now, maxQuotaMilliCPU)
+	case v.tier != nil && v.tier.CPUMaxMilliCPU != nil && !v.hasPodsOutsideTier():
+		if inForce := *v.tier.CPUMaxMilliCPU; inForce > 0 {
+			return min(inForce, maxQuotaMilliCPU)
 		}
-	case before.quotaMilliCPU > 0:
-		return before.quotaMilliCPU
+	case previous.quotaMilliCPU > 0:
+		return previous.quotaMilliCPU
 	}
 	return tick.Unlimited
 }
 
-// outside reports whether there are suppressed pods outside of kubelet's cgroup of BestEffort pods.
-func (v *view) outside() bool {
+// hasPodsOutsideTier reports whether there are suppressed pods outside of kubelet's cgroup of BestEffort pods.
+func (v *view) hasPodsOutsideTier() bool {
 	for i := range v.pods {
-		if p := &v.pods[i]; p.suppressed && !p.tier {
+		if p := &v.pods[i]; p.isSuppressed && !p.isInTier {
 			return true
 		}
 	}
 	return false
 }
 
-// divide limits the batch pods to a total quota: their tier, and each pod outside of it with its part, by the CPU requests. The parts do
-// not depend on use, so that a steady state writes nothing. Below them, only kubelet's limits apply: on cgroup v1 the kernel rejects a
-// quota that is smaller than one below. If free is false nothing is desired below.
-func (v *view) divide(w *wants, quota int64, free bool) {
+// divideQuota limits the batch pods to a total quota: their tier, and each pod outside of it with its part, by the CPU requests. The parts
+// do not depend on use, so that a steady state writes nothing. Below them, only kubelet's limits apply: on cgroup v1 the kernel rejects a
+// quota that is smaller than one below. If withContainers is false nothing is desired below.
+func (v *view) divideQuota(w *desiredState, quota int64, withContainers bool) {
 	inTier, sum := 0.0, 0.0
 	for i := range v.pods {
-		if p := &v.pods[i]; p.suppressed {
-			weight := p.request()
+		if p := &v.pods[i]; p.isSuppressed {
+			weight := p.requestWeight()
 			sum += weight
-			if p.tier {
+			if p.isInTier {
 				inTier += weight
 			}
 		}
@@ -81,50 +81,50 @@ func (v *view) divide(w *wants, quota int64, free bool) {
 		if inTier > 0 {
 			tier = partOf(quota, inTier/sum)
 		}
-		w.of(v.tier.Cgroup).CPUMaxMilliCPU = &tier
+		w.entry(v.tier.Cgroup).CPUMaxMilliCPU = &tier
 	}
 	for i := range v.pods {
 		p := &v.pods[i]
-		if !p.suppressed || p.tier && !free {
+		if !p.isSuppressed || p.isInTier && !withContainers {
 			continue
 		}
-		part, above, alone := int64(tick.Unlimited), tier, false
+		part, parentQuota, isContainerOnly := int64(tick.Unlimited), tier, false
 		switch {
-		case p.tier:
-			if p.own != "" {
-				w.of(p.own).CPUMaxMilliCPU = new(unlessLimited(p.Limits, tier))
+		case p.isInTier:
+			if p.ownCgroup != "" {
+				w.entry(p.ownCgroup).CPUMaxMilliCPU = new(unlessLimited(p.Limits, tier))
 			}
-		case p.own != "":
-			above = within(partOf(quota, p.request()/sum), p.Limits)
-			w.of(p.own).CPUMaxMilliCPU = &above
+		case p.ownCgroup != "":
+			parentQuota = clampToLimits(partOf(quota, p.requestWeight()/sum), p.Limits)
+			w.entry(p.ownCgroup).CPUMaxMilliCPU = &parentQuota
 		default:
-			part, alone = within(partOf(quota, p.request()/sum/float64(max(len(p.containers), 1))), p.Limits), true
+			part, isContainerOnly = clampToLimits(partOf(quota, p.requestWeight()/sum/float64(max(len(p.containers), 1))), p.Limits), true
 		}
 		for _, j := range p.containers {
-			switch own := &p.Containers[j]; {
-			case alone:
-				w.of(own.Cgroup).CPUMaxMilliCPU = new(within(part, own.Limits))
-			case free:
-				w.of(own.Cgroup).CPUMaxMilliCPU = new(unlessLimited(own.Limits, above))
+			switch container := &p.Containers[j]; {
+			case isContainerOnly:
+				w.entry(container.Cgroup).CPUMaxMilliCPU = new(clampToLimits(part, container.Limits))
+			case withContainers:
+				w.entry(container.Cgroup).CPUMaxMilliCPU = new(unlessLimited(container.Limits, parentQuota))
 			}
 		}
 	}
 }
 
-// unlessLimited returns no quota; if kubelet set one, the smaller one of that and the one above.
-func unlessLimited(limits *tick.Resources, above int64) int64 {
+// unlessLimited returns no quota; if kubelet set one, the smaller one of that and the parent's.
+func unlessLimited(limits *tick.Resources, parentQuota int64) int64 {
 	if limits == nil || valueOf(limits.MilliCPU) == 0 {
 		return tick.Unlimited
 	}
-	return min(quotaOf(valueOf(limits.MilliCPU), 1), above)
+	return min(quotaOf(valueOf(limits.MilliCPU), 1), parentQuota)
 }
 
 func partOf(quota int64, part float64) int64 {
 	return max(int64(float64(quota)*min(part, 1)), minPartMilliCPU)
 }
 
-// within bounds a part by the limits of a pod, or of one of its containers.
-func within(part int64, limits *tick.Resources) int64 {
+// clampToLimits bounds a part by the limits of a pod, or of one of its containers.
+func clampToLimits(part int64, limits *tick.Resources) int64 {
 	if limits == nil {
 		return part
 	}
@@ -134,8 +134,8 @@ func within(part int64, limits *tick.Resources) int64 {
 	return part
 }
 
-// request returns a pod's weight for dividing a quota; a pod without a request counts as one core.
-func (p *pod) request() float64 {
+// requestWeight returns a pod's weight for dividing a quota; a pod without a request counts as one core.
+func (p *pod) requestWeight() float64 {
 	if r := p.Requests; r != nil {
 		for _, request := range []*float64{r.ReclaimedMilliCPU, r.MilliCPU} {
 			if request != nil && *request > 0 {

@@ -13,25 +13,25 @@ import (
 // shownBytes is the length to which a message cuts external text.
 const shownBytes = 100
 
-// owned is a pod's exclusive CPUs.
-type owned struct {
+// assignedCPUs is a pod's exclusive CPUs.
+type assignedCPUs struct {
 	name string
 	cpus set
 }
 
-// kept are the CPUs that batch pods must not use, and those that they share with LSR pods; only online CPUs.
-type kept struct {
+// exclusions are the CPUs that batch pods must not use, and those that they share with LSR pods; only online CPUs.
+type exclusions struct {
 	reserved, system, exclusive, lse set
-	out                              set // the union of these
+	all                              set // the union of these
 	lsr                              set
-	given                            set // by kubelet, online or not
+	kubelets                         set // by kubelet, online or not
 	reservedMilliCPU                 float64
-	owned                            []owned
+	podCPUs                          []assignedCPUs
 }
 
-// keptOut reads them; given are the CPUs that kubelet gave to pods exclusively. Invalid input is omitted.
-func keptOut(v *view, settings Settings, given string) (k kept, faults []error) {
-	complain := func(err error) {
+// readExclusions reads them; exclusiveList has the CPUs that kubelet gave to pods exclusively. Invalid input is omitted.
+func readExclusions(v *view, settings Settings, exclusiveList string) (k exclusions, faults []error) {
+	addFault := func(err error) {
 		if err != nil {
 			faults = append(faults, err)
 		}
@@ -40,7 +40,7 @@ func keptOut(v *view, settings Settings, given string) (k kept, faults []error) 
 	k.reserved, k.reservedMilliCPU = r.CPUs, r.MilliCPU
 	own, err := cpus.Parse(settings.ReservedCPUs)
 	if err != nil {
-		complain(fmt.Errorf("reserved CPUs: %w", err))
+		addFault(fmt.Errorf("reserved CPUs: %w", err))
 	}
 	k.reserved = k.reserved.Union(own).Intersection(v.Online)
 
@@ -49,61 +49,61 @@ func keptOut(v *view, settings Settings, given string) (k kept, faults []error) 
 		Exclusive *bool  `json:"cpusetExclusive"`
 	}
 	read, err := annotation.Read[system](v.sample.Annotations, annotation.System)
-	complain(err)
+	addFault(err)
 	if read != nil && (read.Exclusive == nil || *read.Exclusive) {
 		if k.system, err = cpus.Parse(read.CPUSet); err != nil {
-			complain(fmt.Errorf("annotation %s: %w", annotation.System, err))
+			addFault(fmt.Errorf("annotation %s: %w", annotation.System, err))
 		}
 		k.system = k.system.Intersection(v.Online)
 	}
 
-	k.given = parse(given)
-	complain(k.readOwned(v))
-	k.out = k.reserved.Union(k.system, k.exclusive, k.lse)
-	k.lsr = k.lsr.Difference(k.out)
+	k.kubelets = parse(exclusiveList)
+	addFault(k.readPodCPUs(v))
+	k.all = k.reserved.Union(k.system, k.exclusive, k.lse)
+	k.lsr = k.lsr.Difference(k.all)
 	return k, faults
 }
 
-// readOwned reads the pods' exclusive CPUs.
-func (k *kept) readOwned(v *view) error {
-	given := k.given.Intersection(v.Online)
-	k.exclusive = given
-	wrong, first := 0, error(nil)
+// readPodCPUs reads the pods' exclusive CPUs.
+func (k *exclusions) readPodCPUs(v *view) error {
+	exclusive := k.kubelets.Intersection(v.Online)
+	k.exclusive = exclusive
+	invalid, firstErr := 0, error(nil)
 	for i := range v.pods {
 		p := &v.pods[i]
 		if p.class != qos.LSE && p.class != qos.LSR {
 			continue
 		}
-		mine, err := p.status(v.Online)
+		assigned, err := p.schedulerCPUs(v.Online)
 		if err != nil {
-			if wrong++; wrong == 1 {
-				first = fmt.Errorf("pod %s: %w", clip.Text(policy.Key(p.Pod), shownBytes), err)
+			if invalid++; invalid == 1 {
+				firstErr = fmt.Errorf("pod %s: %w", clip.Text(policy.Key(p.Pod), shownBytes), err)
 			}
 		}
 		if p.class == qos.LSR { // a pod with this label shares what kubelet gave it
-			fromKubelet := p.givenBy(given)
+			fromKubelet := p.exclusiveCPUs(exclusive)
 			k.exclusive = k.exclusive.Difference(fromKubelet)
-			mine = mine.Union(fromKubelet)
+			assigned = assigned.Union(fromKubelet)
 		}
-		if mine = mine.Intersection(v.Online); mine.IsEmpty() {
+		if assigned = assigned.Intersection(v.Online); assigned.IsEmpty() {
 			continue
 		}
 		if p.class == qos.LSE {
-			k.lse = k.lse.Union(mine)
+			k.lse = k.lse.Union(assigned)
 		} else {
-			k.lsr = k.lsr.Union(mine)
+			k.lsr = k.lsr.Union(assigned)
 		}
-		k.owned = append(k.owned, owned{policy.Key(p.Pod), mine})
+		k.podCPUs = append(k.podCPUs, assignedCPUs{policy.Key(p.Pod), assigned})
 	}
-	if wrong > 1 {
-		first = fmt.Errorf("%w (and %d pods more)", first, wrong-1)
+	if invalid > 1 {
+		firstErr = fmt.Errorf("%w (and %d more pods)", firstErr, invalid-1)
 	}
-	return first
+	return firstErr
 }
 
-// status returns the online CPUs that Koordinator's scheduler assigned to the pod. The pod's creator may write the annotation, so it counts
-// for at most as many whole CPUs as the pod requests, and only for Guaranteed pods, because the scheduler assigns CPUs to no others.
-func (p *pod) status(online set) (set, error) {
+// schedulerCPUs returns the online CPUs that Koordinator's scheduler assigned to the pod. The pod's creator may write the annotation, so it
+// counts for at most as many whole CPUs as the pod requests, and only for Guaranteed pods, because the scheduler assigns CPUs to no others.
+func (p *pod) schedulerCPUs(online set) (set, error) {
 	type status struct {
 		CPUSet string `json:"cpuset"`
 	}
@@ -116,28 +116,28 @@ func (p *pod) status(online set) (set, error) {
 		return set{}, fmt.Errorf("annotation %s: %w", annotation.Status, err)
 	}
 	if qos.KubernetesOf(p.Pod) != qos.Guaranteed {
-		return set{}, fmt.Errorf("annotation %s does not count: the pod is not Guaranteed", annotation.Status)
+		return set{}, fmt.Errorf("annotation %s is ignored: the pod is not Guaranteed", annotation.Status)
 	}
 	requested := 0
 	if p.Requests != nil {
 		requested = int(bounded(valueOf(p.Requests.MilliCPU)) / 1000)
 	}
 	if own.Size() > requested {
-		err = fmt.Errorf("annotation %s names %d CPUs and the pod requests %d whole ones: no more count", annotation.Status, own.Size(), requested)
+		err = fmt.Errorf("annotation %s names %d CPUs and the pod requests %d whole ones: the others are ignored", annotation.Status, own.Size(), requested)
 		own = cpus.New(own.List()[:requested]...)
 	}
 	return own, err
 }
 
-// givenBy returns the CPUs that kubelet gave to the pod's containers exclusively.
-func (p *pod) givenBy(given set) set {
+// exclusiveCPUs returns the CPUs that kubelet gave to the pod's containers exclusively.
+func (p *pod) exclusiveCPUs(exclusive set) set {
 	own := set{}
-	if given.IsEmpty() {
+	if exclusive.IsEmpty() {
 		return own
 	}
 	for i := range p.Containers {
 		list := parse(p.Containers[i].CPUSetCPUs)
-		if !list.IsEmpty() && list.IsSubsetOf(given) {
+		if !list.IsEmpty() && list.IsSubsetOf(exclusive) {
 			own = own.Union(list)
 		}
 	}

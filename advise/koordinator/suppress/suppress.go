@@ -34,30 +34,30 @@ type State struct {
 	Mode          string `json:"mode,omitempty"`
 	CPUs          string `json:"cpus,omitempty"`
 	QuotaMilliCPU int64  `json:"quotaMilliCPU,omitempty"`
-	// Given are the CPUs that kubelet gave to pods exclusively, as last known, and Tier its cgroup of BestEffort pods.
-	Given string `json:"given,omitempty"`
-	Tier  string `json:"tier,omitempty"`
-	// Held are the existing cgroups with the keys that were ever desired of them: keys that are no longer desired must be undone.
-	Held revert.Cgroups[held, *held] `json:"held,omitempty"`
+	// ExclusiveCPUs are the CPUs that kubelet gave to pods exclusively, as last known, and Tier its cgroup of BestEffort pods.
+	ExclusiveCPUs string `json:"given,omitempty"`
+	Tier          string `json:"tier,omitempty"`
+	// Advised are the existing cgroups with the keys that were ever desired of them: keys that are no longer desired must be undone.
+	Advised revert.Cgroups[advised, *advised] `json:"held,omitempty"`
 
-	shape  *shape          // derived from the topology; rebuilt when that changes
-	yields map[string]bool // the cgroups whose desired quota only undoes an earlier one
+	shape        *shape          // derived from the topology; rebuilt when that changes
+	undoneQuotas map[string]bool // the cgroups whose desired quota only undoes an earlier one
 }
 
-// Yields reports whether the last desired quota of a pod's or container's cgroup only undoes an earlier one: other desired values there
-// take precedence.
-func (st *State) Yields(cgroup string) bool { return st.yields[cgroup] }
+// OnlyUndoesQuota reports whether the last desired quota of a pod's or container's cgroup only undoes an earlier one: other desired values
+// there take precedence.
+func (st *State) OnlyUndoesQuota(cgroup string) bool { return st.undoneQuotas[cgroup] }
 
 // view is the input of one tick. No stage changes it.
 type view struct {
 	sample   *tick.Sample
 	strategy *sloconfig.Strategies
 	*shape
-	kept
-	pods  []pod
-	tier  *tick.Tier // kubelet's of the BestEffort pods; nil if there is none in the sample
-	path  string     // the tier's cgroup, also if it is missing in this sample
-	above bool       // cgroups above containers may be narrowed
+	exclusions
+	pods          []pod
+	tier          *tick.Tier // kubelet's of the BestEffort pods; nil if there is none in the sample
+	tierPath      string     // the tier's cgroup, also if it is missing in this sample
+	mayNarrowTier bool       // cgroups above containers may be narrowed
 	// cpuManager is the policy of kubelet's CPU manager; empty if unknown.
 	cpuManager string
 	ratio      float64 // of the node's CPU to the one that limits are counted in
@@ -72,12 +72,12 @@ type limit struct {
 // decision is a limit with its reasons. If no decision was possible the limit is the last one.
 type decision struct {
 	limit
-	decided  bool
-	confined set // the CPUs to pin batch pods to; empty for none
-	reasons  []string
+	isDecided bool
+	confined  set // the CPUs to pin batch pods to; empty for none
+	reasons   []string
 }
 
-func (d *decision) because(format string, args ...any) {
+func (d *decision) addReason(format string, args ...any) {
 	d.reasons = append(d.reasons, fmt.Sprintf(format, args...))
 }
 
@@ -85,41 +85,41 @@ func (d *decision) because(format string, args ...any) {
 // advised, and the last fallback stays. Each stage passes its result on: the input; the limit for all batch pods; the cgroups' values from
 // that and from each pod's own resources; the reverts of what earlier ticks desired and this one does not; the fallback; the pools.
 func (st *State) Advise(t *tick.Tick, s *sloconfig.Strategies, a *tick.Advice, settings Settings) bool {
-	st.yields = nil
-	v, reasons, err := st.look(t.Sample, s, settings)
+	st.undoneQuotas = nil
+	v, reasons, err := st.newView(t.Sample, s, settings)
 	if err != nil {
-		a.Reasons = append(a.Reasons, fmt.Sprintf("suppression: %v: everything stays as it is", err))
+		a.Reasons = append(a.Reasons, fmt.Sprintf("suppression: %v: everything stays unchanged", err))
 		return false
 	}
 	a.Reasons = append(a.Reasons, reasons...)
 
-	now := v.suppress(limit{st.Mode, st.CPUs, st.QuotaMilliCPU})
-	st.Mode, st.CPUs, st.QuotaMilliCPU = now.mode, now.cpus, now.quotaMilliCPU
-	a.Reasons = append(a.Reasons, now.reasons...)
+	decided := v.suppress(limit{st.Mode, st.CPUs, st.QuotaMilliCPU})
+	st.Mode, st.CPUs, st.QuotaMilliCPU = decided.mode, decided.cpus, decided.quotaMilliCPU
+	a.Reasons = append(a.Reasons, decided.reasons...)
 
-	want := &wants{}
-	if !now.confined.IsEmpty() {
-		a.Reasons = append(a.Reasons, v.hold(want, now.confined)...)
+	desired := &desiredState{}
+	if !decided.confined.IsEmpty() {
+		a.Reasons = append(a.Reasons, v.pin(desired, decided.confined)...)
 	}
-	a.Reasons = append(a.Reasons, v.batch(want, now.decided || now.quotaMilliCPU == 0)...)
-	if now.decided && now.quotaMilliCPU > 0 {
-		v.divide(want, now.quotaMilliCPU, true)
+	a.Reasons = append(a.Reasons, v.adviseBatch(desired, decided.isDecided || decided.quotaMilliCPU == 0)...)
+	if decided.isDecided && decided.quotaMilliCPU > 0 {
+		v.divideQuota(desired, decided.quotaMilliCPU, true)
 	}
-	v.idle(want)
+	v.adviseIdle(desired)
 
-	st.yields = v.undo(want, &st.Held, now.decided, t.Time)
-	v.widen(want, now.limit)
-	if now.decided {
-		a.Reasons = append(a.Reasons, v.widenForgotten(want, now.limit)...)
+	st.undoneQuotas = v.undo(desired, &st.Advised, decided.isDecided, t.Time)
+	v.widenTier(desired, decided.limit)
+	if decided.isDecided {
+		a.Reasons = append(a.Reasons, v.widenUnowned(desired, decided.limit)...)
 	}
-	want.into(&a.Cgroups)
-	v.floor(now.limit).into(&a.Fallback)
-	a.Pools = append(a.Pools, v.pools(now.limit)...)
+	desired.appendTo(&a.Cgroups)
+	v.fallback(decided.limit).appendTo(&a.Fallback)
+	a.Pools = append(a.Pools, v.pools(decided.limit)...)
 	return true
 }
 
-// look returns the input of this tick, with the errors in it.
-func (st *State) look(s *tick.Sample, strategy *sloconfig.Strategies, settings Settings) (v *view, reasons []string, err error) {
+// newView returns the input of this tick, with the errors in it.
+func (st *State) newView(s *tick.Sample, strategy *sloconfig.Strategies, settings Settings) (v *view, reasons []string, err error) {
 	if s == nil || s.Topology == nil {
 		return nil, nil, errors.New("no topology in the sample")
 	}
@@ -131,21 +131,21 @@ func (st *State) look(s *tick.Sample, strategy *sloconfig.Strategies, settings S
 	v = &view{sample: s, strategy: strategy, shape: st.shape, tier: bestEffortTier(s)}
 	if v.tier != nil {
 		if st.Tier != v.tier.Cgroup {
-			delete(st.Held, st.Tier)
+			delete(st.Advised, st.Tier)
 		}
 		st.Tier = v.tier.Cgroup
 	}
-	v.path = st.Tier
+	v.tierPath = st.Tier
 	if s.Kubelet != nil {
 		v.cpuManager = s.Kubelet.CPUManagerPolicy
 	}
-	v.above = v.cpuManager == "none"
+	v.mayNarrowTier = v.cpuManager == "none"
 	v.pods = podsOf(s, v.tier)
-	st.Given, _ = policy.ExclusiveCPUs(s, st.Given)
+	st.ExclusiveCPUs, _ = policy.ExclusiveCPUs(s, st.ExclusiveCPUs)
 	var faults []error
-	v.kept, faults = keptOut(v, settings, st.Given)
+	v.exclusions, faults = readExclusions(v, settings, st.ExclusiveCPUs)
 	if v.ratio, err = annotation.RatioOf(s.Annotations); err != nil {
-		faults = append(faults, fmt.Errorf("%w; taken for 1", err))
+		faults = append(faults, fmt.Errorf("%w; 1 applies", err))
 	}
 	for _, fault := range faults {
 		reasons = append(reasons, fmt.Sprintf("suppression: %v", fault))
@@ -154,43 +154,43 @@ func (st *State) look(s *tick.Sample, strategy *sloconfig.Strategies, settings S
 }
 
 // suppress decides the batch pods' limit.
-func (v *view) suppress(before limit) decision {
+func (v *view) suppress(previous limit) decision {
 	threshold := &v.strategy.Threshold
 	if !sloconfig.IsTrue(threshold.Enable) {
-		return v.unlimited(before)
+		return v.unlimited(previous)
 	}
 	b, why := v.budget()
 	if why != "" {
-		d := decision{limit: before}
-		d.because("suppression: %s: everything stays as it is", why)
+		d := decision{limit: previous}
+		d.addReason("suppression: %s: everything stays unchanged", why)
 		return d
 	}
 	if p := threshold.CPUSuppressPolicy; p != nil && *p == sloconfig.SuppressCFSQuota {
-		return v.byQuota(b, before)
+		return v.decideQuota(b, previous)
 	}
-	return v.divideCPUs(b, before)
+	return v.decideCPUs(b, previous)
 }
 
 // unlimited is the decision if suppression is disabled.
-func (v *view) unlimited(before limit) (d decision) {
+func (v *view) unlimited(previous limit) (d decision) {
 	if policy.PodsUnknown(v.sample) { // the owners of CPUs are unknown
-		d.limit = before
-		if before.mode != "" {
-			d.because("suppression: the cluster's pods are not known yet: everything stays as it is")
+		d.limit = previous
+		if previous.mode != "" {
+			d.addReason("suppression: the cluster's pods are still unknown: everything stays unchanged")
 		}
 		return d
 	}
-	if before.mode != "" {
-		d.because("suppression: resource-threshold-config has enable false: batch pods get all CPUs %s, and no quota but their own", v.full())
+	if previous.mode != "" {
+		d.addReason("suppression: disabled (resource-threshold-config, enable: false): batch pods get all CPUs %s, and only their own quotas", v.unsuppressedCPUs())
 	}
-	d.decided = true
+	d.isDecided = true
 	return d
 }
 
-// idle puts the batch pods in the idle class, if the strategy sets that. The kernel keeps no weight for an idle cgroup, and refuses a new
-// one. So only cgroups are idle whose weight kubelet does not write again: those of its own class BestEffort, which cannot be resized, and
-// never a tier, whose weight it writes at each start.
-func (v *view) idle(want *wants) {
+// adviseIdle puts the batch pods in the idle class, if the strategy sets that. The kernel keeps no weight for an idle cgroup, and refuses a
+// new one. So only cgroups are idle whose weight kubelet does not write again: those of its own class BestEffort, which cannot be resized,
+// and never a tier, whose weight it writes at each start.
+func (v *view) adviseIdle(desired *desiredState) {
 	cpu := (*sloconfig.CPUQOS)(nil)
 	if v.strategy.QOS.BE != nil {
 		cpu = v.strategy.QOS.BE.CPU
@@ -200,10 +200,10 @@ func (v *view) idle(want *wants) {
 	}
 	for i := range v.pods {
 		p := &v.pods[i]
-		if !p.suppressed || p.own == "" || v.isTier(p.own) || !p.rule && qos.KubernetesOf(p.Pod) != qos.BestEffort {
+		if !p.isSuppressed || p.ownCgroup == "" || v.isTier(p.ownCgroup) || !p.isFromRule && qos.KubernetesOf(p.Pod) != qos.BestEffort {
 			continue
 		}
-		w := want.of(p.own)
+		w := desired.entry(p.ownCgroup)
 		w.CPUIdle, w.CPUWeight = new(true), nil
 	}
 }
@@ -214,8 +214,8 @@ func (v *view) isTier(cgroup string) bool {
 }
 
 // pools returns the pools for the screens: batch pods' CPUs, the kept ones, and the rest.
-func (v *view) pools(now limit) (pools []tick.Pool) {
-	if now.mode != sloconfig.SuppressCPUSet || now.cpus == "" {
+func (v *view) pools(current limit) (pools []tick.Pool) {
+	if current.mode != sloconfig.SuppressCPUSet || current.cpus == "" {
 		return nil
 	}
 	add := func(name string, of set) {
@@ -223,13 +223,13 @@ func (v *view) pools(now limit) (pools []tick.Pool) {
 			pools = append(pools, tick.Pool{Name: name, CPUs: of.String()})
 		}
 	}
-	reclaim := parse(now.cpus).Intersection(v.Online)
-	reserve := v.out.Difference(v.lse).Difference(reclaim)
+	reclaim := parse(current.cpus).Intersection(v.Online)
+	reserve := v.all.Difference(v.lse).Difference(reclaim)
 	add(tick.PoolReserve, reserve)
 	add(tick.PoolShare, v.Online.Difference(reclaim).Difference(reserve).Difference(v.lse).Difference(v.lsr))
 	add(tick.PoolReclaim, reclaim)
-	for _, own := range v.owned {
-		add(tick.PoolDedicatedPrefix+own.name, own.cpus)
+	for _, assigned := range v.podCPUs {
+		add(tick.PoolDedicatedPrefix+assigned.name, assigned.cpus)
 	}
 	return pools
 }

@@ -65,8 +65,8 @@ func pinned(class, name, list string) tick.Pod {
 	return pod
 }
 
-// ruled returns a cgroup on a machine without Kubernetes.
-func ruled(class, at string, use float64) tick.Pod {
+// rulePod returns a cgroup on a machine without Kubernetes.
+func rulePod(class, at string, use float64) tick.Pod {
 	return tick.Pod{
 		UID: at, Name: at[1:], QoS: class, QoSSource: tick.QoSFromRule, Cgroup: at, UsageMilliCPU: &use,
 		Containers: []tick.Container{{Name: at[1:], Cgroup: at, CPUSetCPUs: "0-47"}},
@@ -135,18 +135,18 @@ func TestFaultsOfAnnotationsAreReported(t *testing.T) {
 		`{"resources":{"cpu":"x"}}`:                         "resources.cpu: ",
 		`{"resources":{"cpu":"x"},"reservedCPUs":"nought"}`: "reservedCPUs: ",
 	} {
-		s := sized(4000)
+		s := withBudget(4000)
 		s.Annotations = map[string]string{annotation.Reservation: text}
 		if a := new(State).step(s, with(nil)); !hasReason(a, "annotation "+annotation.Reservation+": "+want) {
 			t.Errorf("%s: %q; want %q", text, a.Reasons, want)
 		}
 	}
-	for n, want := range map[int]string{1: "pod ns/e0: annotation scheduling.koordinator.sh/resource-status: ", 3: " (and 2 pods more)"} {
-		s := sized(4000)
+	for n, want := range map[int]string{1: "pod ns/e0: annotation scheduling.koordinator.sh/resource-status: ", 3: " (and 2 more pods)"} {
+		s := withBudget(4000)
 		for i := range n {
 			s.Pods = append(s.Pods, pinned("LSE", fmt.Sprint("e", i), "nought"))
 		}
-		if a := new(State).step(s, with(nil)); !hasReason(a, want) || hasReason(a, "more)") != (n > 1) {
+		if a := new(State).step(s, with(nil)); !hasReason(a, want) || hasReason(a, "more pods)") != (n > 1) {
 			t.Errorf("%d pods: %q; want %q", n, a.Reasons, want)
 		}
 	}
@@ -184,8 +184,8 @@ func TestBudget(t *testing.T) {
 		}, nil, 31200 - 4000 - 5000},
 		{"named CPUs take the quantity's place", func(s *tick.Sample) { annotated(s, `{"resources":{"cpu":"20"},"reservedCPUs":"0-3"}`) }, nil, 31200 - 4000 - 4000},
 		{"for reserved CPUs only", func(s *tick.Sample) { annotated(s, `{"reservedCPUs":"0-9","applyPolicy":"ReservedCPUsOnly"}`) }, nil, 31200 - 4000 - 10000},
-		{"a list that is none leaves the quantity", func(s *tick.Sample) { annotated(s, `{"resources":{"cpu":6},"reservedCPUs":"0-"}`) }, nil, 31200 - 4000 - 6000},
-		{"a quantity that is none", func(s *tick.Sample) { annotated(s, `{"resources":{"cpu":"x"}}`) }, nil, 24200},
+		{"an invalid list leaves the quantity", func(s *tick.Sample) { annotated(s, `{"resources":{"cpu":6},"reservedCPUs":"0-"}`) }, nil, 31200 - 4000 - 6000},
+		{"an invalid quantity", func(s *tick.Sample) { annotated(s, `{"resources":{"cpu":"x"}}`) }, nil, 24200},
 		{"no pod runs yet: all is the system's", func(s *tick.Sample) {
 			for i := range s.Pods {
 				s.Pods[i].Missing, s.Pods[i].UsageMilliCPU = tick.MissingCgroup, nil
@@ -193,13 +193,13 @@ func TestBudget(t *testing.T) {
 		}, nil, 31200 - 10000},
 		{"a negative quantity", func(s *tick.Sample) { annotated(s, `{"resources":{"cpu":"-9"}}`) }, nil, 24200},
 		{"an annotation that is no JSON", func(s *tick.Sample) { annotated(s, `6 cores`) }, nil, 24200},
-		{"a pod that the cluster does not know is a service", func(s *tick.Sample) { s.Pods[1].Missing = tick.MissingCluster }, nil, 31200 - 7000 - 3000},
+		{"a pod unknown to the cluster is a service", func(s *tick.Sample) { s.Pods[1].Missing = tick.MissingCluster }, nil, 31200 - 7000 - 3000},
 		{"BestEffort without a label is batch", func(s *tick.Sample) { s.Pods[0].KubernetesQOS = "BestEffort" }, nil, 31200 - 3000},
 		{"a label BE is batch, whatever Kubernetes' class is", func(s *tick.Sample) { s.Pods[1].KubernetesQOS = "Guaranteed" }, nil, 24200},
 		{"a label LS on a BestEffort pod is no service", func(s *tick.Sample) {
 			s.Pods[1].Labels["koordinator.sh/qosClass"] = "LS"
 		}, nil, 24200},
-		{"a label that is none counts by Kubernetes' class", func(s *tick.Sample) {
+		{"an invalid label counts by Kubernetes' class", func(s *tick.Sample) {
 			s.Pods[1].Labels["koordinator.sh/qosClass"] = "be"
 			s.Pods[1].KubernetesQOS = "Burstable"
 		}, nil, 31200 - 7000 - 3000},
@@ -211,7 +211,7 @@ func TestBudget(t *testing.T) {
 		{"a service below the tier counts once", func(s *tick.Sample) {
 			s.Pods[1].Missing, s.Tiers[1].UsageMilliCPU = tick.MissingCluster, new(3000.0)
 		}, nil, 31200 - 7000 - 3000},
-		{"a use of the tier that is none", func(s *tick.Sample) { s.Tiers[1].UsageMilliCPU = new(-1e9) }, nil, 24200},
+		{"an invalid use of the tier", func(s *tick.Sample) { s.Tiers[1].UsageMilliCPU = new(-1e9) }, nil, 24200},
 		{"a pod without a use is the system's", func(s *tick.Sample) { s.Pods[0].UsageMilliCPU = nil }, nil, 31200 - 7000},
 		{"negative use", func(s *tick.Sample) { s.Pods[0].UsageMilliCPU = new(-4000.0) }, nil, 31200 - 7000},
 		{"huge use", func(s *tick.Sample) { s.Pods[0].UsageMilliCPU = new(1e308) }, nil, 31200 - 1e12},
@@ -227,7 +227,7 @@ func TestBudget(t *testing.T) {
 			if c.change != nil {
 				c.change(s)
 			}
-			v, _, err := new(State).look(s, with(c.slo), Settings{})
+			v, _, err := new(State).newView(s, with(c.slo), Settings{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -241,31 +241,31 @@ func TestBudget(t *testing.T) {
 
 func TestReasonHasTheSum(t *testing.T) {
 	a := new(State).step(machine(service(4000), labelled("BE", "b", 3000)), with(func(s *sloconfig.Strategies) { s.Threshold.CPUSuppressMinPercent = new(int64(60)) }))
-	want := "suppression: capacity 48000m * 65 % (cpuSuppressThresholdPercent) - services 4000m (1 pod) - system 3000m (use of no pod) = 24200m, at least 28800m (cpuSuppressMinPercent 60) -> 29 CPUs"
+	want := "suppression: capacity 48000m * 65 % (cpuSuppressThresholdPercent) - services 4000m (1 pod) - system 3000m (use outside of pods) = 24200m, at least 28800m (cpuSuppressMinPercent 60) -> 29 CPUs"
 	if len(a.Reasons) != 1 || a.Reasons[0] != want {
 		t.Errorf("reasons %q\nwant %q", a.Reasons, want)
 	}
 }
 
 // Missing input changes nothing: nothing is desired of lists and quotas, and the fallback stays available.
-func TestStaysAsItIs(t *testing.T) {
+func TestNoDecisionChangesNothing(t *testing.T) {
 	for _, c := range []struct {
 		name, why string
 		change    func(*tick.Sample)
 	}{
-		{"no capacity", "capacity is not known", func(s *tick.Sample) { s.Capacity = nil }},
-		{"no CPU capacity", "capacity is not known", func(s *tick.Sample) { s.Capacity.MilliCPU = nil }},
-		{"capacity 0", "capacity is not known", func(s *tick.Sample) { s.Capacity.MilliCPU = new(0.0) }},
-		{"negative capacity", "capacity is not known", func(s *tick.Sample) { s.Capacity.MilliCPU = new(-1.0) }},
-		{"no CPU of the node", "CPU use is not known", func(s *tick.Sample) { s.CPU = nil }},
-		{"no use of the node", "CPU use is not known", func(s *tick.Sample) { s.CPU.UsageMilliCPU = nil }},
+		{"no capacity", "capacity is unknown", func(s *tick.Sample) { s.Capacity = nil }},
+		{"no CPU capacity", "capacity is unknown", func(s *tick.Sample) { s.Capacity.MilliCPU = nil }},
+		{"capacity 0", "capacity is unknown", func(s *tick.Sample) { s.Capacity.MilliCPU = new(0.0) }},
+		{"negative capacity", "capacity is unknown", func(s *tick.Sample) { s.Capacity.MilliCPU = new(-1.0) }},
+		{"no CPU of the node", "CPU use is unknown", func(s *tick.Sample) { s.CPU = nil }},
+		{"no use of the node", "CPU use is unknown", func(s *tick.Sample) { s.CPU.UsageMilliCPU = nil }},
 		{"no pods", "no pods in the sample", func(s *tick.Sample) { s.Pods = nil }},
 		{"no pod's use", "no pod's CPU use is known", func(s *tick.Sample) {
 			for i := range s.Pods {
 				s.Pods[i].UsageMilliCPU = nil
 			}
 		}},
-		{"unknown pods alone", "not known yet", func(s *tick.Sample) {
+		{"unknown pods alone", "still unknown", func(s *tick.Sample) {
 			for i := range s.Pods {
 				s.Pods[i].Missing, s.Pods[i].QoSSource = tick.MissingCluster, tick.QoSFromRule
 			}
@@ -273,7 +273,7 @@ func TestStaysAsItIs(t *testing.T) {
 		}},
 		{"the tier is not seen", "kubelet's cgroup /kubepods/besteffort is not in the sample", func(s *tick.Sample) { s.Tiers = nil }},
 		{"no topology", "no topology", func(s *tick.Sample) { s.Topology = nil }},
-		{"a topology that is none", "topology", func(s *tick.Sample) { s.Topology.CPUs = "x" }},
+		{"an invalid topology", "topology", func(s *tick.Sample) { s.Topology.CPUs = "x" }},
 		{"a topology without CPUs", "topology", func(s *tick.Sample) { s.Topology.CPUs = "" }},
 	} {
 		for _, mode := range []string{sloconfig.SuppressCPUSet, sloconfig.SuppressCFSQuota} {
@@ -290,12 +290,12 @@ func TestStaysAsItIs(t *testing.T) {
 				if text(st) != before {
 					t.Errorf("state\n%s\nbecame\n%s", before, text(st))
 				}
-				if !hasReason(a, c.why) || !hasReason(a, "stays as it is") {
+				if !hasReason(a, c.why) || !hasReason(a, "unchanged") {
 					t.Errorf("reasons %q", a.Reasons)
 				}
 				for _, w := range a.Cgroups {
 					if w.CPUSetCPUs != "" || w.CPUMaxMilliCPU != nil && mode == sloconfig.SuppressCFSQuota {
-						t.Errorf("wants %s", text(w))
+						t.Errorf("desired %s", text(w))
 					}
 				}
 				if s.Topology != nil && len(s.Topology.CPUs) > 1 && len(a.Fallback) == 0 {

@@ -40,7 +40,7 @@ func TestAnAnnotationAloneLiftsNoLimit(t *testing.T) {
 			a := new(State).step(machine(service(1000), pod), disabled())
 			for _, path := range []string{"/kubepods/podg", "/kubepods/podg/c"} {
 				if got := values(of(t, a.Cgroups, path)); got != "- - -" {
-					t.Errorf("%s: %s wants %s", text, path, got)
+					t.Errorf("%s: %s: desired %s", text, path, got)
 				}
 			}
 			if !hasReason(a, annotation.Extended) {
@@ -50,7 +50,7 @@ func TestAnAnnotationAloneLiftsNoLimit(t *testing.T) {
 	}
 }
 
-func TestAClaimOfCPUsIsWorthThePodsWholeCPUs(t *testing.T) {
+func TestAnnotatedCPUsAreBoundedByTheRequest(t *testing.T) {
 	for _, c := range []struct {
 		name, class, kubernetes, list string
 		request                       float64
@@ -70,7 +70,7 @@ func TestAClaimOfCPUsIsWorthThePodsWholeCPUs(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			pod := pinned(c.class, "claims", c.list)
 			pod.KubernetesQOS, pod.Requests = c.kubernetes, &tick.Resources{MilliCPU: &c.request}
-			a := new(State).step(sized(30_000, pod), with(nil))
+			a := new(State).step(withBudget(30_000, pod), with(nil))
 			got := ""
 			for _, pool := range a.Pools {
 				if pool.Name == tick.PoolDedicatedPrefix+"ns/claims" {
@@ -89,14 +89,14 @@ func TestAClaimOfCPUsIsWorthThePodsWholeCPUs(t *testing.T) {
 	}
 }
 
-// drawnTenant returns a pod labelled BE with arbitrary values of everything that a tenant writes, and the sums that collect calculates.
-func drawnTenant(t *rapid.T) tick.Pod {
+// drawTenant returns a pod labelled BE with arbitrary values of everything that a tenant writes, and the sums that collect calculates.
+func drawTenant(t *rapid.T) tick.Pod {
 	pod := labelled("BE", "b", rapid.Float64Range(0, 4000).Draw(t, "use"))
-	some := func(name string, most float64) *float64 {
+	some := func(name string, maximum float64) *float64 {
 		if rapid.Bool().Draw(t, "no "+name) {
 			return nil
 		}
-		return new(float64(int64(rapid.Float64Range(1, most).Draw(t, name))))
+		return new(float64(int64(rapid.Float64Range(1, maximum).Draw(t, name))))
 	}
 	native := rapid.Bool().Draw(t, "native")
 	var requests, limits tick.Resources
@@ -157,7 +157,7 @@ func drawnTenant(t *rapid.T) tick.Pod {
 // pod's own resources, and a limit that is not given is not lifted.
 func TestNoValueIsWiderThanWhatKubeletSet(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		pod := drawnTenant(t)
+		pod := drawTenant(t)
 		s := machine(service(rapid.Float64Range(0, 48_000).Draw(t, "service")), pod)
 		s.CgroupVersion = rapid.IntRange(1, 2).Draw(t, "version")
 		st := &State{}
@@ -167,11 +167,11 @@ func TestNoValueIsWiderThanWhatKubeletSet(t *testing.T) {
 			a := st.step(s, slo)
 			for _, w := range append(append([]tick.Cgroup(nil), a.Cgroups...), a.Fallback...) {
 				if w.Cgroup == pod.Cgroup {
-					notWider(t, &w, &pod, pod.Requests, pod.Limits, s.CgroupVersion)
+					checkNotWider(t, &w, &pod, pod.Requests, pod.Limits, s.CgroupVersion)
 				}
 				for i := range pod.Containers {
 					if c := &pod.Containers[i]; c.Cgroup == w.Cgroup {
-						notWider(t, &w, &pod, c.Requests, c.Limits, s.CgroupVersion)
+						checkNotWider(t, &w, &pod, c.Requests, c.Limits, s.CgroupVersion)
 					}
 				}
 			}
@@ -179,9 +179,9 @@ func TestNoValueIsWiderThanWhatKubeletSet(t *testing.T) {
 	})
 }
 
-func notWider(t *rapid.T, w *tick.Cgroup, pod *tick.Pod, requests, limits *tick.Resources, version int) {
-	over := func(v *int64, limit float64, least int64) bool {
-		return v != nil && limit > 0 && (*v < 0 || *v > max(int64(limit), least))
+func checkNotWider(t *rapid.T, w *tick.Cgroup, pod *tick.Pod, requests, limits *tick.Resources, version int) {
+	over := func(v *int64, limit float64, minimum int64) bool {
+		return v != nil && limit > 0 && (*v < 0 || *v > max(int64(limit), minimum))
 	}
 	if over(w.CPUMaxMilliCPU, valueOf(limits.MilliCPU), minPartMilliCPU) {
 		t.Fatalf("%s: kubelet's quota is %gm", text(w), *limits.MilliCPU)
@@ -193,7 +193,7 @@ func notWider(t *rapid.T, w *tick.Cgroup, pod *tick.Pod, requests, limits *tick.
 	if pod.KubernetesQOS == qos.BestEffort {
 		request = max(request, valueOf(requests.ReclaimedMilliCPU))
 	}
-	if most := policy.WeightOf(policy.SharesOf(request), version); w.CPUWeight != nil && *w.CPUWeight > most {
-		t.Fatalf("%s: the weight of its own requests is %d", text(w), most)
+	if maximum := policy.WeightOf(policy.SharesOf(request), version); w.CPUWeight != nil && *w.CPUWeight > maximum {
+		t.Fatalf("%s: the weight of its own requests is %d", text(w), maximum)
 	}
 }

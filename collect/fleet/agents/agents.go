@@ -46,11 +46,11 @@ type known struct {
 	since, seen time.Time
 }
 
-// blink is the longest time between two observations over which an agent counts as unchanged if both found the same state.
-const blink = time.Minute
+// maxUnobserved is the longest time between two observations over which an agent counts as unchanged if both found the same state.
+const maxUnobserved = time.Minute
 
-// Look observes all agents, and returns the nodes' ticks sorted by name.
-func (f *Fleet) Look(now time.Time, s Seen) []*tick.Tick {
+// Observe observes all agents, and returns the nodes' ticks sorted by name.
+func (f *Fleet) Observe(now time.Time, s Seen) []*tick.Tick {
 	now = now.UTC().Truncate(time.Millisecond)
 	if f.nodes == nil {
 		f.nodes = map[string]*memory{}
@@ -61,19 +61,19 @@ func (f *Fleet) Look(now time.Time, s Seen) []*tick.Tick {
 	on := perNode(s)
 	total := &tick.Fleet{}
 	ticks := make([]*tick.Tick, 0, len(s.Nodes))
-	here := make(map[string]bool, len(s.Nodes))
+	present := make(map[string]bool, len(s.Nodes))
 	for _, n := range s.Nodes {
-		if n.Name == "" || tick.CheckName(n.Name) != nil || here[n.Name] {
+		if n.Name == "" || tick.CheckName(n.Name) != nil || present[n.Name] {
 			continue
 		}
-		here[n.Name] = true
+		present[n.Name] = true
 		ticks = append(ticks, &tick.Tick{V: tick.Version, Node: n.Name, Time: now, Sample: &tick.Sample{
 			IntervalSeconds: new(f.Interval.Seconds()), Agent: f.agent(now, n, on, s.Stale, total), Fleet: total, Pods: byName(on.reclaimed[n.Name]),
 			Labels: n.Labels, Annotations: n.Annotations, Config: s.Config, Errors: s.Errors,
 		}})
 	}
 	if s.Stale == "" { // a list that is not read yet is empty
-		maps.DeleteFunc(f.nodes, func(name string, _ *memory) bool { return !here[name] })
+		maps.DeleteFunc(f.nodes, func(name string, _ *memory) bool { return !present[name] })
 	}
 	slices.SortFunc(ticks, func(a, b *tick.Tick) int { return strings.Compare(a.Node, b.Node) })
 	return ticks
@@ -117,7 +117,7 @@ func (f *Fleet) agent(now time.Time, n *Node, on byNode, stale string, total *ti
 	agent := &tick.Agent{Pods: agentPods(pods)}
 	switch {
 	case !m.agent:
-		agent.Reason = "there is no sign that it has an agent, or had one"
+		agent.Reason = "there is no sign of an agent, now or earlier"
 		total.Without++
 		return agent
 	case stale != "":
@@ -126,7 +126,7 @@ func (f *Fleet) agent(now time.Time, n *Node, on byNode, stale string, total *ti
 		total.Unknown++
 		return agent
 	}
-	m.look(now, f.began, n, pods, record)
+	m.observe(now, f.began, n, pods, record)
 	agent.State, agent.Reason = state(pods)
 	agent.Since = written(m.since)
 	total.Nodes++
@@ -151,13 +151,13 @@ func state(pods []*Pod) (state, reason string) {
 	return tick.AgentNotReady, "pod " + pods[0].Agent.Namespace + "/" + pods[0].Agent.Name + " is not ready"
 }
 
-// look notes the agent's state now. Its state before is remembered, or else is in the record that an earlier run has written.
-func (m *memory) look(now, began time.Time, n *Node, pods []*Pod, r *Record) {
+// observe notes the agent's state now. Its state before is remembered, or else is in the record that an earlier run has written.
+func (m *memory) observe(now, began time.Time, n *Node, pods []*Pod, r *Record) {
 	before := m.known
 	if now.Sub(before.seen) > tick.AgentTrust && r != nil {
 		before = known{r.Ready, r.Since, r.Seen}
 	}
-	fresh := !before.seen.IsZero() && now.Sub(before.seen) <= tick.AgentTrust && before.seen.Sub(now) <= blink
+	fresh := !before.seen.IsZero() && now.Sub(before.seen) <= tick.AgentTrust && before.seen.Sub(now) <= maxUnobserved
 	s, _ := state(pods)
 	m.ready = s == tick.AgentReady
 	switch {
@@ -171,7 +171,7 @@ func (m *memory) look(now, began time.Time, n *Node, pods []*Pod, r *Record) {
 		if changed := lastChanged(pods); !changed.IsZero() {
 			m.since = later(changed, before.seen)
 		}
-	case fresh && now.Sub(before.seen) <= blink:
+	case fresh && now.Sub(before.seen) <= maxUnobserved:
 		m.since = before.since
 	case fresh:
 		// It was not observed for some minutes. A pod that changed in between may have been ready.

@@ -93,7 +93,7 @@ func TestBegin(t *testing.T) {
 		if c.record != nil {
 			seen.Records = []*Record{c.record}
 		}
-		got := f.Look(noon, seen)[0].Sample
+		got := f.Observe(noon, seen)[0].Sample
 		if want := noon.Add(-c.since).Format(time.RFC3339); got.Agent.State != c.state || got.Agent.Since != want {
 			t.Errorf("%s: %s since %s; want %s since %s", name, got.Agent.State, got.Agent.Since, c.state, want)
 		}
@@ -153,7 +153,7 @@ func TestRun(t *testing.T) {
 	} {
 		f := Fleet{}
 		for i, x := range steps {
-			tick := f.Look(noon.Add(x.after), Seen{Nodes: []*Node{node(t, "n", 24*time.Hour)}, Pods: x.pods, Records: []*Record{{Name: "n"}}, Stale: x.stale})[0]
+			tick := f.Observe(noon.Add(x.after), Seen{Nodes: []*Node{node(t, "n", 24*time.Hour)}, Pods: x.pods, Records: []*Record{{Name: "n"}}, Stale: x.stale})[0]
 			a := tick.Sample.Agent
 			got := a.State + " "
 			if since, err := time.Parse(time.RFC3339, a.Since); err == nil {
@@ -184,7 +184,7 @@ func TestWhoIsOfTheFleet(t *testing.T) {
 		}
 		return strings.Join(out, " ")
 	}
-	ticks := f.Look(noon, seen)
+	ticks := f.Observe(noon, seen)
 	if got, want := states(ticks), "bare: koordinator: offers:notFound pod:ready record:notFound withdrawn:notFound"; got != want {
 		t.Errorf("%s; want %s", got, want)
 	}
@@ -195,15 +195,15 @@ func TestWhoIsOfTheFleet(t *testing.T) {
 		t.Errorf("annotations %v; want the project's own", got)
 	}
 	seen.Pods, seen.Records = nil, nil
-	if got, want := states(f.Look(noon.Add(time.Minute), seen)), "bare: koordinator: offers:notFound pod:notFound record:notFound withdrawn:notFound"; got != want {
+	if got, want := states(f.Observe(noon.Add(time.Minute), seen)), "bare: koordinator: offers:notFound pod:notFound record:notFound withdrawn:notFound"; got != want {
 		t.Errorf("a minute later: %s; want %s", got, want)
 	}
 	// While the lists are stale no agent's state is known, and no node is forgotten.
-	stale := f.Look(noon.Add(2*time.Minute), Seen{Nodes: nodes[:2], Stale: "away"})
+	stale := f.Observe(noon.Add(2*time.Minute), Seen{Nodes: nodes[:2], Stale: "away"})
 	if got, want := states(stale), "bare: pod:"; got != want || *stale[0].Sample.Fleet != (tick.Fleet{Nodes: 1, Unknown: 1, Without: 1}) || stale[1].Sample.Agent.Reason != "away" {
 		t.Errorf("away: %s, %+v; want %s", got, *stale[0].Sample.Fleet, want)
 	}
-	f.Look(noon.Add(3*time.Minute), Seen{Nodes: nodes[:1]})
+	f.Observe(noon.Add(3*time.Minute), Seen{Nodes: nodes[:1]})
 	if len(f.nodes) != 1 {
 		t.Errorf("%d nodes are remembered; want 1", len(f.nodes))
 	}
@@ -212,9 +212,9 @@ func TestWhoIsOfTheFleet(t *testing.T) {
 // A node that joins later has no agent since its creation, not since it was first observed.
 func TestNewNode(t *testing.T) {
 	f := Fleet{}
-	f.Look(noon, Seen{})
+	f.Observe(noon, Seen{})
 	joined := node(t, "n", -30*time.Second)
-	got := f.Look(noon.Add(time.Minute), Seen{Nodes: []*Node{joined}, Records: []*Record{{Name: "n"}}})[0].Sample.Agent
+	got := f.Observe(noon.Add(time.Minute), Seen{Nodes: []*Node{joined}, Records: []*Record{{Name: "n"}}})[0].Sample.Agent
 	if got.State != tick.AgentNotFound || got.Since != noon.Add(30*time.Second).Format(time.RFC3339) {
 		t.Errorf("%s since %s; want notFound since its creation", got.State, got.Since)
 	}
@@ -260,7 +260,7 @@ func TestTicks(t *testing.T) {
 	}
 	pods = append(pods, agentPod(t, "n2", "a", "False", time.Minute))
 	f := Fleet{Interval: 10 * time.Second}
-	ticks := f.Look(noon.Add(123456789), Seen{
+	ticks := f.Observe(noon.Add(123456789), Seen{
 		Nodes: []*Node{node(t, "n2", time.Hour), node(t, "n1", time.Hour)}, Pods: pods, Records: []*Record{{Name: "n1"}},
 		Errors: []tick.SourceError{{Source: "config", Error: "x"}}, Config: tick.Raw(`{"katalyst":{}}`),
 	})
@@ -302,7 +302,7 @@ func FuzzObjects(f *testing.F) {
 		fleet := Fleet{Interval: time.Second}
 		seen := Seen{Nodes: []*Node{NodeOf(o)}, Pods: []*Pod{reading().Pod(o)}, Records: []*Record{RecordOf(o)}}
 		for i := range 3 {
-			for _, x := range fleet.Look(noon.Add(time.Duration(i)*time.Minute), seen) {
+			for _, x := range fleet.Observe(noon.Add(time.Duration(i)*time.Minute), seen) {
 				line, err := tick.Marshal(x)
 				if err != nil {
 					t.Fatal(err)

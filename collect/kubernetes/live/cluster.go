@@ -70,12 +70,12 @@ func (c *Cluster) PodsVersion() uint64 { return c.pods.Version() }
 func (c *Cluster) Pods() []*kubernetes.Pod { return c.pods.List() }
 
 // PodsError is the current error of the list.
-func (c *Cluster) PodsError() error { return c.trouble("the pod list", c.pods.State()) }
+func (c *Cluster) PodsError() error { return c.listError("the pod list", c.pods.State()) }
 
 // Node is the node object, nil where it was never read, with its current error.
 func (c *Cluster) Node() (*kubernetes.Node, error) {
 	state := c.nodes.State()
-	if err := c.trouble("the node object", state); err != nil {
+	if err := c.listError("the node object", state); err != nil {
 		return c.nodeObject(), err
 	}
 	n := c.nodeObject()
@@ -115,7 +115,7 @@ func (c *Cluster) Config() (tick.Raw, error) {
 	if katalyst == nil && c.targets.State().Synced && len(c.config.last) == 0 && len(c.config.verdicts) == 0 {
 		katalyst = noKatalyst // known to be none, even if the ConfigMap has errors
 	}
-	return c.both.of(katalyst, koordinator), errors.Join(append(errs, wrong...)...)
+	return c.both.sourceVersions(katalyst, koordinator), errors.Join(append(errs, wrong...)...)
 }
 
 var noKatalyst = tick.Raw(`{"katalyst":{}}`)

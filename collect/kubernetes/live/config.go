@@ -45,7 +45,7 @@ func (c *Cluster) resolve() (tick.Raw, []error) {
 		c.resolveNow(now)
 		r.resolved, r.of = true, of
 	}
-	return r.raw, append(slices.Clip(r.errs), c.configTrouble()...)
+	return r.raw, append(slices.Clip(r.errs), c.configErrors()...)
 }
 
 // resolveNow always decides again.

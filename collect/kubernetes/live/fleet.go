@@ -46,7 +46,7 @@ func OpenFleet(ctx context.Context, o FleetOptions) (*Fleet, error) {
 	f.log = o.Log
 	f.nodes = kube.Start(ctx, client, kube.Selection{Resource: kube.Nodes, Labels: o.Nodes}, o.Now, agents.NodeOf)
 	f.pods = kube.Start(ctx, client, kube.Selection{Resource: kube.Pods, Fields: boundPods}, o.Now, o.Reading.Pod)
-	f.records = kube.Start(ctx, client, kube.Selection{Resource: kube.CustomNodeResources, AskAgain: askAgain}, o.Now, agents.RecordOf)
+	f.records = kube.Start(ctx, client, kube.Selection{Resource: kube.CustomNodeResources, AskAgain: retryInterval}, o.Now, agents.RecordOf)
 	return f, nil
 }
 
@@ -71,8 +71,8 @@ func (f *Fleet) Seen() agents.Seen {
 			s.Errors = append(s.Errors, tick.SourceError{Source: source, Error: err.Error()})
 		}
 	}
-	nodes, pods := f.trouble("the list of nodes", f.nodes.State()), f.trouble("the list of pods", f.pods.State())
-	records := f.trouble("the list of CustomNodeResources", f.records.State())
+	nodes, pods := f.listError("the list of nodes", f.nodes.State()), f.listError("the list of pods", f.pods.State())
+	records := f.listError("the list of CustomNodeResources", f.records.State())
 	note("nodes", nodes)
 	note("pods", pods)
 	note("customnoderesources", records)
@@ -89,7 +89,7 @@ func (f *Fleet) Seen() agents.Seen {
 	for _, kind := range in.Absent {
 		note(ConfigSource, fmt.Errorf("a KatalystCustomConfig is for %s, which the cluster does not have", kind.Resource))
 	}
-	for _, err := range f.configTrouble() {
+	for _, err := range f.configErrors() {
 		note(ConfigSource, err)
 	}
 	if verdicts := f.verdicts(&in); f.targets.State().Synced && len(verdicts) > 0 {

@@ -11,8 +11,8 @@ import (
 	"polder/lib/kube"
 )
 
-// askAgain is how often Katalyst's kinds are requested again of a server that does not know them.
-const askAgain = 2 * time.Minute
+// retryInterval is how often Katalyst's kinds are requested again of a server that does not know them.
+const retryInterval = 2 * time.Minute
 
 // registry is one watch each of the KatalystCustomConfigs and of the kinds of configuration objects that they name.
 type registry struct {
@@ -30,8 +30,10 @@ type registry struct {
 func openRegistry(ctx context.Context, client *kube.Client, now func() time.Time) registry {
 	return registry{
 		ctx: ctx, client: client, now: now,
-		targets: kube.Start(ctx, client, kube.Selection{Resource: kube.KatalystCustomConfigs, AskAgain: askAgain}, now, customconfig.TargetOf),
-		kinds:   map[customconfig.Kind]*kube.Watch[*customconfig.Candidate]{},
+		targets: kube.Start(
+			ctx, client, kube.Selection{Resource: kube.KatalystCustomConfigs, AskAgain: retryInterval}, now, customconfig.TargetOf,
+		),
+		kinds: map[customconfig.Kind]*kube.Watch[*customconfig.Candidate]{},
 	}
 }
 
@@ -58,7 +60,7 @@ func (g *registry) follow() {
 					r = kube.EvictionConfigurations
 				}
 				read := func(o kube.Object) *customconfig.Candidate { return customconfig.CandidateOf(kind, o) }
-				g.kinds[kind] = kube.Start(g.ctx, g.client, kube.Selection{Resource: r, AskAgain: askAgain}, g.now, read)
+				g.kinds[kind] = kube.Start(g.ctx, g.client, kube.Selection{Resource: r, AskAgain: retryInterval}, g.now, read)
 			}
 		}
 	}
@@ -108,14 +110,14 @@ func (g *registry) read() bool {
 	return g.targets.State().Synced
 }
 
-// configTrouble returns an error for each list that is not current.
-func (g *registry) configTrouble() (errs []error) {
-	if err := g.trouble("the list of KatalystCustomConfigs", g.targets.State()); err != nil {
+// configErrors returns an error for each list that is not current.
+func (g *registry) configErrors() (errs []error) {
+	if err := g.listError("the list of KatalystCustomConfigs", g.targets.State()); err != nil {
 		return []error{err} // the others are read by the same server
 	}
 	for _, kind := range customconfig.Kinds {
 		if w := g.kinds[kind]; w != nil {
-			if err := g.trouble("the list of "+kind.Resource, w.State()); err != nil {
+			if err := g.listError("the list of "+kind.Resource, w.State()); err != nil {
 				errs = append(errs, err)
 			}
 		}
@@ -123,19 +125,19 @@ func (g *registry) configTrouble() (errs []error) {
 	return errs
 }
 
-// trouble returns why a list is not current, nil where it is.
-func (g *registry) trouble(what string, s kube.State) error {
+// listError returns why a list is not current, nil where it is.
+func (g *registry) listError(what string, s kube.State) error {
 	switch {
 	case s.Err == nil && s.Synced:
 		return nil
 	case s.Err == nil:
 		return fmt.Errorf("%s is being read for the first time", what)
 	}
-	silence := g.now().Sub(s.Since).Round(time.Second)
+	describeNoAnswer := g.now().Sub(s.Since).Round(time.Second)
 	cause := kube.Cause(s.Err)
 	answer := "not reachable"
 	if !kube.IsUnreachable(s.Err) {
-		answer = "gives no answer"
+		answer = "does not answer"
 		if kube.Reason(s.Err) != "" {
 			answer = "refuses"
 		}
@@ -145,7 +147,7 @@ func (g *registry) trouble(what string, s kube.State) error {
 		cause = "the first request is under way"
 	}
 	if !s.Synced {
-		return fmt.Errorf("%s was never read: API server %s %s for %s (%s)", what, g.client.Server(), answer, silence, cause)
+		return fmt.Errorf("%s was never read: API server %s %s for %s (%s)", what, g.client.Server(), answer, describeNoAnswer, cause)
 	}
-	return fmt.Errorf("%s is stale: API server %s %s for %s (%s)", what, g.client.Server(), answer, silence, cause)
+	return fmt.Errorf("%s is stale: API server %s %s for %s (%s)", what, g.client.Server(), answer, describeNoAnswer, cause)
 }

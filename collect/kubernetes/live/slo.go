@@ -27,13 +27,13 @@ type slo struct {
 	watch *kube.Watch[map[string]string] // its data
 	log   *slog.Logger
 
-	resolved bool
-	of       [2]uint64 // the versions of the ConfigMap and of the node that it was made from
+	resolved       bool
+	sourceVersions [2]uint64 // the versions of the ConfigMap and of the node that it was made from
 
-	good   sloconfig.Memory
-	config *sloconfig.ConfigMap // of the first version in of; nil until it was read
-	raw    tick.Raw             // what is in force, of an earlier run until it is resolved in this one
-	errs   []error
+	lastValid sloconfig.Memory
+	config    *sloconfig.ConfigMap // of the first version in of; nil until it was read
+	raw       tick.Raw             // what is in force, of an earlier run until it is resolved in this one
+	errs      []error
 
 	reported config.Reported
 }
@@ -41,24 +41,24 @@ type slo struct {
 func openSLO(ctx context.Context, client *kube.Client, name SLOConfig, now func() time.Time, log *slog.Logger) *slo {
 	one := kube.Selection{Resource: kube.ConfigMaps, Namespace: name.Namespace, Fields: "metadata.name=" + name.Name}
 	data := func(o kube.Object) map[string]string { return fields.TextMap(o, "data") }
-	return &slo{name: name, what: "the ConfigMap " + name.String(), watch: kube.Start(ctx, client, one, now, data), log: log, good: sloconfig.Memory{}}
+	return &slo{name: name, what: "the ConfigMap " + name.String(), watch: kube.Start(ctx, client, one, now, data), log: log, lastValid: sloconfig.Memory{}}
 }
 
 // resolve returns what is in force, nil where that is not known, and the errors.
 func (s *slo) resolve(c *Cluster) (tick.Raw, []error) {
 	state := s.watch.State()
-	trouble := c.trouble(s.what, state)
+	listError := c.listError(s.what, state)
 	if !state.Synced {
-		return s.raw, []error{trouble}
+		return s.raw, []error{listError}
 	}
-	if of := [2]uint64{s.watch.Version(), c.nodes.Version()}; !s.resolved || of != s.of {
-		s.resolveNow(c, s.config == nil || of[0] != s.of[0])
-		s.resolved, s.of = true, of
+	if sourceVersions := [2]uint64{s.watch.Version(), c.nodes.Version()}; !s.resolved || sourceVersions != s.sourceVersions {
+		s.resolveNow(c, s.config == nil || sourceVersions[0] != s.sourceVersions[0])
+		s.resolved, s.sourceVersions = true, sourceVersions
 	}
-	if trouble == nil {
+	if listError == nil {
 		return s.raw, s.errs
 	}
-	return s.raw, append(slices.Clip(s.errs), trouble)
+	return s.raw, append(slices.Clip(s.errs), listError)
 }
 
 // resolveNow decides again, and reads the ConfigMap where it has changed.
@@ -66,9 +66,9 @@ func (s *slo) resolveNow(c *Cluster, changed bool) {
 	if changed {
 		list := s.watch.List()
 		if len(list) > 0 {
-			s.config = s.good.Settle(s.name.String(), list[0])
+			s.config = s.lastValid.Settle(s.name.String(), list[0])
 		} else { // the cluster has none
-			s.config = s.good.Settle(s.name.String()+" (absent)", nil)
+			s.config = s.lastValid.Settle(s.name.String()+" (absent)", nil)
 		}
 		s.announce(len(list) > 0)
 	}
@@ -95,8 +95,8 @@ func (s *slo) resolveNow(c *Cluster, changed bool) {
 }
 
 // announce logs the settings of the ConfigMap that are not supported.
-func (s *slo) announce(there bool) {
-	if !there {
+func (s *slo) announce(exists bool) {
+	if !exists {
 		s.log.Info("the cluster has no such ConfigMap: the defaults apply, which enable nothing", "configMap", s.name)
 	}
 	s.reported.Unsupported(s.log.With("configMap", s.name), s.config.Unsupported)
@@ -115,7 +115,7 @@ func (s *slo) complain() {
 
 // save returns what load continues from in a later run.
 func (s *slo) save() *sloconfig.Saved {
-	return &sloconfig.Saved{Name: s.name.String(), Good: maps.Clone(s.good), InForce: s.raw}
+	return &sloconfig.Saved{Name: s.name.String(), Good: maps.Clone(s.lastValid), InForce: s.raw}
 }
 
 // load restores what an earlier run had, if it was of the same ConfigMap.
@@ -127,7 +127,7 @@ func (s *slo) load(saved *sloconfig.Saved) {
 		s.raw = saved.InForce
 	}
 	if saved.Good != nil {
-		s.good = maps.Clone(saved.Good)
+		s.lastValid = maps.Clone(saved.Good)
 	}
 	s.resolved, s.config = false, nil
 }
@@ -135,7 +135,7 @@ func (s *slo) load(saved *sloconfig.Saved) {
 // both caches the dialects' configurations merged into one.
 type both struct{ katalyst, koordinator, raw tick.Raw }
 
-func (b *both) of(katalyst, koordinator tick.Raw) tick.Raw {
+func (b *both) sourceVersions(katalyst, koordinator tick.Raw) tick.Raw {
 	if !same(b.katalyst, katalyst) || !same(b.koordinator, koordinator) {
 		*b = both{katalyst, koordinator, sloconfig.Over(katalyst, koordinator)}
 	}

@@ -16,10 +16,10 @@ import (
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 // fleetTick is a node's tick at noon: its agent has had the state for so long, in a healthy fleet of 100.
-func fleetTick(node, state string, down time.Duration, pods ...tick.Pod) *tick.Tick {
+func fleetTick(node, state string, downtime time.Duration, pods ...tick.Pod) *tick.Tick {
 	since := ""
 	if state != "" {
-		since = noon.Add(-down).Format(time.RFC3339Nano)
+		since = noon.Add(-downtime).Format(time.RFC3339Nano)
 	}
 	return &tick.Tick{V: 1, Node: node, Time: noon, Sample: &tick.Sample{
 		IntervalSeconds: new(10.0),
@@ -33,7 +33,7 @@ func pod(name, qos string) tick.Pod {
 	return tick.Pod{UID: "u-" + name, Namespace: "batch", Name: name, QoS: qos}
 }
 
-func everyone(*tick.Pod) bool { return true }
+func anyPod(*tick.Pod) bool { return true }
 
 func names(pods []*tick.Pod) string {
 	var n []string
@@ -61,50 +61,50 @@ func TestDecide(t *testing.T) {
 	}{
 		{name: "ready", tick: fleetTick("n", tick.AgentReady, time.Hour, a)},
 		{name: "ready again", tick: fleetTick("n", tick.AgentReady, 0, a), tainted: true},
-		{name: "not for long", tick: fleetTick("n", tick.AgentNotReady, 10*time.Minute-1, a)},
+		{name: "for a short time", tick: fleetTick("n", tick.AgentNotReady, 10*time.Minute-1, a)},
 		{name: "for ten minutes", tick: fleetTick("n", tick.AgentNotReady, 10*time.Minute, a), taint: true},
 		{name: "not found for ten minutes", tick: fleetTick("n", tick.AgentNotFound, 10*time.Minute, a), taint: true},
 		{name: "just under twenty", tick: fleetTick("n", tick.AgentNotReady, 20*time.Minute-1, a), taint: true},
 		{name: "for twenty", tick: fleetTick("n", tick.AgentNotReady, 20*time.Minute, b, service, a), taint: true, victims: "a b"},
 		{name: "not found for twenty", tick: fleetTick("n", tick.AgentNotFound, 20*time.Minute, a), taint: true, victims: "a"},
-		{name: "services alone", tick: fleetTick("n", tick.AgentNotReady, time.Hour, service), taint: true},
+		{name: "only services", tick: fleetTick("n", tick.AgentNotReady, time.Hour, service), taint: true},
 		{name: "no pods", tick: fleetTick("n", tick.AgentNotReady, time.Hour), taint: true},
 		{name: "tainted, and ceased to be ready lately", tick: fleetTick("n", tick.AgentNotReady, time.Second, a), tainted: true, taint: true},
 		{name: "a clock that is ahead", tick: fleetTick("n", tick.AgentNotReady, -time.Hour, a)},
 
-		{name: "unknown", tick: fleetTick("n", "", 0, a), held: true, message: "not known how"},
+		{name: "unknown", tick: fleetTick("n", "", 0, a), held: true, message: "agent is unknown"},
 		{name: "unknown, and why", tick: change(func(x *tick.Tick) { x.Sample.Agent = &tick.Agent{Reason: "the list is old"} }), held: true, message: "the list is old"},
-		{name: "unknown, tainted", tick: fleetTick("n", "", 0, a), tainted: true, taint: true, held: true, message: "not known how"},
+		{name: "unknown, tainted", tick: fleetTick("n", "", 0, a), tainted: true, taint: true, held: true, message: "agent is unknown"},
 		{name: "no such state", tick: fleetTick("n", "ill", time.Hour, a), held: true, message: `"ill"`},
-		{name: "no time", tick: change(func(x *tick.Tick) { x.Sample.Agent.Since = "" }), held: true, message: "since when"},
-		{name: "an absurd time", tick: change(func(x *tick.Tick) { x.Sample.Agent.Since = "0001-01-01T00:00:00Z" }), held: true, message: "since when"},
+		{name: "no time", tick: change(func(x *tick.Tick) { x.Sample.Agent.Since = "" }), held: true, message: "time since which"},
+		{name: "an absurd time", tick: change(func(x *tick.Tick) { x.Sample.Agent.Since = "0001-01-01T00:00:00Z" }), held: true, message: "time since which"},
 		{name: "a pod that is named twice", tick: change(func(x *tick.Tick) { x.Sample.Pods = []tick.Pod{a, b, a} }), taint: true, victims: "a b"},
 		{name: "no such time", tick: change(func(x *tick.Tick) { x.Sample.Agent.Since = "yesterday" }), held: true, message: "yesterday"},
 		{name: "no sample", tick: change(func(x *tick.Tick) { x.Sample = nil }), tainted: true, taint: true, held: true, message: "no sample"},
 		{name: "a node's own tick", tick: change(func(x *tick.Tick) { x.Sample.Agent, x.Sample.Fleet = nil, nil }), held: true, message: "collect fleet"},
 		{name: "no totals", tick: change(func(x *tick.Tick) { x.Sample.Fleet = nil }), held: true, message: "collect fleet"},
 		{name: "protection", tick: change(func(x *tick.Tick) { x.Sample.Fleet = &tick.Fleet{Nodes: 100, Ready: 79, NotReady: 21} }), held: true, message: "21 of 100"},
-		{name: "protection, tainted", tick: change(func(x *tick.Tick) { x.Sample.Fleet = &tick.Fleet{Nodes: 1, NotReady: 1} }), tainted: true, taint: true, held: true, message: "of 1 nodes none"},
-		{name: "not among the totals", tick: change(func(x *tick.Tick) { x.Sample.Fleet = &tick.Fleet{Nodes: 5, Ready: 5} }), held: true, message: "totals"},
+		{name: "protection, tainted", tick: change(func(x *tick.Tick) { x.Sample.Fleet = &tick.Fleet{Nodes: 1, NotReady: 1} }), tainted: true, taint: true, held: true, message: "none of 1 nodes"},
+		{name: "not in the totals", tick: change(func(x *tick.Tick) { x.Sample.Fleet = &tick.Fleet{Nodes: 5, Ready: 5} }), held: true, message: "totals"},
 	} {
 		s := &State{}
 		if tt.tainted {
-			s.Nodes = map[string]*Node{"n": {Tainted: true, Until: noon}}
+			s.Nodes = map[string]*Node{"n": {Tainted: true, TurnExpires: noon}}
 		}
-		d := s.Decide(defaults(), tt.tick, everyone)
+		d := s.Decide(defaults(), tt.tick, anyPod)
 		if got := len(d.Taints) > 0; got != tt.taint || got && d.Taints[0] != Taint {
 			t.Errorf("%s: taints %v; want one: %v", tt.name, d.Taints, tt.taint)
 		}
 		if got := names(d.Victims); got != tt.victims {
 			t.Errorf("%s: victims %q; want %q", tt.name, got, tt.victims)
 		}
-		if d.Fleet.Held != tt.held || d.Due && d.Fleet.Held {
+		if d.Fleet.Held != tt.held || d.IsDue && d.Fleet.Held {
 			t.Errorf("%s: held: %v; want %v", tt.name, d.Fleet.Held, tt.held)
 		}
 		if got := strings.Join(d.Errors, "; "); !strings.Contains(got, tt.message) || (tt.message == "") != (got == "") {
 			t.Errorf("%s: errors %q; want %q", tt.name, got, tt.message)
 		}
-		if again := s.Decide(defaults(), tt.tick, everyone); len(again.Taints) != len(d.Taints) || again.Victims != nil {
+		if again := s.Decide(defaults(), tt.tick, anyPod); len(again.Taints) != len(d.Taints) || again.Victims != nil {
 			t.Errorf("%s: the same tick once more: taints %v, victims %q", tt.name, again.Taints, names(again.Victims))
 		}
 	}
@@ -115,9 +115,9 @@ func TestPressures(t *testing.T) {
 		return tick.PressureFinding{Rule: Rule, Scope: Scope, Value: value, Threshold: threshold, Met: met, Hard: hard, Since: since}
 	}
 	for _, tt := range []struct {
-		state string
-		down  time.Duration
-		want  []tick.PressureFinding
+		state    string
+		downtime time.Duration
+		want     []tick.PressureFinding
 	}{
 		{tick.AgentReady, time.Hour, []tick.PressureFinding{finding(0, 600, false, false, ""), finding(0, 1200, false, true, "")}},
 		{tick.AgentNotReady, 599 * time.Second, []tick.PressureFinding{finding(599, 600, false, false, ""), finding(599, 1200, false, true, "")}},
@@ -125,9 +125,9 @@ func TestPressures(t *testing.T) {
 		{tick.AgentNotFound, 1260 * time.Second, []tick.PressureFinding{finding(1260, 600, true, false, "2026-11-21T11:49:00Z"), finding(1260, 1200, true, true, "2026-11-21T11:59:00Z")}},
 		{"", 0, nil},
 	} {
-		d := new(State).Decide(defaults(), fleetTick("n", tt.state, tt.down), everyone)
+		d := new(State).Decide(defaults(), fleetTick("n", tt.state, tt.downtime), anyPod)
 		if diff := cmp.Diff(tt.want, d.Pressures); diff != "" {
-			t.Errorf("%s for %s (-want +got):\n%s", tt.state, tt.down, diff)
+			t.Errorf("%s for %s (-want +got):\n%s", tt.state, tt.downtime, diff)
 		}
 	}
 }
@@ -170,13 +170,13 @@ func TestTurns(t *testing.T) {
 	pods := map[string]bool{"a": true, "b": true, "c": true, "d": true}
 	for round := range 10 {
 		for i, name := range []string{"a", "b", "c", "d"} {
-			down := 20*time.Minute + time.Duration(i%3)*time.Minute // c for longest; a and d equally
-			x := fleetTick(name, tick.AgentNotReady, down)
+			downtime := 20*time.Minute + time.Duration(i%3)*time.Minute // c for longest; a and d equally
+			x := fleetTick(name, tick.AgentNotReady, downtime)
 			x.Time = noon.Add(time.Duration(round) * 5 * time.Second)
 			if pods[name] {
 				x.Sample.Pods = []tick.Pod{pod("p", tick.QoSReclaimed)}
 			}
-			d := s.Decide(defaults(), x, everyone)
+			d := s.Decide(defaults(), x, anyPod)
 			if d.Victims != nil {
 				served = append(served, fmt.Sprint(5*round, name))
 				pods[name] = false
@@ -194,15 +194,15 @@ func TestTurns(t *testing.T) {
 
 // If a round takes longer than the pause between two nodes, the nodes of one round are served together, but no more.
 func TestRounds(t *testing.T) {
-	s, set := &State{}, defaults()
-	set.NodesPerMinute = 30
+	s, settings := &State{}, defaults()
+	settings.NodesPerMinute = 30
 	var served []string
 	for round := range 5 {
 		count := 0
 		for i := range 20 {
 			x := fleetTick(fmt.Sprint("n", i), tick.AgentNotReady, time.Hour, pod("p", tick.QoSReclaimed))
 			x.Time = noon.Add(time.Duration(round) * 10 * time.Second)
-			if s.Decide(set, x, everyone).Victims != nil {
+			if s.Decide(settings, x, anyPod).Victims != nil {
 				count++
 			}
 		}
@@ -222,7 +222,7 @@ func TestClockSetBack(t *testing.T) {
 		if x.Time = noon.Add(after); after >= 5*time.Second {
 			x.Time = x.Time.Add(-time.Hour)
 		}
-		if s.Decide(defaults(), x, everyone).Victims != nil {
+		if s.Decide(defaults(), x, anyPod).Victims != nil {
 			served = append(served, after)
 		}
 		s.Nodes = nil // no node waits
@@ -233,17 +233,17 @@ func TestClockSetBack(t *testing.T) {
 }
 
 // A node whose pods do not end is tried again, after the others.
-func TestRefusedNodesGoLast(t *testing.T) {
+func TestNodesWithRefusedEvictionsAreLast(t *testing.T) {
 	s := &State{}
 	var served []string
-	gone := false
+	ended := false
 	for round := range 6 {
 		for _, name := range []string{"a", "b"} {
 			x := fleetTick(name, tick.AgentNotReady, time.Hour, pod("p", tick.QoSReclaimed))
 			x.Time = noon.Add(time.Duration(round) * 10 * time.Second)
-			if d := s.Decide(defaults(), x, func(*tick.Pod) bool { return name == "a" || !gone && round > 0 }); d.Victims != nil {
+			if d := s.Decide(defaults(), x, func(*tick.Pod) bool { return name == "a" || !ended && round > 0 }); d.Victims != nil {
 				served = append(served, name)
-				gone = gone || name == "b"
+				ended = ended || name == "b"
 			}
 		}
 	}
@@ -257,14 +257,14 @@ func TestDeletedNode(t *testing.T) {
 	s := &State{}
 	for i, name := range []string{"z", "a", "b"} {
 		x := fleetTick(name, tick.AgentNotReady, time.Hour-time.Duration(i), pod("p", tick.QoSReclaimed))
-		if d := s.Decide(defaults(), x, everyone); (d.Victims != nil) != (i == 0) {
+		if d := s.Decide(defaults(), x, anyPod); (d.Victims != nil) != (i == 0) {
 			t.Fatalf("%s: victims %q", name, names(d.Victims))
 		}
 	}
 	for after := 10 * time.Second; ; after += 10 * time.Second { // no further tick of a comes
 		x := fleetTick("b", tick.AgentNotReady, time.Hour-2, pod("p", tick.QoSReclaimed))
 		x.Time = noon.Add(after)
-		if d := s.Decide(defaults(), x, everyone); d.Victims != nil {
+		if d := s.Decide(defaults(), x, anyPod); d.Victims != nil {
 			if after != time.Minute {
 				t.Errorf("b was served after %s", after)
 			}
@@ -276,17 +276,17 @@ func TestDeletedNode(t *testing.T) {
 	}
 }
 
-func TestMemoryIsBounded(t *testing.T) {
+func TestStateIsBounded(t *testing.T) {
 	s := &State{}
-	for i := range mostNodes + 10 {
-		d := s.Decide(defaults(), fleetTick(fmt.Sprint("n", i), tick.AgentNotReady, time.Hour, pod("p", tick.QoSReclaimed)), everyone)
-		if full := i >= mostNodes; d.Fleet.Held != full || full && d.Victims != nil {
+	for i := range maxNodes + 10 {
+		d := s.Decide(defaults(), fleetTick(fmt.Sprint("n", i), tick.AgentNotReady, time.Hour, pod("p", tick.QoSReclaimed)), anyPod)
+		if full := i >= maxNodes; d.Fleet.Held != full || full && d.Victims != nil {
 			t.Fatalf("node %d: %+v", i, d)
 		}
 	}
 	later := fleetTick("another", tick.AgentNotReady, time.Hour)
 	later.Time = noon.Add(2 * time.Hour)
-	if d := s.Decide(defaults(), later, everyone); d.Fleet.Held || len(s.Nodes) != 1 {
+	if d := s.Decide(defaults(), later, anyPod); d.Fleet.Held || len(s.Nodes) != 1 {
 		t.Errorf("%d nodes are remembered, %v", len(s.Nodes), d.Errors)
 	}
 }
@@ -312,7 +312,7 @@ func TestSettings(t *testing.T) {
 		}
 	}
 	for perMinute, want := range map[int]time.Duration{6: 10 * time.Second, 1: time.Minute, 600: 100 * time.Millisecond, 7: time.Minute/7 + 1} {
-		if got := pauseOf(Settings{NodesPerMinute: perMinute}); got != want {
+		if got := pauseBetweenNodes(Settings{NodesPerMinute: perMinute}); got != want {
 			t.Errorf("%d a minute: every %s; want %s", perMinute, got, want)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 // Settings are those of the fleet controller.
 type Settings = evictconfig.Fleet
 
-// pauseOf returns the time between the evictions from two nodes.
-func pauseOf(s Settings) time.Duration {
+// pauseBetweenNodes returns the time between the evictions from two nodes.
+func pauseBetweenNodes(s Settings) time.Duration {
 	return (time.Minute + time.Duration(s.NodesPerMinute) - 1) / time.Duration(max(s.NodesPerMinute, 1))
 }

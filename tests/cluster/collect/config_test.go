@@ -136,7 +136,7 @@ spec:
 	l.until(x, "the end of the contradiction", config(only("all", "6")))
 	l.Kubectl("label", "node", l.node, "katalyst.kubewharf.io/pool=a")
 	l.until(x, "a label", config(only("more", "7")))
-	l.Apply(aqc("mine", "8", "ephemeralSelector: {nodeNames: ["+l.node+"], lastDuration: 8s}"))
+	l.Apply(aqc("mine", "8", "ephemeralSelector: {nodeNames: ["+l.node+"], lastDuration: 20s}"))
 	l.until(x, "a name", config(only("mine", "8")))
 	l.until(x, "the end of its time", config(only("more", "7")))
 	l.Apply(aqc("all", "9", "paused: true"))

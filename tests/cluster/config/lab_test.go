@@ -134,7 +134,7 @@ func start(t *testing.T) *lab {
 	})
 	l.MakeNode("n1", "8", "16Gi")
 	l.Apply(batchPod)
-	l.run(fmt.Sprintf("%s --root %s --node n1 --kubeconfig %s --interval 250ms | %s | %s --dry-run --node n1 | %s --to kcc --node n1 --kubeconfig %s",
+	l.run(fmt.Sprintf("%s --root %s --node n1 --kubeconfig %s --interval 250ms | %s | %s --dry-run --node n1 | %s --max-age 10m --to kcc --node n1 --kubeconfig %s",
 		binaries.Path(t, "collect"), idleMachine(t), l.AccountFor("collect"), binaries.Path(t, "advise"), binaries.Path(t, "evict"),
 		binaries.Path(t, "report"), l.AccountFor("report", toKCC)))
 	return l

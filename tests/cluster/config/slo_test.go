@@ -135,6 +135,17 @@ func (l *lab) settled(what, want string, problems ...string) {
 	l.t.Logf("%s: after %s", what, time.Since(begun).Round(time.Millisecond))
 }
 
+// logs waits until the text is in the pipe's logs, which are read beside its ticks.
+func (l *lab) logs(text string) {
+	l.t.Helper()
+	l.Eventually(controlplane.Soon, "the log has "+text, func() string {
+		if log := l.Log(); !strings.Contains(log, text) {
+			return "it is:\n" + log
+		}
+		return ""
+	})
+}
+
 func inShort(s *sloconfig.Strategies) string {
 	value := func(p *int64) any {
 		if p == nil {
@@ -199,6 +210,7 @@ func TestSLOConfig(t *testing.T) {
 	l.Kubectl("annotate", "node", "n1", "node.koordinator.sh/colocation-strategy-")
 	l.Kubectl("label", "node", "n1", "node.koordinator.sh/cpu-reclaim-ratio-", "example.com/size-")
 	l.settled("the cluster's again", "reclaim=50 entry=")
+	l.logs("that are not supported")
 	if log := l.Log(); strings.Count(log, "that are not supported") != 1 || !strings.Contains(log, "host-application-config, resource-qos-config: clusterStrategy.beClass.cpuQOS.groupIdentity") {
 		t.Errorf("the log does not name the unsupported field once:\n%s", log)
 	}
@@ -212,6 +224,7 @@ func TestSLOConfig(t *testing.T) {
 	l.settled("a bad value", "colocation=true reclaim=50 evict=80", bad)
 	patch(`{"colocation-config":"{\"enable\":true"}`)
 	l.settled("no JSON", "colocation=true reclaim=50 evict=80", "colocation-config: it is not JSON: unexpected end of JSON input: the last valid one stays in force")
+	l.logs(strings.TrimPrefix(bad, sloName+": "))
 	if n := strings.Count(l.Log(), strings.TrimPrefix(bad, sloName+": ")); n != 1 { // many ticks contain the error, until the next one
 		t.Errorf("it is logged %d times; want once:\n%s", n, l.Log())
 	}

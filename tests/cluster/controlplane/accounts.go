@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -163,8 +164,9 @@ rules:
 - level: None
 `
 
-// Evictions counts the requests that the API server has received to evict a pod of a namespace, granted or not.
-func (c *ControlPlane) Evictions(namespace string) int {
+// Evictions counts the requests that the API server has received to evict a pod of a namespace, granted or not: one of these pods, if
+// some are named.
+func (c *ControlPlane) Evictions(namespace string, pods ...string) int {
 	c.Helper()
 	log, err := os.ReadFile(c.path("audit.log"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -173,9 +175,11 @@ func (c *ControlPlane) Evictions(namespace string) int {
 	n := 0
 	for line := range strings.Lines(string(log)) {
 		var event struct {
-			ObjectRef struct{ Namespace, Subresource string }
+			ObjectRef struct{ Namespace, Name, Subresource string }
 		}
-		if json.Unmarshal([]byte(line), &event) == nil && event.ObjectRef.Namespace == namespace && event.ObjectRef.Subresource == "eviction" {
+		of := &event.ObjectRef
+		if json.Unmarshal([]byte(line), &event) == nil && of.Namespace == namespace && of.Subresource == "eviction" &&
+			(len(pods) == 0 || slices.Contains(pods, of.Name)) {
 			n++
 		}
 	}
@@ -184,7 +188,7 @@ func (c *ControlPlane) Evictions(namespace string) int {
 
 // etcdReady asks etcd whether it has a leader.
 func (p *Plane) etcdReady(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second) // another program that has the port may never answer
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second) // another program that has the port may never answer
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/readyz", p.ports.etcd), nil)
 	if err != nil {

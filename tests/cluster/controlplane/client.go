@@ -17,6 +17,9 @@ import (
 	"time"
 )
 
+// answerLimit ends a request that gets no answer. A server on a busy machine may take a minute.
+const answerLimit = 3 * time.Minute
+
 // client uses plain HTTP, because tests check the API itself.
 type client struct {
 	http   *http.Client
@@ -28,19 +31,26 @@ func newClient(server string, ca *authority, token string) (*client, error) {
 	pool := x509.NewCertPool()
 	pool.AddCert(ca.cert)
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: true}
-	return &client{http: &http.Client{Transport: transport, Timeout: 30 * time.Second}, server: server, token: token}, nil
+	return &client{http: &http.Client{Transport: transport, Timeout: answerLimit}, server: server, token: token}, nil
 }
 
 // do sends body, as JSON unless contentType is set, and returns the response's status and body.
 func (c *client) do(ctx context.Context, method, path, contentType, body string) (int, []byte, error) {
+	header := http.Header{}
+	if body != "" {
+		header.Set("Content-Type", contentType)
+	}
+	return c.send(ctx, method, path, body, header)
+}
+
+// send sends a request with a header, and returns the response's status and body.
+func (c *client) send(ctx context.Context, method, path, body string, header http.Header) (int, []byte, error) {
 	req, err := http.NewRequestWithContext(ctx, method, c.server+path, strings.NewReader(body))
 	if err != nil {
 		return 0, nil, err
 	}
+	req.Header = header
 	req.Header.Set("Authorization", "Bearer "+c.token)
-	if body != "" {
-		req.Header.Set("Content-Type", contentType)
-	}
 	resp, err := c.http.Do(req)
 	if err != nil {
 		return 0, nil, err
@@ -60,21 +70,26 @@ func (c *client) must(ctx context.Context, method, path, contentType, body strin
 }
 
 func (c *client) ready(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	_, err := c.must(ctx, http.MethodGet, "/readyz", "", "")
 	return err
 }
 
 // API sends a request as the administrator and returns the answer's status and body, whatever the status. The body is JSON,
-// for PATCH a merge patch.
+// for PATCH a merge patch. It reads again while the server wants requests later: after a change of its definitions the server answers
+// so until it has read a kind's objects again ("storage is (re)initializing").
 func (c *ControlPlane) API(method, path, body string) (int, []byte) {
 	c.Helper()
-	status, answer, err := c.TryAPI(context.Background(), method, path, body)
-	if err != nil {
-		c.Fatalf("%s %s: %v", method, path, err)
+	for deadline := time.Now().Add(startLimit); ; time.Sleep(pollInterval) {
+		status, answer, err := c.TryAPI(context.Background(), method, path, body)
+		if err != nil {
+			c.Fatalf("%s %s: %v", method, path, err)
+		}
+		if method != http.MethodGet || status != http.StatusTooManyRequests || time.Now().After(deadline) {
+			return status, answer
+		}
 	}
-	return status, answer
 }
 
 // TryAPI is API for callers that handle failure: for goroutines, which must not end a test.
@@ -86,15 +101,10 @@ func (c *ControlPlane) TryAPI(ctx context.Context, method, path, body string) (i
 	return c.client.do(ctx, method, path, contentType, body)
 }
 
-// Get reads the object at path into value, as encoding/json does. It asks again while the server wants requests later: after a
-// change of its definitions the server answers so until it has read a kind's objects again ("storage is (re)initializing").
+// Get reads the object at path into value, as encoding/json does.
 func (c *ControlPlane) Get(path string, value any) {
 	c.Helper()
 	status, answer := c.API(http.MethodGet, path, "")
-	for deadline := time.Now().Add(startLimit); status == http.StatusTooManyRequests && time.Now().Before(deadline); {
-		time.Sleep(pollInterval)
-		status, answer = c.API(http.MethodGet, path, "")
-	}
 	if status != http.StatusOK {
 		c.Fatalf("GET %s: status %d: %s", path, status, answer)
 	}
@@ -149,7 +159,7 @@ func (c *ControlPlane) ApplyFile(path string) {
 }
 
 // Soon is a limit for what takes seconds on an idle machine: a wait that succeeds never takes longer for it.
-const Soon = 2 * time.Minute
+const Soon = 5 * time.Minute
 
 // pollInterval is how often Eventually polls: a request to the API server takes a millisecond or two. A longer poll, such as of hundreds
 // of objects, takes CPU that the awaited work may need: after it Eventually waits for the same time, and for twice that time after

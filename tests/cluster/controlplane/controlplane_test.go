@@ -81,6 +81,7 @@ func TestScheduler(t *testing.T) {
 	t.Cleanup(func() { c.Kubectl("delete", "pods", "--all", "--grace-period=0", "--force") })
 	c.MakeNode("n1", "4", "8Gi", "example.com/thing", "5k")
 	c.MakeNode("n2", "1", "8Gi")
+	c.SeenByScheduler("first", "n1", "n2")
 	c.Apply(pod("big", "cpu: 3", "  schedulerName: first\n"))
 	c.bound(t, "big", "n1")
 	c.Apply(pod("thing", "cpu: 100m", "  schedulerName: second\n"))
@@ -103,10 +104,12 @@ func TestEviction(t *testing.T) {
 
 func evict(t *testing.T, c *ControlPlane, managed bool) {
 	c.EnsureNamespace("other")
-	c.MakeNode("n1", "4", "8Gi")
+	node := c.OwnName() // the scheduler that knows this node knows that earlier tests' nodes are gone
+	c.MakeNode(node, "4", "8Gi")
+	c.SeenByScheduler("default-scheduler", node)
 	for _, name := range []string{"guarded", "free"} {
 		c.Apply(pod(name, "cpu: 1", ""))
-		c.bound(t, name, "n1")
+		c.bound(t, name, node)
 		c.SetPodReady("default", name)
 	}
 	c.Apply(`apiVersion: policy/v1

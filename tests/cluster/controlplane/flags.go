@@ -1,7 +1,6 @@
 package controlplane
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -163,6 +162,15 @@ type ports struct{ etcd, peer, api int }
 var choosePorts = freePorts
 
 func freePorts() (ports, error) {
+	free, err := FreePorts(3)
+	if err != nil {
+		return ports{}, err
+	}
+	return ports{etcd: free[0], peer: free[1], api: free[2]}, nil
+}
+
+// FreePorts finds that many ports of 127.0.0.1 at which no program listens, and which the kernel gives to no client.
+func FreePorts(count int) ([]int, error) {
 	var free []int
 	for range 1000 {
 		port := lowestPort + rand.IntN(portsBelow-lowestPort)
@@ -171,9 +179,9 @@ func freePorts() (ports, error) {
 			continue
 		}
 		defer l.Close() // all are held until the last one is found, so they differ
-		if free = append(free, port); len(free) == 3 {
-			return ports{etcd: free[0], peer: free[1], api: free[2]}, nil
+		if free = append(free, port); len(free) == count {
+			return free, nil
 		}
 	}
-	return ports{}, errors.New("find three free ports on 127.0.0.1: none in 1000 tries")
+	return nil, fmt.Errorf("find %d free ports on 127.0.0.1: there are none in 1000 tries", count)
 }

@@ -3,6 +3,7 @@ package controlplane
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -25,6 +26,8 @@ func (p *Plane) bootstrap(ctx context.Context) error {
 // a controller-manager, which takes some seconds for it. The API server creates its own namespaces some time after it reports
 // that it is ready.
 func (p *Plane) completeNamespace(ctx context.Context, namespace string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, startLimit, fmt.Errorf("after %s", startLimit))
+	defer cancel()
 	certificate, err := os.ReadFile(p.ca.path())
 	if err != nil {
 		return err
@@ -46,8 +49,10 @@ func (p *Plane) completeNamespace(ctx context.Context, namespace string) error {
 			if err == nil && (status == http.StatusCreated || status == http.StatusConflict) {
 				break
 			}
-			if (err != nil || status != http.StatusNotFound) || ctx.Err() != nil {
-				return fmt.Errorf("POST %s: status %d: %s: %w", path, status, answer, err)
+			// A server without CPU time may also answer that it had too little of it (429 and 500 to 504).
+			late := err == nil && (status == http.StatusNotFound || status == http.StatusTooManyRequests || status/100 == 5)
+			if !late || ctx.Err() != nil {
+				return fmt.Errorf("POST %s: status %d: %s: %w", path, status, answer, errors.Join(err, context.Cause(ctx)))
 			}
 			time.Sleep(50 * time.Millisecond)
 		}
@@ -210,26 +215,4 @@ func (c *ControlPlane) send(method, path string, object any) {
 	if status, answer := c.API(method, path, string(body)); status/100 != 2 {
 		c.Fatalf("%s %s: status %d: %s", method, path, status, answer)
 	}
-}
-
-// Established waits until the server serves all definitions that were applied. (`kubectl wait` fails where one has no status yet.)
-func (c *ControlPlane) Established() {
-	c.Helper()
-	c.Eventually(Soon, "the definitions are established", func() string {
-		var list struct {
-			Items []struct {
-				Metadata struct{ Name string }
-				Status   struct {
-					Conditions []struct{ Type, Status string }
-				}
-			}
-		}
-		c.Get("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &list)
-		for _, crd := range list.Items {
-			if !slices.Contains(crd.Status.Conditions, struct{ Type, Status string }{"Established", "True"}) {
-				return crd.Metadata.Name
-			}
-		}
-		return ""
-	})
 }

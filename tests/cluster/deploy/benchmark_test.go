@@ -27,7 +27,7 @@ func TestBenchmarkPage(t *testing.T) {
 				continue // tests/supervisor
 			}
 			ran++
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute) // stops a benchmark that does not end
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute) // stops a benchmark that does not end
 			defer cancel()
 			cmd := processgroup.Command(ctx, "bash", "-c", x.Command)
 			cmd.Dir = top

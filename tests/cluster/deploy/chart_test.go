@@ -575,6 +575,7 @@ func install(t *testing.T, c *controlplane.ControlPlane) {
 		}
 		return ""
 	})
+	c.Established()
 	c.Kubectl("get", "kcnr,kcc,aqc,ec", "--all-namespaces")
 	checked(t, c, "polder-own-node", "polder-own-resources", "polder-own-evictions", "polder-own-events", "polder-own-event-pods")
 	if notes := run("upgrade", "polder", chart, "--namespace", namespace, "--reuse-values", "--set", "dryRun=false"); !strings.Contains(notes, "kubectl get kcnr") || strings.Contains(notes, "dryRun") {
@@ -582,12 +583,13 @@ func install(t *testing.T, c *controlplane.ControlPlane) {
 	}
 	show(run("upgrade", "polder", chart, "--namespace", namespace, "--set", "form=single"), "If this release was active until now")
 	c.Eventually(soon, "the other form", func() string {
-		// No kubelet runs the pods, so the test deletes them.
-		_, _ = c.TryKubectl("", "-n", namespace, "delete", "pods", "--all", "--force", "--grace-period=0")
-		if got := pods(); got != "polder=polder,2000001000" {
-			return "there is " + got
+		got := pods()
+		if got == "polder=polder,2000001000" {
+			return ""
 		}
-		return ""
+		// No kubelet runs the pods, so the test deletes them. The next look, not this one, finds those that the controller makes then.
+		_, _ = c.TryKubectl("", "-n", namespace, "delete", "pods", "--all", "--force", "--grace-period=0")
+		return "there was " + got
 	})
 	if notes := run("upgrade", "polder", chart, "--namespace", namespace, "--set", "restore=true"); !strings.Contains(notes, "helm uninstall polder -n polder-system") {
 		t.Errorf("the notes of restore do not contain the next step:\n%s", notes)

@@ -116,7 +116,6 @@ func run(t *testing.T, command string, args ...string) string {
 
 // The probes: the age of a heartbeat, and how far it is behind its upstream's.
 func TestAlive(t *testing.T) {
-	now := time.Now()
 	for name, one := range map[string]struct {
 		tool, upstream time.Duration // ages; 0 means that there is no file
 		args           int           // how many of the two are passed
@@ -124,19 +123,20 @@ func TestAlive(t *testing.T) {
 		output         string
 	}{
 		"fresh":                  {tool: 2 * time.Second, args: 1, alive: true},
-		"old":                    {tool: 30 * time.Second, args: 1, output: "the last tick passed 3"},
+		"old":                    {tool: 30 * time.Minute, args: 1, output: "the last tick passed 1"},
 		"none yet":               {args: 1, output: "no tick has passed yet"},
 		"from the future":        {tool: -time.Hour, args: 1, output: "the last tick passed -3"},
 		"with its upstream":      {tool: 2 * time.Second, upstream: time.Second, args: 2, alive: true},
-		"behind its upstream":    {tool: 30 * time.Second, upstream: time.Second, args: 2, output: "behind"},
-		"waits for its upstream": {tool: time.Hour, upstream: time.Hour - 5*time.Second, args: 2, alive: true},
+		"behind its upstream":    {tool: 30 * time.Minute, upstream: time.Second, args: 2, output: "behind"},
+		"waits for its upstream": {tool: time.Hour, upstream: time.Hour - 5*time.Minute, args: 2, alive: true},
 		"waits for an upstream that never started": {tool: time.Hour, args: 2, alive: true},
 		"none, and upstream continues":             {upstream: time.Second, args: 2, output: "no tick has passed yet"},
 		"ahead of a restarted upstream":            {tool: time.Second, upstream: time.Hour, args: 2, alive: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			args := []string{"15"}
+			now := time.Now()
+			args := []string{"900"} // much longer than the test takes on a busy machine
 			for i, age := range []time.Duration{one.tool, one.upstream} {
 				path := filepath.Join(dir, []string{"tool", "upstream"}[i])
 				if age != 0 {

@@ -125,6 +125,7 @@ data:
 	w.must(`kubectl create clusterrolebinding pages --clusterrole=cluster-admin --serviceaccount=default:default
 kubectl -n default create serviceaccount default 2>/dev/null || true
 kubectl -n default create token default >"$WORK/token"
+until [ "$(kubectl auth can-i '*' '*' --as=system:serviceaccount:default:default)" = yes ]; do sleep 0.2; done
 kubectl config view --raw -o jsonpath='{.clusters[0].cluster.certificate-authority-data}' | base64 -d >"$WORK/ca.crt"
 [ -s "$WORK/ca.crt" ] || cp "$(kubectl config view --raw -o jsonpath='{.clusters[0].cluster.certificate-authority}')" "$WORK/ca.crt"`)
 	for _, kind := range []string{"PodMonitor", "PrometheusRule"} { // the Prometheus operator's kinds, as far as the chart's objects need them
@@ -139,6 +140,7 @@ spec:
   versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]
 `)
 	}
+	c.Established()
 	w.must("kubectl apply -f slo-controller-config.yaml")
 	w.values["UID"] = w.must("kubectl get node node-1 -o jsonpath='{.metadata.uid}'")
 	return w
@@ -170,7 +172,7 @@ func (w *pageWorld) block(b pages.Block) {
 	kubectl patch nodemetric node-1 --subresource=status --type=merge -p '{"status":{"nodeMetric":{"aggregatedNodeUsages":[{"duration":"5m0s","usage":{"p95":{"resources":{"cpu":"438m"}}}}]}}}' >/dev/null
 }`)
 	}
-	ctx, cancel := context.WithTimeout(w.t.Context(), 2*time.Minute) // stops a command that does not end
+	ctx, cancel := context.WithTimeout(w.t.Context(), 15*time.Minute) // stops a command that does not end
 	defer cancel()
 	cmd := processgroup.Command(ctx, "unshare", "--mount", "--propagation", "private", "bash", "-ec", inPod)
 	cmd.Dir, cmd.Env = w.dir, w.env

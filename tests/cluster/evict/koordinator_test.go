@@ -139,9 +139,9 @@ func (c *cluster) suppressed(at time.Time, cpus string, usedMilli, usedBytes flo
 	}}
 }
 
-// evictBy starts evict with the ConfigMap, for ticks of any age.
+// evictBy starts evict with the ConfigMap.
 func (c *cluster) evictBy(config string) *pipe.Tool {
-	return c.evict("--max-age", "0", "--config", config, "--rules", "BEMemoryEvict,BECPUEvict,MemoryAllocatableEvict,CPUAllocatableEvict,MemoryEvict,CPUEvict")
+	return c.evict("--config", config, "--rules", "BEMemoryEvict,BECPUEvict,MemoryAllocatableEvict,CPUAllocatableEvict,MemoryEvict,CPUEvict")
 }
 
 // watch sends the ticks of the 20 seconds in which evict evicts no pod yet.
@@ -167,9 +167,11 @@ func (c *cluster) printed(line string) {
 	})
 }
 
-// podEvents are a pod's events except the scheduler's.
+// podEvents are a pod's events except the scheduler's, which may first see the node without its resources.
 func (c *cluster) podEvents(name string) []string {
-	return slices.DeleteFunc(c.events(name), func(line string) bool { return strings.HasPrefix(line, "Normal Scheduled ") })
+	return slices.DeleteFunc(c.events(name), func(line string) bool {
+		return strings.HasPrefix(line, "Normal Scheduled ") || strings.HasPrefix(line, "Warning FailedScheduling ")
+	})
 }
 
 // TestKoordinatorSatisfaction is the guide "Eviction Strategy base on CPU Satisfaction": its ConfigMap, its pod, and the event that it

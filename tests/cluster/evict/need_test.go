@@ -45,9 +45,15 @@ func TestBudgetNext(t *testing.T) {
 	optedOut.Annotations = map[string]string{"polder/evict": "false"}
 	c.SetPodReady(c.namespace, "kept")
 	c.budget("kept")
-	x := c.evict("--max-age", "0", "--per-hour", "2")
-	var ahead time.Duration
-	both := func() *tick.Tick { return later(c.round(kept, other), ahead) }
+	x := c.evict("--per-hour", "2")
+	// The ticks have a clock of their own, by which the backoff is measured: on a busy machine half a minute passes between two steps.
+	clock := time.Now()
+	at := func(in *tick.Tick) *tick.Tick {
+		clock = clock.Add(20 * time.Millisecond)
+		in.Time = clock.UTC()
+		return in
+	}
+	both := func() *tick.Tick { return at(c.round(kept, other)) }
 	waiting := until(t, x, kept.Name, tick.StateRequested, both)
 	if waiting.GracePeriodSeconds == nil || *waiting.GracePeriodSeconds != 60 {
 		t.Errorf("asked with a grace period of %v s; want 60", waiting.GracePeriodSeconds)
@@ -75,11 +81,11 @@ func TestBudgetNext(t *testing.T) {
 	c.gone(other.Name)
 
 	// The need is back, and only the first pod may be evicted.
-	alone := func() *tick.Tick { return later(c.round(kept, optedOut), ahead) }
+	alone := func() *tick.Tick { return at(c.round(kept, optedOut)) }
 	if got := asks(x, alone); len(got) != 1 || !got[other.Name] { // reported as gone, once
 		t.Errorf("during the backoff: %v; want no eviction", got)
 	}
-	ahead = 31 * time.Second
+	clock = clock.Add(31 * time.Second)
 	until(t, x, kept.Name, tick.StateRequested, alone)
 	c.kubectl("delete", "pdb", "kept")
 	until(t, x, kept.Name, tick.StateCreated, alone)
@@ -89,7 +95,7 @@ func TestBudgetNext(t *testing.T) {
 	// That was the second eviction of the hour.
 	third := c.pod("third", 50000)
 	c.Eventually(controlplane.Soon, "the log names the limit that protects the third pod", func() string {
-		if got := asks(x, func() *tick.Tick { return later(c.round(third), ahead) }); got[third.Name] {
+		if got := asks(x, func() *tick.Tick { return at(c.round(third)) }); got[third.Name] {
 			t.Fatalf("a third eviction was asked for in the hour: %v", got)
 		}
 		if !strings.Contains(x.Log(), "limit=--per-hour") {
@@ -131,11 +137,11 @@ spec: {minAvailable: 1, selector: {matchLabels: {app: kept}}}
 func TestOwnGrace(t *testing.T) {
 	t.Parallel()
 	c := start(t)
-	slow := c.podWithGrace("slow", 25000, 40)
+	slow := c.podWithGrace("slow", 25000, 120)
 	x := c.evict("--reclaimed-grace-period", "0s")
 	until(t, x, slow.Name, tick.StateCreated, func() *tick.Tick { return c.round(slow) })
-	if got := c.leaving(slow.Name); got != "40" {
-		t.Errorf("the pod is deleted with a grace period of %q; want its own 40", got)
+	if got := c.leaving(slow.Name); got != "120" {
+		t.Errorf("the pod is deleted with a grace period of %q; want its own 120", got)
 	}
 	slow.Terminating = true
 	// evict waits 45 s for a pod with the usual 30 s, by the machine's clock: this time has to pass.
@@ -164,7 +170,7 @@ func TestRefusesToGo(t *testing.T) {
 	stays.Terminating = true
 	terminating := func() *tick.Tick { return c.round(stays, other) }
 	failed := until(t, x, stays.Name, tick.StateFailed, terminating)
-	if failed.Error != "still there after 10s" {
+	if failed.Error != "the pod still exists after 10s" {
 		t.Errorf("failed with %q; want max(10 s, 1.5 x 1 s)", failed.Error)
 	}
 	c.sees(stays.Name,

@@ -35,7 +35,8 @@ func (l *lab) centre(name string, settings map[string]string) *centre {
 	all := map[string]string{
 		"collect.kubeconfig": account, "evict.kubeconfig": account, "report.kubeconfig": account, "evict.action": "evict",
 		"collect.interval": "500ms", "collect.agent-namespace": l.agents, "collect.node-selector": "test=" + l.name,
-		"collect.lease": lease, "collect.lease-duration": "10s", "collect.lease-renew-deadline": "8s", "collect.lease-retry-period": "500ms",
+		// A leader on a busy machine may get no CPU time for some seconds, and must not lose its lease by that.
+		"collect.lease": lease, "collect.lease-duration": "3m", "collect.lease-renew-deadline": "150s", "collect.lease-retry-period": "500ms",
 	}
 	maps.Copy(all, settings)
 	for key, value := range all {
@@ -58,7 +59,7 @@ func (l *lab) centre(name string, settings map[string]string) *centre {
 func (c *centre) leads(l *lab) {
 	l.t.Helper()
 	l.Eventually(controlplane.Soon, "it leads", func() string {
-		if log := c.Tail(100); !strings.Contains(log, "leading from now on") {
+		if log := c.Tail(1000); !strings.Contains(log, "became leader") {
 			return "so far: " + log
 		}
 		return ""
@@ -74,7 +75,7 @@ func (c *centre) waits(l *lab) {
 		}
 		return ""
 	})
-	if log := c.Tail(100); strings.Contains(log, "leading from now on") {
+	if log := c.Tail(1000); strings.Contains(log, "became leader") {
 		l.t.Errorf("it leads while another one does: %s", log)
 	}
 }
@@ -145,8 +146,11 @@ func TestLeaderKilled(t *testing.T) {
 		l.pod(l.batch, name, n1, reclaimed)
 	}
 	l.pod(l.batch, "service", n1, `"annotations":{"katalyst.kubewharf.io/qos_level":"shared_cores"}`)
-	const evictAfter = 45 * time.Second
-	settings := map[string]string{"evict.taint-after": "3s", "evict.evict-after": evictAfter.String()}
+	const evictAfter = 75 * time.Second
+	settings := map[string]string{
+		"evict.taint-after": "3s", "evict.evict-after": evictAfter.String(),
+		"collect.lease-duration": "20s", "collect.lease-renew-deadline": "18s", // after which the next one leads
+	}
 	first := l.centre("first", settings)
 	first.leads(l)
 	l.Eventually(controlplane.Soon, "the agents' conditions are written", func() string {
@@ -156,13 +160,13 @@ func TestLeaderKilled(t *testing.T) {
 		return ""
 	})
 
+	gone := time.Now() // at the earliest
 	l.Kubectl("delete", "-n", l.agents, "pod", "polder-"+n1, "--grace-period=0", "--force")
-	gone := time.Now()
 	l.awaitTaint(n1, closedTaint)
 	since := l.conditions(n1)["AgentReady"]["lastTransitionTime"]
 	// The second one sees no pod of an agent, and not when that pod ended: by itself it would evict later than it should, by this time.
 	// It may be slow by as much.
-	const later = 25 * time.Second
+	const later = 40 * time.Second
 	l.Eventually(controlplane.Soon, "the agent is away for some time", func() string {
 		if away := time.Since(gone); away < later {
 			return away.String()
@@ -205,7 +209,8 @@ func TestLeaderKilled(t *testing.T) {
 		return events
 	})
 	// The next leader finds the evictions in progress: that it evicts from another node shows that it acts.
-	settings["collect.lease-duration"] = "60s"
+	delete(settings, "collect.lease-duration")
+	delete(settings, "collect.lease-renew-deadline")
 	third := l.centre("third", settings)
 	second.Kill()
 	third.leads(l)
@@ -218,7 +223,7 @@ func TestLeaderKilled(t *testing.T) {
 		t.Errorf("events %s; want no further EvictCreated", events)
 	}
 
-	// A clean stop releases the lease: the next one need not wait until it expires, a minute later.
+	// A clean stop releases the lease: the next one need not wait until it expires, three minutes later.
 	fourth := l.centre("fourth", settings)
 	fourth.waits(l)
 	if err := syscall.Kill(third.PID, syscall.SIGTERM); err != nil { // the shell alone, as kubelet does
@@ -227,7 +232,7 @@ func TestLeaderKilled(t *testing.T) {
 	stopped := time.Now()
 	closed(t, "the third one ends", third.Done(), controlplane.Soon)
 	fourth.leads(l)
-	if took := time.Since(stopped); took > 50*time.Second {
+	if took := time.Since(stopped); took > 150*time.Second {
 		t.Errorf("the fourth one leads after %s; want it at once", took)
 	}
 	// If one of the pipe's tools ends, all end, also in a pod that waits for the lease.
@@ -258,7 +263,7 @@ func TestLostLeaseWritesNothing(t *testing.T) {
 	l.Kubectl("patch", "lease", "-n", controlplane.Namespace, l.Release("podLabels.test="+l.name)+"-centre", "--type=merge",
 		"-p", `{"spec":{"holderIdentity":"somebody"}}`)
 	closed(t, "the pipe ends", c.Done(), controlplane.Soon)
-	log := c.Tail(50)
+	log := c.Tail(1000)
 	before, after, lost := strings.Cut(log, "held by somebody")
 	if !lost {
 		t.Errorf("it has not ended after losing the lease:\n%s", log)

@@ -13,6 +13,7 @@ import (
 	"polder/lib/tick"
 	"polder/lib/tick/ticktest"
 	"polder/tests/cluster/controlplane"
+	"polder/tests/cluster/pipe"
 )
 
 func TestCollectFleet(t *testing.T) {
@@ -40,7 +41,14 @@ func TestCollectFleet(t *testing.T) {
 
 	ready := temp(t, "ready")
 	x := l.collect("--ready-file", ready)
-	round := l.until(x, "all nodes", want("bare: n1:ready n2:notReady n3:notFound"))
+	round := l.until(x, "all nodes, without errors", func(round map[string]*tick.Tick) string {
+		for n, x := range round {
+			if len(x.Sample.Errors) > 0 { // some lists may come later than others
+				return fmt.Sprintf("%s: errors %v", n, x.Sample.Errors)
+			}
+		}
+		return want("bare: n1:ready n2:notReady n3:notFound")(round)
+	})
 	for n, since := range map[string]time.Time{"n1": hour, "n2": hour.Add(40 * time.Minute), "n3": long} {
 		if got := sinceOf(round[n]); !got.Equal(since) {
 			t.Errorf("%s is %s since %s; want %s", n, round[n].Sample.Agent.State, got, since)
@@ -50,8 +58,8 @@ func TestCollectFleet(t *testing.T) {
 		if got, want := *x.Sample.Fleet, (tick.Fleet{Nodes: 3, Ready: 1, NotReady: 2, Without: 1}); got != want {
 			t.Errorf("%s: fleet %+v; want %+v", n, got, want)
 		}
-		if len(x.Sample.Errors) > 0 || x.Time != round["n1"].Time {
-			t.Errorf("%s: errors %v, time %s", n, x.Sample.Errors, x.Time)
+		if x.Time != round["n1"].Time {
+			t.Errorf("%s: time %s", n, x.Time)
 		}
 		line, err := tick.Marshal(x)
 		if err != nil {
@@ -68,9 +76,12 @@ func TestCollectFleet(t *testing.T) {
 	if got := strings.Join(pods, " "); got != strings.ReplaceAll("batch/a:reclaimed batch/b:reclaimed", "batch", l.batch) || len(round["n3"].Sample.Pods) != 1 {
 		t.Errorf("n1's pods are %s; want the reclaimed ones", got)
 	}
-	if info, err := os.Stat(ready); err != nil || time.Since(info.ModTime()) > controlplane.Soon {
-		t.Errorf("--ready-file: %v, %v", info, err)
-	}
+	l.Eventually(controlplane.Soon, "--ready-file", func() string { // it may be touched after the tick
+		if info, err := os.Stat(ready); err != nil || time.Since(info.ModTime()) > controlplane.Soon {
+			return fmt.Sprintf("%v, %v", info, err)
+		}
+		return ""
+	})
 
 	// n1's agent fails, is deleted, and is created again; one node joins; another one is deleted.
 	fell := time.Now().UTC().Truncate(time.Second)
@@ -95,12 +106,20 @@ func TestCollectFleet(t *testing.T) {
 
 	// The API server is away: agents are unknown, nothing is forgotten, and the process is not ready to lead.
 	l.StopAPIServer()
-	round = l.until(x, "no agent is known", want("n1: n2: n3: n4:"))
+	isStalePods := func(e tick.SourceError) bool { return strings.Contains(e.Error, "the list of pods is stale") }
+	round = l.until(x, "no agent is known", func(round map[string]*tick.Tick) string {
+		if lacks := want("n1: n2: n3: n4:")(round); lacks != "" {
+			return lacks
+		}
+		if s := round["n1"].Sample; !slices.ContainsFunc(s.Errors, isStalePods) { // one watch ends first
+			return fmt.Sprintf("errors %v", s.Errors)
+		}
+		return ""
+	})
 	if f := round["n1"].Sample.Fleet; *f != (tick.Fleet{Nodes: 4, Unknown: 4}) {
 		t.Errorf("fleet %+v; want four unknown", *f)
 	}
-	isStalePods := func(e tick.SourceError) bool { return strings.Contains(e.Error, "the list of pods is stale") } // one watch ends first
-	if s := round["n1"].Sample; !strings.Contains(s.Agent.Reason, "is stale: API server ") || !slices.ContainsFunc(s.Errors, isStalePods) || len(s.Pods) != 2 {
+	if s := round["n1"].Sample; !strings.Contains(s.Agent.Reason, "is stale: API server ") || len(s.Pods) != 2 {
 		t.Errorf("n1: %+v, errors %v, %d pods; want the reason, and the last known pods", *s.Agent, s.Errors, len(s.Pods))
 	}
 	old, err := os.Stat(ready)
@@ -169,13 +188,22 @@ func TestCollectFleetOnce(t *testing.T) {
 		l.agent(n, time.Now().Add(-time.Minute))
 	}
 	l.Kubectl("label", "node", two, "pool=batch")
-	x := l.collect("--once", "--node-selector", "pool in (batch)")
-	if got := x.Next(); got.Node != two || got.Sample.Agent.State != tick.AgentReady {
-		t.Errorf("%s: %+v; want the second node's tick", got.Node, got.Sample.Agent)
-	}
-	if err := x.End(); err != nil {
-		t.Errorf("the end of --once: %v", err)
-	}
+	var x *pipe.Tool
+	// It waits ten seconds for the lists, and no longer.
+	l.Eventually(controlplane.Soon, "--once prints the second node's tick", func() string {
+		x = l.collect("--once", "--node-selector", "pool in (batch)")
+		got := x.Next()
+		if err := x.End(); err != nil {
+			t.Fatalf("the end of --once: %v", err)
+		}
+		if got.Node != two {
+			t.Fatalf("the tick of %s; want the second node's", got.Node)
+		}
+		if got.Sample.Agent.State != tick.AgentReady {
+			return fmt.Sprintf("%+v", got.Sample.Agent)
+		}
+		return ""
+	})
 	// Without permission, the log has the refusal, and no node is known.
 	x = l.collect("--kubeconfig", l.KubeconfigFor(l.agents, "default"))
 	l.Eventually(controlplane.Soon, "the log has the refusal", func() string {

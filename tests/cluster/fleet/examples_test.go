@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"polder/tests/binaries"
+	"polder/tests/cluster/controlplane"
 	"polder/tests/need"
 	"polder/tests/pages"
 )
@@ -75,33 +77,41 @@ func TestPages(t *testing.T) {
 	}
 	ran := 0
 	for _, b := range blocks {
-		home, outputs := t.TempDir(), t.TempDir()
-		if err := os.Mkdir(filepath.Join(home, ".kube"), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Symlink(l.AccountFor("centre"), filepath.Join(home, ".kube", "config")); err != nil {
-			t.Fatal(err)
-		}
-		run := exec.Command("bash", "-c", b.Script(outputs, nil))
-		run.Env = append(os.Environ(), "HOME="+home, "PATH="+binaries.Dir(t)+":"+os.Getenv("PATH"), "POLDER_REPORT_FLEET_DRY_RUN=true",
-			"POLDER_COLLECT_FLEET_INTERVAL=200ms", "POLDER_COLLECT_FLEET_NODE_SELECTOR=test="+l.name, "POLDER_COLLECT_FLEET_AGENT_NAMESPACE="+l.agents)
-		if !strings.Contains(b.Examples[0].Command, "--once") { // a reader presses Ctrl-C
-			run.Env = append(run.Env, "POLDER_COLLECT_FLEET_COUNT=2")
-		}
-		if out, err := run.CombinedOutput(); err != nil {
-			t.Errorf("%s:%d: %v: %s", b.Page, b.Line, err, out)
-		}
-		for i, x := range b.Examples {
-			ran++
-			printed, err := os.ReadFile(filepath.Join(outputs, strconv.Itoa(i)))
-			if err != nil || x.Output != "" && shapeOfLine(string(printed)) != shapeOfLine(x.Output) {
-				t.Errorf("%s:%d: %s prints %q (%v); the page has\n%s", b.Page, x.Line, x.Command, printed, err, x.Output)
-			}
-		}
+		// collect fleet --once waits ten seconds for its lists, and prints what it knows then.
+		l.Eventually(controlplane.Soon, fmt.Sprintf("%s:%d prints what the page shows", b.Page, b.Line), func() string { return l.page(b) })
+		ran += len(b.Examples)
 	}
 	if ran < 2 {
 		t.Errorf("%d commands ran; want 2", ran)
 	}
+}
+
+// page runs a block of a page, and returns the difference from it.
+func (l *lab) page(b pages.Block) string {
+	l.t.Helper()
+	home, outputs := l.t.TempDir(), l.t.TempDir()
+	if err := os.Mkdir(filepath.Join(home, ".kube"), 0o755); err != nil {
+		l.t.Fatal(err)
+	}
+	if err := os.Symlink(l.AccountFor("centre"), filepath.Join(home, ".kube", "config")); err != nil {
+		l.t.Fatal(err)
+	}
+	run := exec.Command("bash", "-c", b.Script(outputs, nil))
+	run.Env = append(os.Environ(), "HOME="+home, "PATH="+binaries.Dir(l.t)+":"+os.Getenv("PATH"), "POLDER_REPORT_FLEET_DRY_RUN=true",
+		"POLDER_COLLECT_FLEET_INTERVAL=200ms", "POLDER_COLLECT_FLEET_NODE_SELECTOR=test="+l.name, "POLDER_COLLECT_FLEET_AGENT_NAMESPACE="+l.agents)
+	if !strings.Contains(b.Examples[0].Command, "--once") { // a reader presses Ctrl-C
+		run.Env = append(run.Env, "POLDER_COLLECT_FLEET_COUNT=2")
+	}
+	if out, err := run.CombinedOutput(); err != nil {
+		return fmt.Sprintf("%v: %s", err, out)
+	}
+	for i, x := range b.Examples {
+		printed, err := os.ReadFile(filepath.Join(outputs, strconv.Itoa(i)))
+		if err != nil || x.Output != "" && shapeOfLine(string(printed)) != shapeOfLine(x.Output) {
+			return fmt.Sprintf("%s:%d: %s prints %q (%v); the page has\n%s", b.Page, x.Line, x.Command, printed, err, x.Output)
+		}
+	}
+	return ""
 }
 
 // shapeOfLine is the first line with a placeholder for each string and number.

@@ -13,11 +13,16 @@ import (
 	"polder/tests/cluster/controlplane"
 )
 
-// election has times that are short, but long compared with a renewal on a busy machine.
+// The times of an election, which are long compared with a renewal on a busy machine.
+const (
+	duration = 30 * time.Second
+	within   = 25 * time.Second
+)
+
 func election(namespace, identity string) kube.Election {
 	return kube.Election{
 		Namespace: namespace, Name: "centre", Identity: identity,
-		Duration: 10 * time.Second, Within: 8 * time.Second, Retry: 300 * time.Millisecond,
+		Duration: duration, Within: within, Retry: 300 * time.Millisecond,
 	}
 }
 
@@ -69,7 +74,7 @@ func TestLease(t *testing.T) {
 	began := time.Now()
 	c.Eventually(controlplane.Soon, "one renews the lease for longer than its duration", func() string {
 		renewed, err := time.Parse("2006-01-02T15:04:05.000000Z", fields.Text(read(), "renewTime"))
-		if err != nil || renewed.Sub(began) < 11*time.Second {
+		if err != nil || renewed.Sub(began) < duration+time.Second {
 			return fmt.Sprint(renewed, err)
 		}
 		return ""
@@ -79,7 +84,7 @@ func TestLease(t *testing.T) {
 	}
 	// The written object is one that client-go reads.
 	spec := read()
-	for key, want := range map[string]any{"holderIdentity": "one", "leaseDurationSeconds": 10.0, "leaseTransitions": 0.0} {
+	for key, want := range map[string]any{"holderIdentity": "one", "leaseDurationSeconds": duration.Seconds(), "leaseTransitions": 0.0} {
 		if spec[key] != want {
 			t.Errorf("%s is %v; want %v", key, spec[key], want)
 		}
@@ -94,7 +99,7 @@ func TestLease(t *testing.T) {
 	if one.Held() {
 		t.Error("one holds what it has released")
 	}
-	closed(t, "two leads", two.Led(), 9*time.Second)
+	closed(t, "two leads", two.Led(), duration-2*time.Second)
 	if spec := read(); spec["holderIdentity"] != "two" || spec["leaseTransitions"] != 1.0 {
 		t.Errorf("lease %v; want two's, its first transition", spec)
 	}
@@ -124,13 +129,13 @@ func TestLease(t *testing.T) {
 	c.FreezeAPIServer()
 	frozen := time.Now()
 	for asked := frozen; three.Held(); asked = time.Now() {
-		if asked.Sub(frozen) > 8*time.Second {
-			t.Fatalf("three holds it for %s without a renewal; want 8s at most", asked.Sub(frozen))
+		if asked.Sub(frozen) > within {
+			t.Fatalf("three holds it for %s without a renewal; want %s at most", asked.Sub(frozen), within)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
 	closed(t, "three has lost it", three.Lost(), controlplane.Soon)
-	if err := three.Err(); err == nil || !strings.Contains(err.Error(), "not renewed for 8s") {
+	if err := three.Err(); err == nil || !strings.Contains(err.Error(), "not renewed for "+within.String()) {
 		t.Errorf("three's end: %v", err)
 	}
 	c.ThawAPIServer()
@@ -150,7 +155,7 @@ func TestLeaseOfMany(t *testing.T) {
 		var holder *kube.Lease
 		for _, l := range all {
 			if l.Held() {
-				if holder != nil {
+				if holder != nil && holder.Held() { // it was read before, and what is lost is not held again
 					t.Fatal("two hold the lease")
 				}
 				holder = l
@@ -181,7 +186,7 @@ func TestElectionsThatCannotBe(t *testing.T) {
 		"no identity":   func(e *kube.Election) { e.Identity = "" },
 		"no margin":     func(e *kube.Election) { e.Within = e.Duration },
 		"rare attempts": func(e *kube.Election) { e.Retry = e.Within },
-		"half a second": func(e *kube.Election) { e.Duration = 10500 * time.Millisecond },
+		"half a second": func(e *kube.Election) { e.Duration += 500 * time.Millisecond },
 	} {
 		e := election("default", "x")
 		change(&e)
@@ -193,13 +198,13 @@ func TestElectionsThatCannotBe(t *testing.T) {
 		t.Error(err)
 	} else {
 		c.Eventually(controlplane.Soon, "it has tried to get the lease", func() string {
-			if l.Trouble() == nil {
-				return "no trouble yet"
+			if trouble := l.Trouble(); trouble == nil || !kube.IsNotFound(trouble) {
+				return fmt.Sprintf("so far: %v", trouble)
 			}
 			return ""
 		})
-		if l.Held() || !kube.IsNotFound(l.Trouble()) {
-			t.Errorf("in a missing namespace: held %v, %v", l.Held(), l.Trouble())
+		if l.Held() {
+			t.Error("it is held in a missing namespace")
 		}
 		if err := l.Release(t.Context()); err != nil {
 			t.Error(err)

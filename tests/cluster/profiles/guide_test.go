@@ -55,10 +55,11 @@ spec:
 
 func TestGuidesProfile(t *testing.T) {
 	c := cluster(t)
+	// With its label from the start: the policies may see the namespace late, but not without it.
+	c.Apply(`{apiVersion: v1, kind: Namespace, metadata: {name: spark, labels: {koordinator.sh/enable-colocation: "true"}}}`)
 	for _, name := range []string{"spark", "elsewhere"} {
-		c.MakeNamespace(name)
+		c.EnsureNamespace(name)
 	}
-	c.Kubectl("label", "namespace", "spark", "koordinator.sh/enable-colocation=true")
 	if _, err := c.TryKubectl(guideProfile, "create", "-f", "-"); err != nil {
 		t.Fatal(err)
 	}

@@ -30,6 +30,7 @@ func setUp(c *controlplane.ControlPlane) {
 	c.ApplyFile(manifests + "/koordinator/priorityclasses.yaml")
 	c.ApplyFile(manifests + "/koordinator/profiles.yaml")
 	c.Apply(`{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: own}, value: 5123, preemptionPolicy: Never}`)
+	c.KnowsPriorityClasses("koord-prod", "koord-mid", "koord-batch", "koord-free", "own")
 	c.MakeNamespace("probe")
 	settle(c.TB, c)
 	// The rules for pods are another policy, which the server learns of separately.
@@ -55,8 +56,12 @@ func podsOf(namespace string) string { return "/api/v1/namespaces/" + namespace 
 // namespaceSelector for it where they have none. The profiles are in force when it returns, and deleted at the end of the test.
 func space(t *testing.T, c *controlplane.ControlPlane, name string, profiles map[string]string) string {
 	t.Helper()
-	c.MakeNamespace(name)
-	c.API("PATCH", "/api/v1/namespaces/"+name, fmt.Sprintf(`{"metadata":{"labels":{"test":%q}}}`, name))
+	// With its label from the start: the policies may see the namespace late, but not without it.
+	labelled := fmt.Sprintf(`{"metadata":{"name":%q,"labels":{"test":%q}}}`, name, name)
+	if status, answer := c.API("POST", "/api/v1/namespaces", labelled); status != http.StatusCreated {
+		t.Fatalf("namespace %s: status %d: %s", name, status, answer)
+	}
+	c.EnsureNamespace(name)
 	for _, key := range slices.Sorted(maps.Keys(profiles)) {
 		text, annotations, _ := strings.Cut(profiles[key], ";")
 		var spec map[string]any

@@ -19,6 +19,7 @@ func TestScheduling(t *testing.T) {
 	c.MakeNode("small", "48", "195924424Ki", batchCPU, "10k", batchMemory, "100Gi")
 	// Less of all other resources, more of the offered ones.
 	c.MakeNode("large", "24", "97962212Ki", batchCPU, "36k", batchMemory, "100Gi")
+	c.SeenByScheduler("koord-scheduler", "plain", "small", "large")
 	create := func(name, requests string) {
 		t.Helper()
 		if status, answer := c.API("POST", podsOf(ns), pod(name, "{}", "", container("c", requests, requests))); status != http.StatusCreated {

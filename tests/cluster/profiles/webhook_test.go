@@ -56,7 +56,7 @@ func TestContainersThatAWebhookAdds(t *testing.T) {
 	ca := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
 	ns := space(t, c, "webhook", map[string]string{"webhook-batch": `{"qosClass":"BE","priorityClassName":"koord-batch"}`})
 	c.Apply(fmt.Sprintf(`{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingWebhookConfiguration, metadata: {name: sidecars}, webhooks: [{
-		name: sidecars.example.com, sideEffects: None, admissionReviewVersions: [v1], clientConfig: {url: %q, caBundle: %s},
+		name: sidecars.example.com, sideEffects: None, timeoutSeconds: 30, admissionReviewVersions: [v1], clientConfig: {url: %q, caBundle: %s},
 		namespaceSelector: {matchLabels: {test: webhook}}, rules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}]}`, server.URL, ca))
 	t.Cleanup(func() { c.Kubectl("delete", "mutatingwebhookconfiguration", "sidecars") })
 	var got made

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"polder/lib/tick"
 	"polder/tests/cluster/controlplane"
 	"polder/tests/cluster/pipe"
@@ -71,7 +73,7 @@ func (c *cluster) offers(within time.Duration, want string, names ...string) {
 
 func (c *cluster) toNode(args ...string) *pipe.Tool {
 	c.t.Helper()
-	return pipe.Start(c.t, "report", append([]string{"--to", "node", "--kubeconfig", c.kubeconfig, "--node", c.node, "--grow-interval", "0s"}, args...)...)
+	return pipe.Start(c.t, "report", append([]string{"--max-age", "10m", "--to", "node", "--kubeconfig", c.kubeconfig, "--node", c.node, "--grow-interval", "0s"}, args...)...)
 }
 
 // The guide's kubectl describe node.
@@ -128,14 +130,20 @@ func TestKoordinatorPublishes(t *testing.T) {
 
 	// The ConfigMap has another threshold, and a time after which a small change is published as well.
 	strict := func() *tick.Tick { return configured(c.batch(9700, 1<<34), `{"resourceDiffThreshold":0.01}`) }
+	written := time.Now() // at the earliest
 	until(strict, "node written changed")
 	timed := func() *tick.Tick { return configured(c.batch(9701, 1<<34), `{"updateTimeThresholdSeconds":20}`) }
-	if got := targetStates(x.Put(timed())); got != "node unchanged" {
+	if got := targetStates(x.Put(timed())); got != "node unchanged" && time.Since(written) < 20*time.Second {
 		t.Errorf("a small change at once: %s", got)
 	}
 	began := time.Now()
-	c.until(x, timed, "node written changed")
-	c.offers(controlplane.Soon, "9701 17179869184 - -", batchNames...)
+	c.Eventually(controlplane.Soon, "the small change", func() string {
+		text := targetStates(x.Put(timed()))
+		if got := c.offered(batchNames...); got != "9701 17179869184 - -" {
+			return text + ": " + got
+		}
+		return ""
+	})
 	t.Logf("a small change was published after %s", time.Since(began).Round(100*time.Millisecond))
 
 	// Mid resources are published, and withdrawn on their own when advice has none.
@@ -241,9 +249,13 @@ func TestKoordinatorSilence(t *testing.T) {
 	c := begin(t)
 	x := c.toNode("--stale-after", "5s")
 	next := func() *tick.Tick { return c.batch(4541, 17236565027) }
-	c.until(x, next, "^node unchanged$")
-	c.offers(0, "4541 17236565027 - -", batchNames...)
+	c.Eventually(controlplane.Soon, "the offer", func() string {
+		x.Put(next())
+		return cmp.Diff("4541 17236565027 - -", c.offered(batchNames...))
+	})
 	c.offers(controlplane.Soon, "- - - -", batchNames...)
+	x.Kill()
+	x = c.toNode("--stale-after", "1h") // has time until it is killed
 	c.until(x, next, "^node unchanged$")
 	x.Kill()
 	c.offers(0, "4541 17236565027 - -", batchNames...)
@@ -289,7 +301,7 @@ func TestBatchPodsAreBound(t *testing.T) {
 	namespace := c.OwnNamespace()
 	c.MakeNode("small", "48", "195924424Ki")
 	c.Kubectl("label", "node", c.node, "small", "test="+c.node)
-	x := pipe.Start(t, "report", "--to", "node", "--kubeconfig", c.kubeconfig, "--all-nodes")
+	x := pipe.Start(t, "report", "--max-age", "10m", "--to", "node", "--kubeconfig", c.kubeconfig, "--all-nodes")
 	node := c.node
 	offer := func() string {
 		last := ""
@@ -354,7 +366,7 @@ func TestCentreWithdrawsBatch(t *testing.T) {
 	c := begin(t)
 	c.API(http.MethodPatch, "/api/v1/nodes/"+c.node+"/status", fmt.Sprintf(`{"status":{"capacity":{%[1]q:"1",%[2]q:"2",%[3]q:"3"},"allocatable":{%[1]q:"1",%[2]q:"2",%[3]q:"3"}}}`, batchNames[0], batchNames[3], milliCPU))
 	c.offers(0, "1 - - 2 3", append(batchNames, milliCPU)...)
-	x := pipe.Start(t, "report", "fleet", "--kubeconfig", c.AccountFor("centre"))
+	x := pipe.Start(t, "report", "fleet", "--max-age", "10m", "--kubeconfig", c.AccountFor("centre"))
 	c.Eventually(controlplane.Soon, "nothing is offered", func() string {
 		out := x.Put(&tick.Tick{
 			V: 1, Node: c.node, Time: time.Now().UTC(),

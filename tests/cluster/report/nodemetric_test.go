@@ -67,8 +67,9 @@ func TestGuideNodeMetric(t *testing.T) {
 	if got := targetStates(x.Put(second)); got != "nodemetric pending changed" {
 		t.Errorf("the second sample: %s", got)
 	}
-	c.until(x, func() *tick.Tick { return c.measured(0) }, "^nodemetric written changed$")
-	c.until(x, func() *tick.Tick { return c.measured(0) }, "^nodemetric unchanged$")
+	// The same sample again: a later one, a minute after this on a busy machine, would be due.
+	c.until(x, func() *tick.Tick { return second }, "^nodemetric written changed$")
+	c.until(x, func() *tick.Tick { return second }, "^nodemetric unchanged$")
 
 	yaml := c.Kubectl("get", "nodemetrics", c.node, "-o", "yaml")
 	uid := c.Kubectl("get", "node", c.node, "-o", "jsonpath={.metadata.uid}")
@@ -271,7 +272,7 @@ spec:
 		slowest = max(slowest, time.Since(put))
 	}
 	t.Logf("a tick took %s at most, of %s", slowest, time.Since(began))
-	if slowest > 5*time.Second { // shorter than a request's timeout
+	if slowest > 20*time.Second { // shorter than a request's timeout
 		t.Errorf("a tick took %s", slowest)
 	}
 	c.ThawAPIServer()

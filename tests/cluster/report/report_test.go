@@ -72,10 +72,10 @@ func bare(t *testing.T, node string) *cluster {
 	return c
 }
 
-// start starts report for the node.
+// start starts report for the node. A tick may wait long for it on a busy machine, but not for an hour.
 func (c *cluster) start(args ...string) *pipe.Tool {
 	c.t.Helper()
-	return pipe.Start(c.t, "report", append([]string{"--to", "cnr,node", "--kubeconfig", c.kubeconfig, "--node", c.node, "--grow-interval", "0s", "--min-interval", "30s"}, args...)...)
+	return pipe.Start(c.t, "report", append([]string{"--max-age", "10m", "--to", "cnr,node", "--kubeconfig", c.kubeconfig, "--node", c.node, "--grow-interval", "0s", "--min-interval", "30s"}, args...)...)
 }
 
 // offer is a current tick with this offer.
@@ -134,6 +134,18 @@ func (c *cluster) until(x *pipe.Tool, next func() *tick.Tick, pattern string) {
 func (c *cluster) settle(x *pipe.Tool, next func() *tick.Tick) {
 	c.t.Helper()
 	c.until(x, next, "^cnr unchanged, node unchanged$")
+}
+
+// holds waits until the cluster has these figures while the tool gets ticks: between two of them it may withdraw what it has written.
+func (c *cluster) holds(x *pipe.Tool, next func() *tick.Tick, cnr, node string) {
+	c.t.Helper()
+	c.Eventually(controlplane.Soon, "the figures "+cnr+" and "+node, func() string {
+		x.Put(next())
+		if gotCNR, gotNode := c.inCNR(), c.onNode(); gotCNR != cnr || gotNode != node {
+			return gotCNR + " and " + gotNode
+		}
+		return ""
+	})
 }
 
 func (c *cluster) same(milli, bytes int64) func() *tick.Tick {

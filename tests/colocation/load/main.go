@@ -34,22 +34,22 @@ type Result struct {
 	P50      float64 `json:"p50"`
 	P99      float64 `json:"p99"`
 	P999     float64 `json:"p999"`
-	Most     float64 `json:"most"`
+	Max      float64 `json:"most"`
 }
 
 // connections is how many requests can be in flight at once. Further ones wait for a connection, and their latency continues.
 const connections = 128
 
-// patience is the timeout of one response.
-const patience = 10 * time.Second
+// responseTimeout is the timeout of one response.
+const responseTimeout = 10 * time.Second
 
 func main() {
-	protocol := flag.String("protocol", "http", "http or redis")
-	address := flag.String("address", "", "where the service listens")
+	protocol := flag.String("protocol", "http", "http, redis or set")
+	address := flag.String("address", "", "`HOST:PORT` of the service")
 	rate := flag.Float64("rate", 100, "requests a second")
-	span := flag.Duration("for", 5*time.Second, "how long")
-	skip := flag.Duration("skip", 0, "how long of that is not counted")
-	service := flag.String("serve", "", "be a small HTTP service that listens there, and print the address")
+	span := flag.Duration("for", 5*time.Second, "run for this long")
+	skip := flag.Duration("skip", 0, "do not count the requests of this first part")
+	service := flag.String("serve", "", "serve HTTP at this `HOST:PORT` instead of sending requests, and print the address")
 	flag.Parse()
 	if *service != "" {
 		fmt.Fprintln(os.Stderr, "load:", serve(*service))
@@ -95,31 +95,31 @@ func run(address string, rate float64, span, skip time.Duration, exchange func(*
 			conn.close()
 		})
 	}
-	pace(begin, total, at, due)
+	sendWhenDue(begin, total, at, due)
 	close(due)
 	workers.Wait()
 	counted := slices.Clone(latencies[min(int(rate*skip.Seconds()), total):])
 	slices.Sort(counted)
-	part := func(p float64) float64 {
+	percentile := func(p float64) float64 {
 		if len(counted) == 0 {
 			return 0
 		}
 		return float64(counted[min(int(p*float64(len(counted))), len(counted)-1)]) / float64(time.Millisecond)
 	}
-	return Result{Requests: len(counted), Errors: int(failed.Load()), P50: part(0.50), P99: part(0.99), P999: part(0.999), Most: part(1)}
+	return Result{Requests: len(counted), Errors: int(failed.Load()), P50: percentile(0.50), P99: percentile(0.99), P999: percentile(0.999), Max: percentile(1)}
 }
 
-// pace sends each request's number when it is due. Go's own timers are as coarse as a millisecond where a process is otherwise idle.
-func pace(begin time.Time, total int, at func(int) time.Duration, due chan<- int) {
+// sendWhenDue sends each request's number when it is due. Go's own timers are as coarse as a millisecond where a process is otherwise idle.
+func sendWhenDue(begin time.Time, total int, at func(int) time.Duration, due chan<- int) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	for i := range total {
 		for {
-			left := at(i) - time.Since(begin)
-			if left <= 0 {
+			remaining := at(i) - time.Since(begin)
+			if remaining <= 0 {
 				break
 			}
-			sleep := unix.NsecToTimespec(int64(left))
+			sleep := unix.NsecToTimespec(int64(remaining))
 			_ = unix.Nanosleep(&sleep, nil) // a signal ends it early, and the loop continues
 		}
 		due <- i
@@ -133,7 +133,7 @@ type connection struct {
 }
 
 func dial(address string) (*connection, error) {
-	c, err := net.DialTimeout("tcp", address, patience)
+	c, err := net.DialTimeout("tcp", address, responseTimeout)
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +141,7 @@ func dial(address string) (*connection, error) {
 }
 
 func (c *connection) do(exchange func(*bufio.ReadWriter) error) error {
-	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(responseTimeout)); err != nil {
 		return err
 	}
 	return exchange(c.rw)
@@ -162,26 +162,26 @@ func getPage(rw *bufio.ReadWriter, _ int) error {
 	if err := rw.Flush(); err != nil {
 		return err
 	}
-	answer, err := http.ReadResponse(rw.Reader, nil)
+	response, err := http.ReadResponse(rw.Reader, nil)
 	if err != nil {
 		return err
 	}
-	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusOK || answer.Header.Get("Content-Encoding") != "gzip" {
-		return fmt.Errorf("status %s, encoding %q", answer.Status, answer.Header.Get("Content-Encoding"))
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK || response.Header.Get("Content-Encoding") != "gzip" {
+		return fmt.Errorf("status %s, encoding %q", response.Status, response.Header.Get("Content-Encoding"))
 	}
-	_, err = io.Copy(io.Discard, answer.Body)
+	_, err = io.Copy(io.Discard, response.Body)
 	return err
 }
 
-// commandsEach is how many commands one request to redis has: half SET, half GET, of values of a KiB.
-const commandsEach = 100
+// commandsPerRequest is how many commands one request to redis has: half SET, half GET, of values of a KiB.
+const commandsPerRequest = 100
 
 var value = bytes.Repeat([]byte("polder, "), 128)
 
 func manyCommands(rw *bufio.ReadWriter, i int) error {
-	for n := range commandsEach / 2 {
-		key := fmt.Sprintf("key-%d", (i*commandsEach+n)%10_000)
+	for n := range commandsPerRequest / 2 {
+		key := fmt.Sprintf("key-%d", (i*commandsPerRequest+n)%10_000)
 		if err := command(rw, "SET", key, string(value)); err != nil {
 			return err
 		}
@@ -192,7 +192,7 @@ func manyCommands(rw *bufio.ReadWriter, i int) error {
 	if err := rw.Flush(); err != nil {
 		return err
 	}
-	for range commandsEach {
+	for range commandsPerRequest {
 		if err := reply(rw.Reader); err != nil {
 			return err
 		}
@@ -212,12 +212,12 @@ func oneSet(rw *bufio.ReadWriter, i int) error {
 }
 
 // command writes a command in redis' protocol.
-func command(rw *bufio.ReadWriter, words ...string) error {
-	if _, err := fmt.Fprintf(rw, "*%d\r\n", len(words)); err != nil {
+func command(rw *bufio.ReadWriter, arguments ...string) error {
+	if _, err := fmt.Fprintf(rw, "*%d\r\n", len(arguments)); err != nil {
 		return err
 	}
-	for _, word := range words {
-		if _, err := fmt.Fprintf(rw, "$%d\r\n%s\r\n", len(word), word); err != nil {
+	for _, argument := range arguments {
+		if _, err := fmt.Fprintf(rw, "$%d\r\n%s\r\n", len(argument), argument); err != nil {
 			return err
 		}
 	}
@@ -236,10 +236,10 @@ func reply(r *bufio.Reader) error {
 	case '$':
 		var n int
 		if _, err := fmt.Sscanf(line, "$%d", &n); err != nil || n < 0 {
-			return fmt.Errorf("redis answered %q", line)
+			return fmt.Errorf("redis responded %q", line)
 		}
 		_, err := r.Discard(n + len("\r\n"))
 		return err
 	}
-	return fmt.Errorf("redis answered %q", line)
+	return fmt.Errorf("redis responded %q", line)
 }

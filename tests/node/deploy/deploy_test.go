@@ -60,7 +60,8 @@ func (d *deployment) apply(set ...string) {
 		// Pods have no network of their own here, and no server has the address of the service kubernetes.
 		"hostNetwork=true", "env[0].name=KUBERNETES_SERVICE_HOST,env[0].value=" + server.Hostname(),
 		"env[1].name=KUBERNETES_SERVICE_PORT,env[1].value=" + server.Port(),
-		"heartbeat.periodSeconds=1", "heartbeat.restartSeconds=8", "updateStrategy.rollingUpdate.maxUnavailable=1", "advise.flags.hold=2s",
+		"heartbeat.periodSeconds=1", "heartbeat.restartSeconds=30", // a busy machine delays ticks by many seconds
+		"updateStrategy.rollingUpdate.maxUnavailable=1", "advise.flags.hold=2s",
 	}, set...) {
 		args = append(args, "--set", value)
 		if strings.HasSuffix(value, server.Port()) {

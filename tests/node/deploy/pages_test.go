@@ -95,7 +95,7 @@ func TestPages(t *testing.T) {
 	ran := 0
 	for _, b := range inWalk(t) {
 		outputs := t.TempDir()
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // stops a command that does not end
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute) // stops a command that does not end
 		defer cancel()
 		cmd := processgroup.Command(ctx, "bash", "-c", b.Script(outputs, nil))
 		if strings.Contains(b.Examples[0].Command, "| ctr ") { // containerd's client is used on the node

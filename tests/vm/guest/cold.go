@@ -134,7 +134,7 @@ func reclaimCold(t *T) {
 		t.Fatalf("%d MiB in use; want %d", current(job), holds)
 	}
 	time.Sleep(5 * time.Second) // it has filled its pages, and uses some of them
-	p := t.startPipe("collect --interval 1s --classify "+rules, "advise --batch-reclaim cold", "isolate --journal /run/journal-cold")
+	p := t.startPipe("collect --interval 1s --classify "+rules, "advise --batch-reclaim cold", "isolate "+anyAge+" --journal /run/journal-cold")
 	t.await(p, "anything", func(*tick.Tick) bool { return true }) // the tools hold memory as well
 	before, available, waited, at := current(job), meminfo("MemAvailable"), stalled(job), uptime()
 	taken, steps, seen := int64(0), 0, 0
@@ -148,7 +148,10 @@ func reclaimCold(t *T) {
 				continue
 			}
 			for _, r := range x.Isolation.Reclaims {
-				if r.State != tick.ReclaimDone && r.State != tick.ReclaimPart {
+				if r.State == tick.ReclaimSkipped && (strings.Contains(r.Why, "an earlier one is in progress") || strings.Contains(r.Why, reclaimRepeated)) {
+					continue // a slow guest: the step takes longer than the pause, or isolate has started late
+				}
+				if r.State != tick.ReclaimDone && r.State != tick.ReclaimPart && r.State != tick.ReclaimTimeout { // the time of a slow guest runs out
 					t.Errorf("%+v", r)
 				}
 				taken += r.ReclaimedBytes
@@ -182,7 +185,7 @@ func reclaimCold(t *T) {
 func (t *T) leftAlone(p *pipe, l *load) {
 	t.Must(l.Process.Signal(unix.SIGUSR1))
 	held := t.await(p, "a pod that is left alone", func(x *tick.Tick) bool {
-		return x.Advice != nil && strings.Contains(strings.Join(x.Advice.Reasons, "\n"), "left alone for")
+		return x.Advice != nil && strings.Contains(strings.Join(x.Advice.Reasons, "\n"), "no reclaim for")
 	})
 	t.Logf("when it used all: %q", held.Advice.Reasons)
 	p.mu.Lock()
@@ -198,6 +201,9 @@ func (t *T) leftAlone(p *pipe, l *load) {
 	}
 	p.mu.Unlock()
 }
+
+// reclaimRepeated is why isolate does not act on a request.
+const reclaimRepeated = "a repeat, or older than the start of isolate"
 
 // repeatCold sends isolate a tick that has been acted on again, twice, and a made-up current one, twice: that one is acted on once.
 func (t *T) repeatCold(job string, asked *tick.Tick) {
@@ -223,7 +229,7 @@ func (t *T) repeatCold(job string, asked *tick.Tick) {
 	use := current(job)
 	for i := range 2 {
 		got := send(asked, i+1).Isolation.Reclaims
-		if len(got) != 1 || got[0].State != tick.ReclaimSkipped || !strings.Contains(got[0].Why, "a repeat, or older than the start of isolate") {
+		if len(got) != 1 || got[0].State != tick.ReclaimSkipped || !strings.Contains(got[0].Why, reclaimRepeated) {
 			t.Errorf("a tick of before: %+v", got)
 		}
 	}

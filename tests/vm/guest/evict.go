@@ -69,7 +69,7 @@ func evictKill(t *T) {
 	good := t.startLoad(t.group("/job/spark/good"), "spin", "1")
 	bystander := t.startLoad(t.group("/bystander"), "spin", "1")
 	// Long enough for the process that handles SIGTERM to end on a busy host.
-	t.evictPipe("--action kill --reclaimed-grace-period 8s")
+	t.evictPipe("--action kill --reclaimed-grace-period 20s")
 	if deaf.alive() || good.alive() || !strings.Contains(read(dir+"/cgroup.events"), "populated 0") {
 		t.Errorf("still there: deaf %v, good %v, %s", deaf.alive(), good.alive(), read(dir+"/cgroup.events"))
 	}

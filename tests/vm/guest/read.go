@@ -171,17 +171,25 @@ func usageMicros(dir string) int64 {
 func readMemory(t *T) {
 	t.group("/read", "cpuset", "cpu", "memory", "pids")
 	t.startLoad(t.group("/read/eater"), "eat", "96")
-	if !within(func() bool { n, _ := strconv.Atoi(read(v2 + "/read/eater/memory.current")); return n > 96<<20 }) {
-		t.Fatalf("nothing eaten")
+	memory := func(of func(*tick.Memory) *float64) value {
+		return func(p *tick.Pod) float64 {
+			if p.Memory == nil {
+				return -1
+			}
+			return number(of(p.Memory)) / (1 << 20)
+		}
 	}
-	p, c := t.thePod(t.sample(2), "/read/eater")
-	t.between("rssBytes in MiB", number(p.Memory.RSSBytes)/(1<<20), 96, 112)
-	t.between("usageBytes in MiB", number(p.Memory.UsageBytes)/(1<<20), 96, 128)
-	var onNodes float64
-	for _, n := range c.NUMAMemory {
-		onNodes += n.Bytes
+	onNodes := func(p *tick.Pod) (sum float64) {
+		for _, n := range p.Containers[0].NUMAMemory {
+			sum += n.Bytes / (1 << 20)
+		}
+		return sum
 	}
-	t.between("numaMemory in MiB", onNodes/(1<<20), 96, 128)
+	// The process takes a while to use all of it, and the kernel adds its counters up with a delay.
+	t.awaitSample("96 MiB in use",
+		inRange("/read/eater", "rssBytes in MiB", memory(func(m *tick.Memory) *float64 { return m.RSSBytes }), 96, 112),
+		inRange("/read/eater", "usageBytes in MiB", memory(func(m *tick.Memory) *float64 { return m.UsageBytes }), 96, 128),
+		inRange("/read/eater", "numaMemory in MiB", onNodes, 96, 128))
 }
 
 func readThrottling(t *T) {

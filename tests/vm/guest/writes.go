@@ -149,14 +149,16 @@ func shareDisk(t *T) {
 	const span = 8 * time.Second
 	t.Logf("alone: %s", t.timesOf(log, span))
 	t.startLoad(job, "writes", "/dev/vda", "128", "8")
-	time.Sleep(2 * time.Second)
+	if !within(func() bool { return strings.Contains(read(job+"/io.stat"), device+" ") }) {
+		t.Fatalf("the job writes nothing: %s", read(job+"/io.stat"))
+	}
 	unmanaged := t.timesOf(log, span)
 	t.Logf("unmanaged: %s", unmanaged)
 	for _, way := range []struct{ name, flags string }{
 		{"the guard's steps", "--policy harvest --guard on --guard-disk on --guard-target 100 --batch-disk none"},
 		{"io.cost and the smallest weight", "--policy katalyst --batch-disk idle --disk-cost vda=wpct:90,wlat:20000,min:1,max:100"},
 	} {
-		p := t.startPipe("collect --interval 1s --classify "+rules, "advise "+way.flags, "isolate --journal /run/journal-disk")
+		p := t.startPipe("collect --interval 1s --classify "+rules, "advise "+way.flags, "isolate "+anyAge+" --journal /run/journal-disk")
 		if strings.Contains(way.flags, "--guard") {
 			t.await(p, "limits of the job's disk", func(*tick.Tick) bool { return strings.Contains(read(job+"/io.max"), device+" ") })
 		} else {

@@ -1,6 +1,7 @@
 package qemu
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -33,6 +34,10 @@ func Watch(pid int, files ...string) *Progress {
 	return &Progress{pid: pid, files: files, silentCPU: silentCPU, silentWall: silentWall, at: time.Now()}
 }
 
+// ErrHangs is the reason if a machine that ran something hangs, which an emulated one on a busy host does now and then: its CPUs wait for
+// one another. A program that hangs in a guest is none: the guest goes on to write its signs of life.
+var ErrHangs = errors.New("the guest hangs")
+
 // Stalled is the error of a guest that hangs, nil for one that makes progress.
 func (p *Progress) Stalled() error {
 	var bytes int64
@@ -50,7 +55,7 @@ func (p *Progress) Stalled() error {
 	if used < p.silentCPU && waited < p.silentWall {
 		return nil
 	}
-	return fmt.Errorf("the guest hangs: it wrote nothing for %.0f s, in which it had %.0f s of CPU time", waited.Seconds(), used.Seconds())
+	return fmt.Errorf("%w: it wrote nothing for %.0f s, in which it had %.0f s of CPU time", ErrHangs, waited.Seconds(), used.Seconds())
 }
 
 // CPUTime is the CPU time that a process has used.

@@ -53,10 +53,10 @@ func (c *cluster) node(name string) {
 	c.MakeNode(name, "48", "195924424Ki", milliCPU, "44k", memory, "195257901056")
 }
 
-// tool starts one of the fleet controller's tools.
+// tool starts one of the fleet controller's tools. A tick may wait long for it on a busy machine.
 func (c *cluster) tool(name string, args ...string) *pipe.Tool {
 	c.t.Helper()
-	return pipe.Start(c.t, name, append([]string{"fleet", "--kubeconfig", c.AccountFor("centre")}, args...)...)
+	return pipe.Start(c.t, name, append([]string{"fleet", "--max-age", "10m", "--kubeconfig", c.AccountFor("centre")}, args...)...)
 }
 
 // state is the cluster's state of a node: the offers of the Node and the CustomNodeResource, the mark, the taints with their

@@ -34,13 +34,13 @@ func TestBatchWaitsForCores(t *testing.T) {
 		{1, 7500, "batch runs on 4 of 16 CPUs: services use 7500m, and 4 CPUs stay idle for their bursts (99 % of 1 growths within two ticks were up to 4000m)"},
 		{2, 3500, "batch runs on 4 of 16 CPUs: services use 7500m, and 4 CPUs stay idle for their bursts (99 % of 2 growths within two ticks were up to 4000m)"},
 		{3, 3500, "batch runs on 4 of 16 CPUs: services use 3500m, and 4 CPUs stay idle for their bursts (99 % of 3 growths within two ticks were up to 4000m)" +
-			"; 8 would do, the others are kept for 29s more"},
+			"; 8 CPUs without batch are enough, batch gets the others in 29s"},
 		{31, 3500, "batch runs on 4 of 16 CPUs: services use 3500m, and 4 CPUs stay idle for their bursts (99 % of 4 growths within two ticks were up to 4000m)" +
-			"; 8 would do, the others are kept for 1s more"},
+			"; 8 CPUs without batch are enough, batch gets the others in 1s"},
 		{32, 3500, "batch runs on 8 of 16 CPUs: services use 3500m, and 4 CPUs stay idle for their bursts (99 % of 5 growths within two ticks were up to 4000m)"},
 		{33, 7500, "batch runs on 4 of 16 CPUs: services use 7500m, and 4 CPUs stay idle for their bursts (99 % of 6 growths within two ticks were up to 4000m)"},
 		{20, 3500, "batch runs on 4 of 16 CPUs: services use 3500m, and 4 CPUs stay idle for their bursts (99 % of 6 growths within two ticks were up to 4000m)" +
-			"; 8 would do, the others are kept for 30s more"}, // the clock was set back
+			"; 8 CPUs without batch are enough, batch gets the others in 30s"}, // the clock was set back
 	} {
 		a := d.Decide(at(time.Duration(step.second)*time.Second, machine(step.services)))
 		if diff := cmp.Diff(step.want, placeReason(t, a)); diff != "" {
@@ -89,9 +89,9 @@ func TestBatchKeepsItsFloor(t *testing.T) {
 
 // The weight of a growth within two ticks halves in ten minutes.
 func TestBurstsAge(t *testing.T) {
-	p := place{}
+	p := placement{}
 	for _, step := range []struct{ second, use float64 }{{0, 0}, {1, 800}, {601, 0}} {
-		p.see(start.Add(time.Duration(step.second)*time.Second), step.use, 1000)
+		p.observe(start.Add(time.Duration(step.second)*time.Second), step.use, 1000)
 	}
 	if got := p.Bursts[160]; got < 0.499 || got > 0.501 {
 		t.Errorf("a growth of ten minutes ago counts %v", got)
@@ -99,7 +99,7 @@ func TestBurstsAge(t *testing.T) {
 }
 
 // Idle cores require eight CPUs, two cores, and more than one of them for batch and services.
-func TestWhereIdleCoresAreToBeHad(t *testing.T) {
+func TestIdleCoresNeedEnoughCPUs(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		topology tick.Topology
@@ -160,12 +160,12 @@ func TestOnlyBatchsCgroupsAreConfined(t *testing.T) {
 func TestShapeIsOfTheMachine(t *testing.T) {
 	n := &node{}
 	for _, step := range []struct {
-		cpus, reserved, given, want string
+		cpus, reserved, exclusive, want string
 	}{
 		{"0-7", "", "", "0-7"}, {"0-7", "0-1", "", "2-7"}, {"0-7", "0-1", "1-2", "3-7"}, {"0-7", "0-1", "2", "3-7"}, {"0-9", "0-1", "2", "3-9"}, {"0-9", "", "", "0-9"},
 	} {
 		see := func() *shape {
-			if err := n.see(&tick.Topology{CPUs: step.cpus}, step.reserved, step.given); err != nil {
+			if err := n.updateShape(&tick.Topology{CPUs: step.cpus}, step.reserved, step.exclusive); err != nil {
 				t.Fatal(err)
 			}
 			return n.shape
@@ -190,7 +190,7 @@ func TestShapeIsOfTheMachine(t *testing.T) {
 
 // Kubelet's cgroup of the BestEffort pods is pinned to batch's CPUs while it contains only batch, so that a new pod is confined from its
 // start; it has all CPUs again as soon as it contains a service.
-func TestBestEffortTierIsHeld(t *testing.T) {
+func TestBestEffortTierIsConfined(t *testing.T) {
 	const tier = "/kubepods/besteffort"
 	s := machine(3500)
 	s.Pods[1].Cgroup = tier + "/podspark"

@@ -11,8 +11,8 @@ import (
 	"polder/lib/tick"
 )
 
-// A pod is awaited within its time limit, unless it was spared, has ended or is frozen.
-func TestWhoIsWaitedFor(t *testing.T) {
+// A pod is awaited within its time limit, unless its eviction failed, or it has ended or is frozen.
+func TestStillAwaited(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		l     Ongoing
@@ -20,23 +20,23 @@ func TestWhoIsWaitedFor(t *testing.T) {
 		want  bool
 	}{
 		{"asked", Ongoing{}, 0, true},
-		{"for as long as it takes", Ongoing{}, 45 * time.Second, true},
+		{"for the whole time limit", Ongoing{}, 45 * time.Second, true},
 		{"longer", Ongoing{}, 45*time.Second + 1, false},
 		{"the clock was set back", Ongoing{}, -1, false},
-		{"spared", Ongoing{Spared: now}, 0, false},
-		{"ended", Ongoing{Ended: now}, 0, false},
-		{"held", Ongoing{Held: true}, 0, false},
+		{"spared", Ongoing{FailedAt: now}, 0, false},
+		{"ended", Ongoing{EndedAt: now}, 0, false},
+		{"held", Ongoing{Frozen: true}, 0, false},
 	} {
-		tt.l.Requested = now
-		if got := tt.l.Waits(now.Add(tt.after)); got != tt.want {
+		tt.l.RequestedAt = now
+		if got := tt.l.StillAwaited(now.Add(tt.after)); got != tt.want {
 			t.Errorf("%s: %t; want %t", tt.name, got, tt.want)
 		}
 	}
 }
 
 // A pod that is frozen, or has ended, counts as released, however long ago that was.
-func TestHeldAndEndedPodsCountAsReleased(t *testing.T) {
-	for name, l := range map[string]*Ongoing{"held": {Requested: now, Held: true}, "ended": {Requested: now, Ended: now}} {
+func TestFrozenAndEndedPodsCountAsReleased(t *testing.T) {
+	for name, l := range map[string]*Ongoing{"held": {RequestedAt: now, Frozen: true}, "ended": {RequestedAt: now, EndedAt: now}} {
 		if !l.releases(now.Add(24 * time.Hour)) {
 			t.Errorf("%s: it does not count after a day", name)
 		}
@@ -44,25 +44,25 @@ func TestHeldAndEndedPodsCountAsReleased(t *testing.T) {
 }
 
 // A pod that has ended stays known if the list of pods is incomplete, and at the time of its end.
-func TestWhoHasEndedAndIsNotSeenStaysKnown(t *testing.T) {
+func TestEndedPodOutsideTheSampleIsKept(t *testing.T) {
 	runs := pod("a")
 	runs.Threads = new(1.0)
 	for _, tt := range []struct {
 		name  string
 		pod   *tick.Pod
 		after time.Duration
-	}{{"not seen", nil, time.Minute}, {"at the same time", runs, 0}} {
-		g := InProgress{"uid-a": {Requested: now, Ended: now}}
+	}{{"missing", nil, time.Minute}, {"at the same time", runs, 0}} {
+		g := InProgress{"uid-a": {RequestedAt: now, EndedAt: now}}
 		g.observeEnded("uid-a", g["uid-a"], now.Add(tt.after), tt.pod)
 		if g["uid-a"] == nil {
-			t.Errorf("%s: it is forgotten", tt.name)
+			t.Errorf("%s: it is no longer tracked", tt.name)
 		}
 	}
 }
 
 // After a break of the samples a tolerance starts over; a tick without a sample is no sample.
-func TestABreakOfTheSamplesBeginsTheToleranceAgain(t *testing.T) {
-	m := remembers(nil, nil, nil)
+func TestGapOfSamplesRestartsTheTolerance(t *testing.T) {
+	m := stateWith(nil, nil, nil)
 	for _, step := range []struct {
 		after  time.Duration
 		sample *tick.Sample
@@ -74,55 +74,55 @@ func TestABreakOfTheSamplesBeginsTheToleranceAgain(t *testing.T) {
 		{10 * time.Minute, &tick.Sample{}, 10 * time.Minute},
 	} {
 		m.Observe(now.Add(step.after), step.sample, nil, true)
-		if got := m.Steady.Start; !got.Equal(now.Add(step.want)) {
-			t.Errorf("after %s: steady since %s; want %s", step.after, got, now.Add(step.want))
+		if got := m.Continuity.Start; !got.Equal(now.Add(step.want)) {
+			t.Errorf("after %s: continuous since %s; want %s", step.after, got, now.Add(step.want))
 		}
 	}
 }
 
 // A hard finding that joins a pod's eviction counts towards its rule's limit, and no further pod is evicted for that rule in this tick.
-func TestAHardFindingThatJoinsUsesItsRulesBound(t *testing.T) {
+func TestJoiningHardFindingCountsTowardsPerRule(t *testing.T) {
 	a, b := candidate(pod("a"), 9), candidate(pod("b"), 9)
 	all := []rule.Finding{finding("r", 9, 1, a), finding("q", 9, 1, a), finding("q", 9, 1, b)}
 	all[2].Scope = "other"
-	if d := cmp.Diff([]string{"a"}, names(Choose(now, all, usual(9), remembers(nil, nil, nil)).Victims)); d != "" {
+	if d := cmp.Diff([]string{"a"}, names(Choose(now, all, defaultLimits(9), stateWith(nil, nil, nil)).Victims)); d != "" {
 		t.Errorf("victims (-want +got):\n%s", d)
 	}
 }
 
 // A pod that is evicted for two findings begins the cooldowns of both rules, each once.
-func TestBothRulesRestAfterAPodOfTwoFindings(t *testing.T) {
+func TestBothRulesAreInCooldownAfterASharedVictim(t *testing.T) {
 	a := candidate(pod("a"), 9)
 	all := []rule.Finding{finding("r", 9, 1, a), finding("q", 9, 1, a), finding("q", 10, 1, a)}
-	victims := Choose(now, all, free(), remembers(nil, nil, nil)).Victims
+	victims := Choose(now, all, unlimited(), stateWith(nil, nil, nil)).Victims
 	if len(victims) != 1 {
 		t.Fatalf("victims %v; want one", names(victims))
 	}
 	if d := cmp.Diff([][]string{{"r", "q"}, {"r s", "q s"}}, [][]string{victims[0].Rules, victims[0].Cooldowns}); d != "" {
-		t.Errorf("rules and rests (-want +got):\n%s", d)
+		t.Errorf("rules and cooldowns (-want +got):\n%s", d)
 	}
 }
 
 // A rule in dry run counts a pod that is really evicted although the rule may not choose it itself.
-func TestADryRunCountsWhoReallyGoesAndIsNotItsOwn(t *testing.T) {
+func TestDryRunCountsRealVictims(t *testing.T) {
 	a, b := candidate(pod("a"), 9), candidate(pod("b"), 9)
 	dry := changed(finding("q", 9, 1, b), func(f *rule.Finding) { f.DryRun, f.Others = true, []rule.Candidate{a} })
-	round := Choose(now, []rule.Finding{finding("r", 9, 1, a), dry}, free(), remembers(nil, nil, nil))
-	if d := cmp.Diff([][]string{{"a"}, {}}, [][]string{names(round.Victims), names(round.Would)}); d != "" {
+	round := Choose(now, []rule.Finding{finding("r", 9, 1, a), dry}, unlimited(), stateWith(nil, nil, nil))
+	if d := cmp.Diff([][]string{{"a"}, {}}, [][]string{names(round.Victims), names(round.WouldEvict)}); d != "" {
 		t.Errorf("evicted, and evicted in a dry run (-want +got):\n%s", d)
 	}
 }
 
 // No pod is evicted for a soft finding that its tolerance, its cooldown or another reason delays.
-func TestASoftFindingThatIsHeldBackTakesNobody(t *testing.T) {
+func TestExcludedSoftFindingHasNoVictim(t *testing.T) {
 	for name, change := range map[string]func(*rule.Finding){
-		"not for long enough": func(f *rule.Finding) { f.Tolerance = time.Minute },
-		"waits":               func(f *rule.Finding) { f.Waits = "waits" },
-		"the rule rests":      func(f *rule.Finding) { f.Rule = "resting" },
-		"not met":             func(f *rule.Finding) { f.Met = false },
+		"met for less than the tolerance": func(f *rule.Finding) { f.Tolerance = time.Minute },
+		"waits":                           func(f *rule.Finding) { f.WhyWait = "waits" },
+		"in cooldown":                     func(f *rule.Finding) { f.Rule = "resting" },
+		"not met":                         func(f *rule.Finding) { f.Met = false },
 	} {
 		f := changed(soft("r", 9, 1, candidate(pod("a"), 9)), change)
-		round := Choose(now, []rule.Finding{f}, free(), remembers(nil, nil, []string{"resting"}))
+		round := Choose(now, []rule.Finding{f}, unlimited(), stateWith(nil, nil, []string{"resting"}))
 		if len(round.Victims) > 0 || len(round.Queue) > 0 {
 			t.Errorf("%s: victims %v, queue %v; want none", name, names(round.Victims), round.Queue)
 		}
@@ -130,11 +130,11 @@ func TestASoftFindingThatIsHeldBackTakesNobody(t *testing.T) {
 }
 
 // A soft finding in dry run does not replace a real one, nor does its pod wait in the queue.
-func TestASoftDryRunTakesNobodysPlace(t *testing.T) {
+func TestSoftDryRunReplacesNoVictim(t *testing.T) {
 	a, b := candidate(pod("a"), 9), candidate(pod("b"), 9)
 	dry := changed(soft("r", 9, 1, a), func(f *rule.Finding) { f.DryRun = true })
-	round := Choose(now, []rule.Finding{dry, soft("q", 9, 1, b)}, free(), remembers(nil, nil, nil))
-	if d := cmp.Diff([][]string{{"b"}, {"a"}}, [][]string{names(round.Victims), names(round.Would)}); d != "" {
+	round := Choose(now, []rule.Finding{dry, soft("q", 9, 1, b)}, unlimited(), stateWith(nil, nil, nil))
+	if d := cmp.Diff([][]string{{"b"}, {"a"}}, [][]string{names(round.Victims), names(round.WouldEvict)}); d != "" {
 		t.Errorf("evicted, and evicted in a dry run (-want +got):\n%s", d)
 	}
 	if d := cmp.Diff(Queue{"uid-b": now}, round.Queue); d != "" {
@@ -143,11 +143,11 @@ func TestASoftDryRunTakesNobodysPlace(t *testing.T) {
 }
 
 // A soft finding joins the eviction of a pod that it names, and of no other.
-func TestASoftFindingJoinsInItsOwnPodAlone(t *testing.T) {
+func TestSoftFindingJoinsOnlyForItsOwnPod(t *testing.T) {
 	a, b := candidate(pod("a"), 9), candidate(pod("b"), 8)
-	round := Choose(now, []rule.Finding{soft("r", 9, 1, a), soft("q", 9, 1, b)}, free(), remembers(nil, nil, nil))
+	round := Choose(now, []rule.Finding{soft("r", 9, 1, a), soft("q", 9, 1, b)}, unlimited(), stateWith(nil, nil, nil))
 	if len(round.Victims) != 1 || round.Verdicts[1].Candidates[0].Chosen {
-		t.Fatalf("victims %v, the other %+v; want a alone", names(round.Victims), round.Verdicts[1].Candidates[0])
+		t.Fatalf("victims %v, the other %+v; want only a", names(round.Victims), round.Verdicts[1].Candidates[0])
 	}
 	if d := cmp.Diff([]string{"r"}, round.Victims[0].Rules); d != "" {
 		t.Errorf("rules (-want +got):\n%s", d)
@@ -155,7 +155,7 @@ func TestASoftFindingJoinsInItsOwnPodAlone(t *testing.T) {
 }
 
 // Of many candidates the one of the lowest priority is evicted; among equal ones the first finding's come first, in its own order.
-func TestTheFirstOfManySoftFindingsGoesFirst(t *testing.T) {
+func TestFirstSoftFindingHasTheVictim(t *testing.T) {
 	var all []rule.Finding
 	for i := range 9 {
 		var list []rule.Candidate
@@ -166,13 +166,13 @@ func TestTheFirstOfManySoftFindingsGoesFirst(t *testing.T) {
 		}
 		all = append(all, soft(fmt.Sprintf("r%d", i), 99, 1, list...))
 	}
-	if d := cmp.Diff([]string{"06"}, names(Choose(now, all, usual(1), remembers(nil, nil, nil)).Victims)); d != "" {
+	if d := cmp.Diff([]string{"06"}, names(Choose(now, all, defaultLimits(1), stateWith(nil, nil, nil)).Victims)); d != "" {
 		t.Errorf("victims (-want +got):\n%s", d)
 	}
 }
 
 // A value exactly at its threshold, also after the pods in progress end, requires no eviction, and the reason is named.
-func TestWhatComesToItsThresholdCallsForNobody(t *testing.T) {
+func TestNoVictimAtTheThreshold(t *testing.T) {
 	a, b := candidate(pod("a"), 4), candidate(pod("b"), 9)
 	met := func(f *rule.Finding) { f.Met = true }
 	for _, tt := range []struct {
@@ -180,12 +180,12 @@ func TestWhatComesToItsThresholdCallsForNobody(t *testing.T) {
 		finding rule.Finding
 		why     string
 	}{
-		{"at it", changed(finding("r", 10, 10, b), met), "its present value is not past the threshold"},
-		{"a ends", finding("r", 14, 10, a, b), "enough pods are already ending"},
-		{"hard, and nobody there", finding("r", 14, 10), ""},
-		{"soft, and nobody there", soft("r", 14, 10), "calls for a taint alone"},
+		{"at it", changed(finding("r", 10, 10, b), met), "its value is not past the threshold now"},
+		{"a ends", finding("r", 14, 10, a, b), "the evictions in progress are enough"},
+		{"hard, without candidates", finding("r", 14, 10), ""},
+		{"soft, without candidates", soft("r", 14, 10), "only sets a taint"},
 	} {
-		round := Choose(now, []rule.Finding{tt.finding}, free(), remembers([]string{"uid-a"}, nil, nil))
+		round := Choose(now, []rule.Finding{tt.finding}, unlimited(), stateWith([]string{"uid-a"}, nil, nil))
 		if got := round.Verdicts[0].Why; got != tt.why || len(round.Victims) > 0 {
 			t.Errorf("%s: %q, victims %v; want %q and none", tt.name, got, names(round.Victims), tt.why)
 		}

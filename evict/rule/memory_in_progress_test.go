@@ -10,10 +10,10 @@ import (
 )
 
 // Pods of any class and size reduce the memory shortage when they end, even if they are no candidates.
-func TestMemoryLeaving(t *testing.T) {
-	unknown := holder("u", tick.QoSShared, 1)
+func TestMemoryReleasedInProgress(t *testing.T) {
+	unknown := podWithMemory("u", tick.QoSShared, 1)
 	unknown.Memory, unknown.Containers = nil, nil
-	pods := []tick.Pod{holder("r", tick.QoSReclaimed, 512), holder("small", tick.QoSReclaimed, 1), holder("s", tick.QoSShared, 1024), holder("d", tick.QoSDedicated, 2048), unknown}
+	pods := []tick.Pod{podWithMemory("r", tick.QoSReclaimed, 512), podWithMemory("small", tick.QoSReclaimed, 1), podWithMemory("s", tick.QoSShared, 1024), podWithMemory("d", tick.QoSDedicated, 2048), unknown}
 	for i := range pods {
 		if pods[i].QoS != tick.QoSReclaimed {
 			pods[i].MemoryPressure = stall(90)
@@ -49,10 +49,10 @@ func TestMemoryLeaving(t *testing.T) {
 			got = append(got, fmt.Sprintf("%s %v", c.Pod.Name, c.Releases/mebi))
 		}
 		if d := cmp.Diff(want, got); d != "" {
-			t.Errorf("%s: who else may be on the way out, with MiB (-want +got):\n%s", name, d)
+			t.Errorf("%s: others, with MiB (-want +got):\n%s", name, d)
 		}
 		if f.CooldownKey() != memoryPressure.Name+" "+ScopeMemory {
-			t.Errorf("%s: rest %q", name, f.CooldownKey())
+			t.Errorf("%s: cooldown %q", name, f.CooldownKey())
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // The bounds of a pool's load are its CPUs times the ratios, for any ratios.
-func TestBoundsOfAPoolsLoad(t *testing.T) {
+func TestLoadBoundsOfAPool(t *testing.T) {
 	s := Defaults()
 	s.LoadLowerBoundRatio, s.LoadUpperBoundRatio = 1.5, 2.5
 	x, err := (&pool{name: "share", size: 10}).sample(&s, &Measure{}, cpus.Set{})
@@ -37,15 +37,15 @@ func TestPSIHysteresis(t *testing.T) {
 			s.MemoryHysteresis = 0.1
 			w := memoryPressure.New()
 			var f *Finding
-			for i, stalls := range [][2]float64{{50, 9}, {tt.node, tt.pods}} {
+			for i, podWithPSI := range [][2]float64{{50, 9}, {tt.node, tt.pods}} {
 				var pods []tick.Pod
 				for j := range 3 {
-					p := holder(fmt.Sprintf("s%d", j), tick.QoSShared, 1)
-					p.MemoryPressure = stall(stalls[1])
+					p := podWithMemory(fmt.Sprintf("s%d", j), tick.QoSShared, 1)
+					p.MemoryPressure = stall(podWithPSI[1])
 					pods = append(pods, p)
 				}
 				x := shortTick(i, 50, pods...)
-				x.Sample.Memory.Pressure = stall(stalls[0])
+				x.Sample.Memory.Pressure = stall(podWithPSI[0])
 				f = part(w.Measure(&s, x), partPSI)
 			}
 			if f == nil || f.Met != tt.met {

@@ -26,13 +26,13 @@ type enhancement struct {
 // maxEnhancement bounds an annotation, in bytes.
 const maxEnhancement = 16 << 10
 
-// enhanced returns what a pod's annotation asks for; almost all pods have none.
-func (d *Decider) enhanced(p *tick.Pod, annotation string) *enhancement {
+// enhancementOf returns what a pod's annotation asks for; almost all pods have none.
+func (d *Decider) enhancementOf(p *tick.Pod, annotation string) *enhancement {
 	text, ok := p.Annotations[annotation]
 	if !ok {
 		return nil
 	}
-	return memo(&d.enhancements, text, func() *enhancement { return readEnhancement(text) })
+	return cached(&d.enhancements, text, func() *enhancement { return readEnhancement(text) })
 }
 
 func readEnhancement(text string) *enhancement {
@@ -46,18 +46,18 @@ func readEnhancement(text string) *enhancement {
 	if text != "" && text != tick.PoolShare {
 		e.pool = text
 	}
-	why := refusedPool(e.pool)
+	why := poolNameError(e.pool)
 	if !ok {
-		why = " is no text"
+		why = " is not a string"
 	}
 	if why != "" {
-		e.faults = append(e.faults, fmt.Sprintf("cpuset_pool %s%s: it belongs to the pool share", quote(e.pool), why))
+		e.faults = append(e.faults, fmt.Sprintf("cpuset_pool %s%s: the pod stays in pool share", quote(e.pool), why))
 		e.pool = ""
 	}
-	e.binding = e.flag(fields, "numa_binding")
-	e.exclusive = e.flag(fields, "numa_exclusive")
+	e.binding = e.boolField(fields, "numa_binding")
+	e.exclusive = e.boolField(fields, "numa_exclusive")
 	if e.exclusive && !e.binding {
-		e.faults = append(e.faults, "numa_exclusive is nothing without numa_binding")
+		e.faults = append(e.faults, "numa_exclusive has no effect without numa_binding")
 		e.exclusive = false
 	}
 	return e
@@ -66,7 +66,7 @@ func readEnhancement(text string) *enhancement {
 // stringField returns a field's value; false if it is not a string.
 func stringField(fields map[string]tick.Raw, name string) (text string, ok bool) {
 	raw := fields[name]
-	if null(raw) {
+	if isNull(raw) {
 		return "", true
 	}
 	if raw[0] != '"' || tick.Unmarshal(raw, &text) != nil {
@@ -75,8 +75,8 @@ func stringField(fields map[string]tick.Raw, name string) (text string, ok bool)
 	return text, true
 }
 
-// flag returns a field that is "true" or "false".
-func (e *enhancement) flag(fields map[string]tick.Raw, name string) bool {
+// boolField returns a field that is "true" or "false".
+func (e *enhancement) boolField(fields map[string]tick.Raw, name string) bool {
 	text, ok := stringField(fields, name)
 	if !ok || text != "" && text != "true" && text != "false" {
 		e.faults = append(e.faults, name+` is neither "true" nor "false"`)
@@ -87,24 +87,24 @@ func (e *enhancement) flag(fields map[string]tick.Raw, name string) bool {
 // poolName matches names that are safe in a metric's label, a table and a path.
 var poolName = regexp.MustCompile(`^[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?$`)
 
-// ownPools are prefixes of the names of Katalyst's own pools, numaPool is a suffix.
+// reservedPrefixes are prefixes of the names of Katalyst's own pools, numaPool is a suffix.
 var (
-	ownPools = []string{"reclaim", "reserve", "dedicated", "isolation", "system", "interrupt", "fallback"}
-	numaPool = regexp.MustCompile(`-NUMA[0-9]+$`)
+	reservedPrefixes = []string{"reclaim", "reserve", "dedicated", "isolation", "system", "interrupt", "fallback"}
+	numaPool         = regexp.MustCompile(`-NUMA[0-9]+$`)
 )
 
-// refusedPool returns why a pool must not have this name; "" if it may.
-func refusedPool(name string) string {
+// poolNameError returns why a pool must not have this name; "" if it may.
+func poolNameError(name string) string {
 	switch {
 	case name == "":
 		return ""
 	case !poolName.MatchString(name):
-		return " is no word of letters, digits, '-', '_' and '.'"
+		return " is not a word of letters, digits, '-', '_' and '.'"
 	case numaPool.MatchString(name):
 		return " is a reserved name"
 	}
-	for _, own := range ownPools {
-		if name == own || strings.HasPrefix(name, own+"-") || (own == "isolation" || own == "system") && strings.HasPrefix(name, own) {
+	for _, prefix := range reservedPrefixes {
+		if name == prefix || strings.HasPrefix(name, prefix+"-") || (prefix == "isolation" || prefix == "system") && strings.HasPrefix(name, prefix) {
 			return " is a reserved name"
 		}
 	}

@@ -78,7 +78,7 @@ func TestLimitsOfDisksAreTakenWithinBounds(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", tt.text, d)
 		}
 	}
-	areRefused(t, "batch-disk-max", "a=read:65535", "a=read:1125899906842625", "a=write:1025Ti", "a=reads:3", "a=writes:1073741825",
+	checkRejected(t, "batch-disk-max", "a=read:65535", "a=read:1125899906842625", "a=write:1025Ti", "a=reads:3", "a=writes:1073741825",
 		"a=reads:9223372036854775808", "a=read:", "a=reads:5,reads:5", "a=read:0")
 }
 
@@ -114,10 +114,10 @@ func TestCostsOfDisksAreTakenWithinBounds(t *testing.T) {
 		"pct": {"-0.1", "100.1", "x", ""}, "lat": {"0.9", "60000001", "5ms"},
 	} {
 		for _, value := range bad {
-			areRefused(t, "disk-cost", "vda=r"+word+":"+value, "vda=w"+word+":"+value)
+			checkRejected(t, "disk-cost", "vda=r"+word+":"+value, "vda=w"+word+":"+value)
 		}
 	}
-	areRefused(t, "disk-cost", "vda=min:0.9", "vda=max:0.9", "vda=min:10001", "vda=max:10001", "vda=min:5,min:5")
+	checkRejected(t, "disk-cost", "vda=min:0.9", "vda=max:0.9", "vda=min:10001", "vda=max:10001", "vda=min:5,min:5")
 }
 
 // At most 32 disks can be named, each with a different name.
@@ -131,7 +131,7 @@ func TestHowManyDisksCanBeNamed(t *testing.T) {
 		if r := rowOf(t, &s, setting); r.Set(strings.Join(disks, ";")) != nil || r.String() != strings.Join(disks, ";") {
 			t.Errorf("%s of %d disks is %s", setting, maxDiskNames, r)
 		}
-		areRefused(t, setting, strings.Join(append(disks, "more"+value), ";"))
+		checkRejected(t, setting, strings.Join(append(disks, "more"+value), ";"))
 	}
 }
 
@@ -149,20 +149,20 @@ func TestBoundsAreTaken(t *testing.T) {
 		s := Defaults()
 		for _, text := range values {
 			if r := rowOf(t, &s, name); r.Set(text) != nil || r.String() != text {
-				t.Errorf("%s %s is not taken: it is %s", name, text, r)
+				t.Errorf("%s %s is not accepted: it is %s", name, text, r)
 			}
 		}
 	}
 }
 
-func areRefused(t *testing.T, name string, texts ...string) {
+func checkRejected(t *testing.T, name string, texts ...string) {
 	t.Helper()
 	for _, text := range texts {
 		s := Defaults()
 		r := rowOf(t, &s, name)
 		before := r.String()
 		if err := r.Set(text); err == nil || r.String() != before {
-			t.Errorf("%s %.60q is taken, and is now %.60s", name, text, r)
+			t.Errorf("%s %.60q is accepted, and is now %.60s", name, text, r)
 		}
 	}
 }

@@ -11,16 +11,16 @@ import (
 	"polder/lib/tick"
 )
 
-func TestHour(t *testing.T) {
+func TestLastHour(t *testing.T) {
 	at := func(minutes int) time.Time { return now.Add(time.Duration(minutes) * time.Minute) }
-	var h Hour
+	var h LastHour
 	h.Add("a", "x", at(0))
 	h.Add("b", "y", at(30))
 	h.Add("a", "x", at(31))
 	check := func(what string, all, x int) {
 		t.Helper()
-		if len(h) != all || h.In("x") != x {
-			t.Errorf("%s: %d evictions, %d in namespace x; want %d and %d", what, len(h), h.In("x"), all, x)
+		if len(h) != all || h.InNamespace("x") != x {
+			t.Errorf("%s: %d evictions, %d in namespace x; want %d and %d", what, len(h), h.InNamespace("x"), all, x)
 		}
 	}
 	check("added", 3, 2)
@@ -36,15 +36,15 @@ func TestHour(t *testing.T) {
 	check("an hour from there", 0, 0)
 	h.Add("a", "x", at(0))
 	h.Add("a", "x", at(1))
-	h.Refund("b")
-	h.Refund("a")
-	check("one refunded", 1, 1)
+	h.RemoveLatest("b")
+	h.RemoveLatest("a")
+	check("one removed", 1, 1)
 	if !h[0].At.Equal(at(0)) {
-		t.Errorf("what is left is of %s; want the first", h[0].At)
+		t.Errorf("the remaining one is of %s; want the first", h[0].At)
 	}
 }
 
-func TestSteady(t *testing.T) {
+func TestContinuity(t *testing.T) {
 	at := func(seconds int) time.Time { return now.Add(time.Duration(seconds) * time.Second) }
 	for _, tt := range []struct {
 		name     string
@@ -61,79 +61,79 @@ func TestSteady(t *testing.T) {
 		{"a clock set back", time.Second, []int{0, 10, 5}, 0},
 		{"a clock set back behind the beginning", time.Second, []int{0, 10, -5}, -5},
 	} {
-		var s Steady
+		var s Continuity
 		for _, second := range tt.samples {
 			s.Observe(at(second), tt.interval)
 		}
 		if !s.Start.Equal(at(tt.start)) {
-			t.Errorf("%s: steady since %s; want %s", tt.name, s.Start, at(tt.start))
+			t.Errorf("%s: continuous since %s; want %s", tt.name, s.Start, at(tt.start))
 		}
 	}
 }
 
-// asks is a memory in which a's end was requested for r and q, and b's for r at the same tick.
-func asks() *Memory {
-	m := remembers(nil, nil, nil)
-	m.Take(Victim{Pod: pod("a"), Cooldowns: []string{"r", "q"}, Eviction: tick.PodEviction{UID: "uid-a"}}, now)
-	m.Take(Victim{Pod: pod("b"), Cooldowns: []string{"r"}, Eviction: tick.PodEviction{UID: "uid-b"}}, now)
+// twoRequests is a state in which a's end was requested for r and q, and b's for r at the same tick.
+func twoRequests() *State {
+	m := stateWith(nil, nil, nil)
+	m.RecordRequest(Victim{Pod: pod("a"), Cooldowns: []string{"r", "q"}, Eviction: tick.PodEviction{UID: "uid-a"}}, now)
+	m.RecordRequest(Victim{Pod: pod("b"), Cooldowns: []string{"r"}, Eviction: tick.PodEviction{UID: "uid-b"}}, now)
 	return m
 }
 
 // A refusal changes nothing: no cooldown begins, and nothing is counted.
 func TestRefuse(t *testing.T) {
-	rests := func(m *Memory, rule string) bool { return m.CooldownLeft(rule, now, time.Minute) > 0 }
-	m := asks()
+	inCooldown := func(m *State, rule string) bool { return m.CooldownLeft(rule, now, time.Minute) > 0 }
+	m := twoRequests()
 	m.Refuse("uid-a", "a budget", now.Add(time.Second), 30*time.Second)
-	if !rests(m, "r") || rests(m, "q") {
-		t.Errorf("r rests %t, q %t; want r alone, for it has another pod on its way", rests(m, "r"), rests(m, "q"))
+	if !inCooldown(m, "r") || inCooldown(m, "q") {
+		t.Errorf("r in cooldown %t, q %t; want only r, which has another eviction in progress", inCooldown(m, "r"), inCooldown(m, "q"))
 	}
-	if m.Hour.Has("uid-a") || !m.Hour.Has("uid-b") || !m.InProgress.Spared("uid-a") || !m.InProgress.Has("uid-b") {
-		t.Errorf("hour %v, going %v; want a spared and not counted", m.Hour, m.InProgress)
+	if m.LastHour.Has("uid-a") || !m.LastHour.Has("uid-b") || !m.InProgress.FailedRecently("uid-a") || !m.InProgress.Has("uid-b") {
+		t.Errorf("hour %v, in progress %v; want a excluded and not counted", m.LastHour, m.InProgress)
 	}
 	m.Refuse("uid-b", "a budget", now.Add(time.Second), 30*time.Second)
-	if rests(m, "r") || len(m.Hour) != 0 {
-		t.Errorf("after both refusals r rests %t, hour %v", rests(m, "r"), m.Hour)
+	if inCooldown(m, "r") || len(m.LastHour) != 0 {
+		t.Errorf("after both refusals r in cooldown %t, hour %v", inCooldown(m, "r"), m.LastHour)
 	}
 	m.Refuse("uid-z", "nobody", now, 0)
 
-	m = asks()
-	m.Take(Victim{Pod: pod("c"), Cooldowns: []string{"q"}}, now.Add(time.Hour))
+	m = twoRequests()
+	m.RecordRequest(Victim{Pod: pod("c"), Cooldowns: []string{"q"}}, now.Add(time.Hour))
 	m.Refuse("uid-a", "a budget", now.Add(time.Hour), 0)
-	if !rests(m, "q") {
-		t.Error("a late refusal ended a later eviction's rest")
+	if !inCooldown(m, "q") {
+		t.Error("a late refusal ended a later eviction's cooldown")
 	}
 }
 
-// A pod whose request has no known answer is asked again before all others, also in its rule's cooldown.
+// The eviction of a pod whose request has no known answer is requested again before all others, also in its rule's cooldown.
 func TestNoAnswer(t *testing.T) {
 	a, b := candidate(pod("a"), 5), candidate(pod("b"), 9)
 	f := []rule.Finding{finding("r", 20, 10, a, b)}
-	m := remembers(nil, nil, nil)
-	m.Take(Victim{Pod: a.Pod, Cooldowns: []string{"r s"}, Eviction: tick.PodEviction{UID: "uid-a"}}, now)
+	m := stateWith(nil, nil, nil)
+	m.RecordRequest(Victim{Pod: a.Pod, Cooldowns: []string{"r s"}, Eviction: tick.PodEviction{UID: "uid-a"}}, now)
 	m.InProgress.NoAnswer("uid-a", "no answer", now)
-	if full := usual(1); !m.Counted("uid-a") {
+	if full := defaultLimits(1); !m.IsCounted("uid-a") {
 		t.Error("not counted")
 	} else if full.PerHour = 1; len(Choose(now, f, full, m).Victims) != 1 {
-		t.Error("the hour is full of the very pod that is asked again")
+		t.Error("the hour contains only the pod that is requested again")
 	}
-	if got := names(Choose(now, f, free(), m).Victims); !cmp.Equal(got, []string{"a"}) {
-		t.Errorf("victims %v; want a, and b to rest", got)
+	if got := names(Choose(now, f, unlimited(), m).Victims); !cmp.Equal(got, []string{"a"}) {
+		t.Errorf("victims %v; want a, and b to wait for the cooldown", got)
 	}
-	if got := names(Choose(now.Add(time.Hour), f, usual(1), m).Victims); !cmp.Equal(got, []string{"a"}) {
-		t.Errorf("victims without a rest %v; want a alone", got)
+	if got := names(Choose(now.Add(time.Hour), f, defaultLimits(1), m).Victims); !cmp.Equal(got, []string{"a"}) {
+		t.Errorf("victims without a cooldown %v; want only a", got)
 	}
-	gone := []rule.Finding{finding("r", 15, 10, b)}
-	if got := names(Choose(now, gone, free(), m).Victims); len(got) > 0 {
-		t.Errorf("a has gone, and %v goes in the rest", got)
+	ended := []rule.Finding{finding("r", 15, 10, b)}
+	if got := names(Choose(now, ended, unlimited(), m).Victims); len(got) > 0 {
+		t.Errorf("a has ended, and %v is evicted in the cooldown", got)
 	}
-	m.Take(Victim{Pod: a.Pod, Cooldowns: []string{"r s"}, Eviction: tick.PodEviction{UID: "uid-a"}}, now)
-	if len(m.Hour) != 1 {
-		t.Errorf("asked again: %d evictions; want one", len(m.Hour))
+	m.RecordRequest(Victim{Pod: a.Pod, Cooldowns: []string{"r s"}, Eviction: tick.PodEviction{UID: "uid-a"}}, now)
+	if len(m.LastHour) != 1 {
+		t.Errorf("requested again: %d evictions; want one", len(m.LastHour))
 	}
 	m.InProgress.NoAnswer("uid-a", "no answer", now)
 	m.Observe(now.Add(time.Second), &tick.Sample{}, map[string]*tick.Pod{}, true)
 	if m.InProgress.Unanswered("uid-a") {
-		t.Error("a has gone, and is waited for")
+		t.Error("a has ended, and is still awaited")
 	}
 }
 
@@ -141,42 +141,42 @@ func TestNoAnswer(t *testing.T) {
 func TestServerError(t *testing.T) {
 	a, b := candidate(pod("a"), 9), candidate(pod("b"), 5)
 	f := []rule.Finding{finding("r", 14, 10, a, b)}
-	next := func(m *Memory) []string { return names(Choose(now, f, usual(1), m).Victims) }
-	ask := func(m *Memory) {
-		m.Take(Choose(now, f, usual(1), m).Victims[0], now)
+	next := func(m *State) []string { return names(Choose(now, f, defaultLimits(1), m).Victims) }
+	request := func(m *State) {
+		m.RecordRequest(Choose(now, f, defaultLimits(1), m).Victims[0], now)
 	}
-	m := remembers(nil, nil, nil)
-	ask(m)
+	m := stateWith(nil, nil, nil)
+	request(m)
 	m.ServerError("uid-a", "500", now)
 	if d := cmp.Diff([]string{"a"}, next(m)); d != "" {
 		t.Errorf("after one failure (-want +got):\n%s", d)
 	}
-	ask(m)
+	request(m)
 	m.InProgress.NoAnswer("uid-a", "no route", now) // a different failure
-	ask(m)
+	request(m)
 	m.ServerError("uid-a", "500", now)
-	ask(m)
+	request(m)
 	m.ServerError("uid-a", "500", now)
 	if d := cmp.Diff([]string{"b"}, next(m)); d != "" {
 		t.Errorf("after two failures in a row (-want +got):\n%s", d)
 	}
-	if len(m.Hour) != 0 || m.CooldownLeft(f[0].CooldownKey(), now, time.Hour) != 0 {
-		t.Errorf("refused: hour %v, rest %v; want none", m.Hour, m.Cooldowns)
+	if len(m.LastHour) != 0 || m.CooldownLeft(f[0].CooldownKey(), now, time.Hour) != 0 {
+		t.Errorf("refused: hour %v, cooldown %v; want none", m.LastHour, m.Cooldowns)
 	}
 	m.ServerError("uid-z", "nobody", now)
 }
 
 // The memory survives the state file, whatever else the file contains.
-func TestMemoryJSON(t *testing.T) {
-	m := asks()
+func TestStateJSON(t *testing.T) {
+	m := twoRequests()
 	m.Queue = Queue{"uid-q": now}
-	m.Steady.Observe(now, time.Second)
+	m.Continuity.Observe(now, time.Second)
 	m.InProgress.NoAnswer("uid-a", "no answer", now)
 	data, err := tick.Marshal(m)
 	if err != nil {
 		t.Fatal(err)
 	}
-	back := new(Memory)
+	back := new(State)
 	if err := tick.Unmarshal(data, back); err != nil {
 		t.Fatal(err)
 	}
@@ -186,14 +186,14 @@ func TestMemoryJSON(t *testing.T) {
 	}
 	// This is the previous version's format.
 	old := `{"cooldowns":{"r":{"last":"2026-11-21T12:00:00Z"}},"going":{"u":{"eviction":{"uid":"u","state":"created"},"requested":"2026-11-21T12:00:00Z"},"n":null}}`
-	back = new(Memory)
+	back = new(State)
 	if err := json.Unmarshal([]byte(old), back); err != nil {
 		t.Fatal(err)
 	}
 	back.Init()
-	want := remembers(nil, nil, nil)
+	want := stateWith(nil, nil, nil)
 	want.Cooldowns["r"] = &Cooldown{Last: now}
-	want.InProgress["u"] = &Ongoing{Eviction: tick.PodEviction{UID: "u", State: tick.StateCreated}, Requested: now}
+	want.InProgress["u"] = &Ongoing{Eviction: tick.PodEviction{UID: "u", State: tick.StateCreated}, RequestedAt: now}
 	if d := cmp.Diff(want, back); d != "" {
 		t.Errorf("an older state (-want +got):\n%s", d)
 	}

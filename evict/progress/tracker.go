@@ -19,8 +19,8 @@ import (
 // saveEvery is how often the state is saved while no pod is evicted.
 const saveEvery = 10 * time.Second
 
-// Work tracks the evictions of one run. Only the runner's orders and the saving of the state leave the goroutine of the stream.
-type Work struct {
+// Tracker tracks the evictions of one run. Only the runner's orders and the saving of the state leave the goroutine of the stream.
+type Tracker struct {
 	// Quiet keeps would-be evictions out of the log.
 	Quiet bool
 	// Inode returns a cgroup's inode; nil if no cgroup is frozen or killed.
@@ -32,26 +32,26 @@ type Work struct {
 	counts  counts
 	runner  *act.Runner // nil if nothing must be done: --action log, --dry-run, --explain
 	events  *act.Events // nil without a cluster
-	// orders ends the runner's work when the tool stops; cancel does so when the stream has failed.
-	orders context.Context
-	cancel context.CancelFunc
+	// ordersContext ends the runner's work when the tool stops; cancel does so when the stream has failed.
+	ordersContext context.Context
+	cancel        context.CancelFunc
 }
 
-// New returns a Work. Record finds or creates the record of a node, snapshot encodes the state, on the goroutine of the stream; rules are
-// the names under which evictions are counted.
-func New(s *stage.Session, version int, rules []string, record func(string) *Record, snapshot func() (tick.Raw, error)) *Work {
-	return &Work{session: s, saver: s.NewSaver(version, saveEvery, snapshot), record: record, counts: counts{rules: rules}}
+// New returns a Tracker. Record finds or creates the record of a node, snapshot encodes the state, on the goroutine of the stream; rules
+// are the names under which evictions are counted.
+func New(s *stage.Session, version int, rules []string, record func(string) *Record, snapshot func() (tick.Raw, error)) *Tracker {
+	return &Tracker{session: s, saver: s.NewSaver(version, saveEvery, snapshot), record: record, counts: counts{rules: rules}}
 }
 
 // Begin exposes the counters as metrics, and lets the runner, which may be nil, act until ctx ends.
-func (w *Work) Begin(ctx context.Context, r *act.Runner) {
-	w.counts.tell(w.session.Metrics)
+func (w *Tracker) Begin(ctx context.Context, r *act.Runner) {
+	w.counts.registerMetrics(w.session.Metrics)
 	w.runner = r
-	w.orders, w.cancel = context.WithCancel(ctx)
+	w.ordersContext, w.cancel = context.WithCancel(ctx)
 }
 
 // Cluster returns the runner that evicts or deletes pods through the API server; instance names this process in the pods' events.
-func (w *Work) Cluster(action, kubeconfig, instance string, qps float32) (*act.Runner, error) {
+func (w *Tracker) Cluster(action, kubeconfig, instance string, qps float32) (*act.Runner, error) {
 	if api := w.session.Metrics.API(); api != nil {
 		kube.Observe(api)
 	}
@@ -69,106 +69,107 @@ func (w *Work) Cluster(action, kubeconfig, instance string, qps float32) (*act.R
 }
 
 // Acts reports whether the runner acts on pods.
-func (w *Work) Acts() bool { return w.runner != nil }
+func (w *Tracker) Acts() bool { return w.runner != nil }
 
 // Cancel ends the runner's work.
-func (w *Work) Cancel() { w.cancel() }
+func (w *Tracker) Cancel() { w.cancel() }
 
-// order passes evictions to the runner; asked says whether an earlier run requested them. The state is saved once, before the first
-// request.
-func (w *Work) order(r *Record, asked act.Asked, leaving ...*pick.Ongoing) {
-	if len(leaving) == 0 {
+// startOrders passes evictions to the runner; requested says whether an earlier run requested them. The state is saved once, before the
+// first request.
+func (w *Tracker) startOrders(r *Record, requested act.Requested, evictions ...*pick.Ongoing) {
+	if len(evictions) == 0 {
 		return
 	}
 	record := sync.OnceValue(w.saver.Prepare())
-	for _, l := range leaving {
+	for _, l := range evictions {
 		l.Awaited = true
-		grace := max(0, pick.Grace(&l.Eviction)-r.last.Sub(l.Requested)) // the remaining grace period
-		w.runner.Start(w.orders, act.Order{
+		grace := max(0, pick.Grace(&l.Eviction)-r.lastTick.Sub(l.RequestedAt)) // the remaining grace period
+		w.runner.Start(w.ordersContext, act.Order{
 			Node: r.name, Eviction: l.Eviction, Cgroup: l.Cgroup, Inode: l.Inode,
-			Grace: grace, Patience: pick.Patience(&l.Eviction), Asked: asked, Koordinator: rule.Koordinator(l.Eviction.Rule), Record: record,
+			Grace: grace, Timeout: pick.Timeout(&l.Eviction), Requested: requested, Koordinator: rule.Koordinator(l.Eviction.Rule), Record: record,
 		})
 	}
 }
 
 // TakeResults records the results of orders since the previous tick.
-func (w *Work) TakeResults(now *tick.Tick) {
+func (w *Tracker) TakeResults(now *tick.Tick) {
 	if w.runner == nil {
 		return
 	}
-	for _, x := range w.runner.Take() {
+	for _, x := range w.runner.TakeResults() {
 		r := w.record(x.Node)
 		at := now.Time
 		if now.Node != x.Node {
-			at = r.last
+			at = r.lastTick
 		}
-		r.result(x, at, w.runner.Action)
+		r.recordResult(x, at, w.runner.Action)
 	}
 }
 
 // Resume continues what an earlier run began, as long as its time is not over; a later process in a cgroup of the same
 // name is not a target. A freeze is checked however old it is, because a frozen pod that is forgotten stays frozen
 // forever.
-func (w *Work) Resume(r *Record, now time.Time) {
-	first := r.last.IsZero()
-	r.last = now
-	if !first || w.runner == nil {
+func (w *Tracker) Resume(r *Record, now time.Time) {
+	isFirst := r.lastTick.IsZero()
+	r.lastTick = now
+	if !isFirst || w.runner == nil {
 		return
 	}
 	for _, l := range r.InProgress {
-		asked := act.Asked(l.Eviction.State == tick.StateCreated)
+		requested := act.Requested(l.Eviction.State == tick.StateCreated)
 		switch {
-		case l.Waits(now):
-		case w.runner.Action == act.FreezePods && l.Eviction.State == tick.StateRequested && !l.Held && l.Spared.IsZero() && l.Ended.IsZero():
-			l.Requested, asked = now, act.AlreadyAsked
+		case l.StillAwaited(now):
+		case w.runner.Action == act.FreezePods && l.Eviction.State == tick.StateRequested && !l.Frozen &&
+			l.FailedAt.IsZero() && l.EndedAt.IsZero():
+			l.RequestedAt, requested = now, act.AlreadyRequested
 		default:
 			continue
 		}
 		w.session.Log.Info("resuming an eviction of an earlier run", "pod", l.Eviction.Name, "uid", l.Eviction.UID)
-		w.order(r, asked, l)
+		w.startOrders(r, requested, l)
 	}
 }
 
 // Act evicts the victims, or reports which would be evicted. The state is saved once, before the first request.
-func (w *Work) Act(r *Record, victims, tried []pick.Victim, now time.Time) []tick.PodEviction {
+func (w *Tracker) Act(r *Record, victims, dryRun []pick.Victim, now time.Time) []tick.PodEviction {
 	if w.runner == nil {
-		victims, tried = nil, slices.Concat(victims, tried)
+		victims, dryRun = nil, slices.Concat(victims, dryRun)
 	}
-	var asked, would []tick.PodEviction
-	leaving := make([]*pick.Ongoing, len(victims))
+	var requested, wouldEvict []tick.PodEviction
+	evictions := make([]*pick.Ongoing, len(victims))
 	for i, v := range victims {
-		l := r.Take(v, now)
-		if leaving[i] = l; w.Inode != nil {
+		l := r.RecordRequest(v, now)
+		if evictions[i] = l; w.Inode != nil {
 			l.Inode = w.Inode(l.Cgroup)
 		}
-		asked = append(asked, l.Eviction)
+		requested = append(requested, l.Eviction)
 	}
-	w.order(r, act.NotAsked, leaving...)
-	for _, v := range tried {
+	w.startOrders(r, act.NotRequested, evictions...)
+	for _, v := range dryRun {
 		v.Eviction.State = tick.StateWouldEvict
-		would = append(would, v.Eviction)
+		wouldEvict = append(wouldEvict, v.Eviction)
 	}
-	w.LogChanges(r, asked)
-	w.logWould(r, would)
-	return append(asked, would...)
+	w.LogChanges(r, requested)
+	w.logWouldEvict(r, wouldEvict)
+	return append(requested, wouldEvict...)
 }
 
 // Save saves the state if the last save was long ago.
-func (w *Work) Save() { w.saver.SaveIfDue() }
+func (w *Tracker) Save() { w.saver.SaveIfDue() }
 
 // Finish ends the run. At the end of the input it waits for orders in progress; at a signal it does not: with --state
 // the next run continues them.
-func (w *Work) Finish(err error) error {
+func (w *Tracker) Finish(err error) error {
 	defer w.cancel()
 	if w.runner != nil {
 		if err != nil {
 			w.cancel()
 		}
 		w.runner.Wait()
-		for _, x := range w.runner.Take() {
+		for _, x := range w.runner.TakeResults() {
 			r := w.record(x.Node)
-			r.result(x, r.last, w.runner.Action)
-			w.LogChanges(r, r.TakeNews())
+			r.recordResult(x, r.lastTick, w.runner.Action)
+			w.LogChanges(r, r.TakeChanges())
 		}
 		if w.events != nil {
 			w.events.Close()

@@ -10,7 +10,7 @@ import (
 var (
 	units      = regexp.MustCompile(`(\d)(?:m| B)\b`)
 	midSum     = regexp.MustCompile(`^mid-(cpu|memory): the smaller of prod reclaimable (\d+) \((.*)\) and unused (\d+) \(capacity (\d+) - used (\d+)\), \+ (\d+) % \(midUnallocatedPercent\) of unallocated (\d+) \(capacity (\d+) - the largest of system (\d+), kubelet (\d+) and annotation (\d+) - requests of high-priority pods (\d+)\) = (\d+)(?:; at most (\d+) \(mid(?:CPU|Memory)ThresholdPercent (\d+)\))?$`)
-	prodSum    = regexp.MustCompile(`^the smallest of: requests beyond own peaks (\d+) \(\d+ pods, and \d+ too young to tell\), requests (\d+) - common peak (\d+), capacity (\d+) - the larger of common peak and sum of own peaks (\d+)$`)
+	prodSum    = regexp.MustCompile(`^the smallest of: requests beyond own peaks (\d+) \(\d+ pods, and \d+ with too short a history\), requests (\d+) - common peak (\d+), capacity (\d+) - the larger of common peak and sum of own peaks (\d+)$`)
 	staticSum  = regexp.MustCompile(`^mid-(cpu|memory) \(static\): capacity (\d+) x (\d+) % \(midStatic(?:CPU|Memory)ReservedPercent\) = (\d+)(?:; at most (\d+) \(mid(?:CPU|Memory)ThresholdPercent (\d+)\))?$`)
 	zonesHead  = regexp.MustCompile(`^batch-(cpu|memory) by NUMA node \(\w+, (?:cpu|memory)ReclaimThresholdPercent (\d+)\): (.*)$`)
 	zoneSum    = regexp.MustCompile(`^(\d+): capacity (\d+) - margin (-?\d+) - (?:system|reserved) (\d+) - high-priority pods (\d+) = (-?\d+)(.*)$`)
@@ -39,12 +39,12 @@ func redoMid(t testing.TB, reasons []string) map[string]int64 {
 			continue
 		}
 		plain := units.ReplaceAllString(reason, "$1")
-		capped := func(left, capacity, most, percent int64) int64 {
-			if most >= 0 && (most != capacity*percent/100 || most >= left) {
+		capped := func(left, capacity, maximum, percent int64) int64 {
+			if maximum >= 0 && (maximum != capacity*percent/100 || maximum >= left) {
 				t.Errorf("%s: the cap", reason)
 			}
-			if most >= 0 {
-				return most
+			if maximum >= 0 {
+				return maximum
 			}
 			return left
 		}
@@ -66,7 +66,7 @@ func redoMid(t testing.TB, reasons []string) map[string]int64 {
 		if p := prodSum.FindStringSubmatch(m[3]); p != nil {
 			g := figures(p)
 			prod = max(min(g[1], g[2]-g[3], g[4]-max(g[3], g[5])), 0)
-		} else if !strings.HasPrefix(m[3], "nothing is known of earlier use; ") {
+		} else if !strings.HasPrefix(m[3], "earlier use is unknown; ") {
 			t.Errorf("%s: what is reclaimable of prod pods cannot be redone", reason)
 		}
 		if prod != f[2] {
@@ -116,7 +116,7 @@ func redoNUMA(t testing.TB, reasons []string) map[string]int64 {
 				}
 				left, rest = g[1], strings.TrimPrefix(rest, c[0])
 			}
-			if after, ok := strings.CutPrefix(rest, ", less than nothing: 0"); ok {
+			if after, ok := strings.CutPrefix(rest, ", negative: 0"); ok {
 				if left >= 0 {
 					t.Errorf("%s: %q: %d is not less than nothing", reason, zone, left)
 				}

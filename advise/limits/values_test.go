@@ -27,7 +27,7 @@ func TestLimitsOfAPodsSpec(t *testing.T) {
 	}
 	none := math.NaN()
 	if quotaOf(nil) != tick.Unlimited || bytesOf(nil) != tick.Unlimited || quotaOf(&none) != tick.Unlimited || bytesOf(&none) != tick.Unlimited {
-		t.Error("what is not known, or no number, is a limit")
+		t.Error("what is unknown, or no number, is a limit")
 	}
 	for _, tt := range [][3]int64{{5, 3, 3}, {3, 5, 3}, {5, tick.Unlimited, 5}, {tick.Unlimited, 5, 5}, {tick.Unlimited, tick.Unlimited, tick.Unlimited}, {5, 0, 0}} {
 		if got := smaller(tt[0], tt[1]); got != tt[2] {
@@ -37,13 +37,13 @@ func TestLimitsOfAPodsSpec(t *testing.T) {
 }
 
 // A value does not follow changes of up to a thirty-second, unless it is below the smallest safe value.
-func TestSteady(t *testing.T) {
+func TestSteadyValue(t *testing.T) {
 	for _, tt := range []struct {
-		was, now int64
-		least    float64
-		want     int64
+		previous, now int64
+		minimum       float64
+		want          int64
 	}{{3200, 3300, 0, 3200}, {3200, 3301, 0, 3301}, {3200, 3100, 0, 3200}, {3200, 3099, 0, 3099}, {3200, 3250, 3200, 3200}, {3200, 3250, 3201, 3250}, {0, 5, 0, 5}} {
-		if got := steady(tt.was, tt.now, tt.least); got != tt.want {
+		if got := steadyValue(tt.previous, tt.now, tt.minimum); got != tt.want {
 			t.Errorf("%+v: %d", tt, got)
 		}
 	}
@@ -57,7 +57,7 @@ func TestPaths(t *testing.T) {
 		}
 	}
 	for path, want := range map[string]bool{"/batch": true, "/batch/a": true, "/batch2": false, "/bat": false} {
-		if got := within(path, "/batch"); got != want {
+		if got := isWithin(path, "/batch"); got != want {
 			t.Errorf("%s: %v", path, got)
 		}
 	}
@@ -75,28 +75,28 @@ func TestKubeletsLimitsOfAPod(t *testing.T) {
 		}
 		return r
 	}
-	none := native{tick.Unlimited, tick.Unlimited}
+	none := kubeletLimits{tick.Unlimited, tick.Unlimited}
 	for name, tt := range map[string]struct {
 		containers []*tick.Resources
-		want       native
+		want       kubeletLimits
 	}{
-		"no containers":            {nil, native{3000, 4096}},
-		"all are limited":          {[]*tick.Resources{limits(1000, 2048), limits(2000, 2048)}, native{3000, 4096}},
-		"one has no CPU limit":     {[]*tick.Resources{limits(1000, 2048), limits(0, 2048)}, native{tick.Unlimited, 4096}},
-		"the first has none":       {[]*tick.Resources{limits(0, 2048), limits(1000, 2048)}, native{tick.Unlimited, 4096}},
-		"one has no memory limit":  {[]*tick.Resources{limits(1000, 2048), limits(1000, 0)}, native{3000, tick.Unlimited}},
+		"no containers":            {nil, kubeletLimits{3000, 4096}},
+		"all are limited":          {[]*tick.Resources{limits(1000, 2048), limits(2000, 2048)}, kubeletLimits{3000, 4096}},
+		"one has no CPU limit":     {[]*tick.Resources{limits(1000, 2048), limits(0, 2048)}, kubeletLimits{tick.Unlimited, 4096}},
+		"the first has none":       {[]*tick.Resources{limits(0, 2048), limits(1000, 2048)}, kubeletLimits{tick.Unlimited, 4096}},
+		"one has no memory limit":  {[]*tick.Resources{limits(1000, 2048), limits(1000, 0)}, kubeletLimits{3000, tick.Unlimited}},
 		"one has no limits at all": {[]*tick.Resources{nil, limits(1000, 2048)}, none},
 	} {
 		p := tick.Pod{Cgroup: "/p", Limits: limits(3000, 4096)}
 		for i, l := range tt.containers {
 			p.Containers = append(p.Containers, tick.Container{Cgroup: "/p/" + string(rune('a'+i)), Limits: l})
 		}
-		w := work{tick: &tick.Tick{Sample: &tick.Sample{Pods: []tick.Pod{p, {Cgroup: "/gone", Missing: tick.MissingCgroup}}}}, pods: map[string]native{}}
-		if w.look(); w.pods["/p"] != tt.want || len(w.pods) != 1+len(tt.containers) {
+		w := round{tick: &tick.Tick{Sample: &tick.Sample{Pods: []tick.Pod{p, {Cgroup: "/gone", Missing: tick.MissingCgroup}}}}, pods: map[string]kubeletLimits{}}
+		if w.readPods(); w.pods["/p"] != tt.want || len(w.pods) != 1+len(tt.containers) {
 			t.Errorf("%s: %+v; want %+v", name, w.pods, tt.want)
 		}
 		for i, l := range tt.containers {
-			if got := w.pods[p.Containers[i].Cgroup]; got != nativeOf(l) {
+			if got := w.pods[p.Containers[i].Cgroup]; got != kubeletLimitsOf(l) {
 				t.Errorf("%s: container %d has %+v", name, i, got)
 			}
 		}
@@ -117,10 +117,10 @@ func TestAPodsOwnQuota(t *testing.T) {
 		"the second has not": {[]*tick.Resources{milli(2000), memory}, nil, ""},
 		"the first has not":  {[]*tick.Resources{memory, milli(2000)}, nil, ""},
 		"ended":              {[]*tick.Resources{milli(2000)}, func(p *tick.Pod) { p.Phase = "Failed" }, ""},
-		"not known":          {[]*tick.Resources{milli(2000)}, func(p *tick.Pod) { p.Missing = tick.MissingCluster }, ""},
+		"unknown":            {[]*tick.Resources{milli(2000)}, func(p *tick.Pod) { p.Missing = tick.MissingCluster }, ""},
 		"a service":          {[]*tick.Resources{milli(2000)}, func(p *tick.Pod) { p.QoS = tick.QoSShared }, ""},
 	} {
-		r := plain(t)
+		r := newRun(t)
 		r.settings = Settings{Batch: None, Services: None}
 		*r.job() = tick.Pod{UID: "j", QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromKatalyst, Cgroup: pod}
 		for i, l := range tt.limits {
@@ -129,8 +129,8 @@ func TestAPodsOwnQuota(t *testing.T) {
 		if tt.change != nil {
 			tt.change(r.job())
 		}
-		if r.after(1); r.of(pod) != tt.want {
-			t.Errorf("%s: %q; want %q", name, r.of(pod), tt.want)
+		if r.tickAfter(1); r.entryText(pod) != tt.want {
+			t.Errorf("%s: %q; want %q", name, r.entryText(pod), tt.want)
 		}
 	}
 }
@@ -146,20 +146,20 @@ func TestKeys(t *testing.T) {
 		if got := tt.one.without(tt.other); got != tt.without {
 			t.Errorf("%+v without %+v: %+v", tt.one, tt.other, got)
 		}
-		if got := tt.one.and(tt.other); got != tt.and {
+		if got := tt.one.union(tt.other); got != tt.and {
 			t.Errorf("%+v and %+v: %+v", tt.one, tt.other, got)
 		}
 	}
 }
 
 // A tick of a fleet, or of an agent that was away, contains nothing of this machine's cgroups.
-func TestATickOfAnotherKindChangesNothing(t *testing.T) {
+func TestFleetTicksChangeNothing(t *testing.T) {
 	for name, change := range map[string]func(*tick.Sample){
 		"fleet": func(s *tick.Sample) { s.Fleet = new(tick.Fleet) }, "agent": func(s *tick.Sample) { s.Agent = new(tick.Agent) },
 	} {
-		r := plain(t)
+		r := newRun(t)
 		change(&r.sample)
-		if r.after(1); len(r.advice.Cgroups)+len(r.advice.Reasons) > 0 || r.st != nil {
+		if r.tickAfter(1); len(r.advice.Cgroups)+len(r.advice.Reasons) > 0 || r.st != nil {
 			t.Errorf("%s: %+v", name, r.advice)
 		}
 	}
@@ -167,12 +167,12 @@ func TestATickOfAnotherKindChangesNothing(t *testing.T) {
 
 // A state file's numbers are bounded by what a machine has.
 func TestAStateFilesNumbersAreBounded(t *testing.T) {
-	st := &State{CapBytes: -1, LeastBytes: math.MaxInt64, Set: map[string]*set{
+	st := &State{CapBytes: -1, MinPossibleBytes: math.MaxInt64, Set: map[string]*cgroupState{
 		"/a": {Own: values{CPU: 500, High: -5, Max: math.MaxInt64}, Cap: values{CPU: 7}}, "/b": {Own: values{CPU: -1}},
 		"/c": {Own: values{CPU: math.MaxInt64}}, "d": {}, "/null": nil,
 	}}
-	st.mend(begin)
-	if st.CapBytes != 0 || st.LeastBytes != maxBytes || len(st.Set) != 3 || st.Set["/b"].Own.CPU != 0 || st.Set["/c"].Own.CPU != maxMilliCPU {
+	st.sanitize(begin)
+	if st.CapBytes != 0 || st.MinPossibleBytes != maxBytes || len(st.Set) != 3 || st.Set["/b"].Own.CPU != 0 || st.Set["/c"].Own.CPU != maxMilliCPU {
 		t.Errorf("%+v", st)
 	}
 	if a := st.Set["/a"]; a.Own != (values{CPU: 500, Max: maxBytes}) || a.Cap != (values{}) {
@@ -182,37 +182,37 @@ func TestAStateFilesNumbersAreBounded(t *testing.T) {
 
 // If memory.high throttles batch for ten seconds without effect, it stays at batch's use for a minute; a decrease of the use by a part of a
 // step counts as an effect.
-func TestWhenHighBringsNothing(t *testing.T) {
+func TestWhenHighHasNoEffect(t *testing.T) {
 	const goal = 100.0
-	was := watch{High: 5, Use: 200, Since: begin.Add(-stuckAfter), HighAt: begin}
+	previous := eventHistory{High: 5, Use: 200, Since: begin.Add(-stuckAfter), HighAt: begin}
 	for name, tt := range map[string]struct {
-		change func(x *watch)
+		change func(x *eventHistory)
 		use    float64
 		stays  bool    // at the use
 		from   float64 // the use of the next comparison
 	}{
-		"stuck":                       {func(*watch) {}, 200, true, 200},
-		"stuck, and a little less":    {func(*watch) {}, 200*(1-progressPart) + 0.1, true, 200},
-		"it fell by enough":           {func(*watch) {}, 200 * (1 - progressPart), false, 200 * (1 - progressPart)},
-		"at the goal":                 {func(*watch) {}, goal, false, 0},
-		"not for long enough":         {func(x *watch) { x.Since = begin.Add(1 - stuckAfter) }, 200, false, 200},
-		"nothing met memory.high":     {func(x *watch) { x.HighAt = time.Time{} }, 200, false, 200},
-		"as long ago as that":         {func(x *watch) { x.HighAt = begin.Add(-stuckAfter) }, 200, true, 200},
-		"longer ago":                  {func(x *watch) { x.HighAt = begin.Add(-stuckAfter - 1) }, 200, false, 200},
-		"nothing was held under it":   {func(x *watch) { x.Use = 0 }, 200, false, 200},
-		"the minute is not over":      {func(x *watch) { x.Until = begin.Add(1) }, 150, true, 200},
-		"the minute is over":          {func(x *watch) { x.Until = begin }, 150, false, 150},
-		"no longer over, in a minute": {func(x *watch) { x.Until = begin.Add(1) }, goal, false, 0},
+		"stuck":                       {func(*eventHistory) {}, 200, true, 200},
+		"stuck, and a little less":    {func(*eventHistory) {}, 200*(1-progressPart) + 0.1, true, 200},
+		"it fell by enough":           {func(*eventHistory) {}, 200 * (1 - progressPart), false, 200 * (1 - progressPart)},
+		"at the goal":                 {func(*eventHistory) {}, goal, false, 0},
+		"not for long enough":         {func(x *eventHistory) { x.Since = begin.Add(1 - stuckAfter) }, 200, false, 200},
+		"nothing met memory.high":     {func(x *eventHistory) { x.HighAt = time.Time{} }, 200, false, 200},
+		"as long ago as that":         {func(x *eventHistory) { x.HighAt = begin.Add(-stuckAfter) }, 200, true, 200},
+		"longer ago":                  {func(x *eventHistory) { x.HighAt = begin.Add(-stuckAfter - 1) }, 200, false, 200},
+		"nothing was kept below it":   {func(x *eventHistory) { x.Use = 0 }, 200, false, 200},
+		"the minute is not over":      {func(x *eventHistory) { x.Until = begin.Add(1) }, 150, true, 200},
+		"the minute is over":          {func(x *eventHistory) { x.Until = begin }, 150, false, 150},
+		"no longer over, in a minute": {func(x *eventHistory) { x.Until = begin.Add(1) }, goal, false, 0},
 	} {
-		before := was
+		before := previous
 		tt.change(&before)
-		w := &work{
-			state: &State{Set: map[string]*set{"/b": {Watch: &before}}},
+		w := &round{
+			state: &State{Set: map[string]*cgroupState{"/b": {Events: &before}}},
 			tick: &tick.Tick{Time: begin, Sample: &tick.Sample{
 				Pods: []tick.Pod{{Cgroup: "/a"}, {Cgroup: "/b", MemoryEvents: &tick.MemoryEvents{High: 5, OOMKill: 3}}},
 			}},
 		}
-		x := w.watch(&unit{path: "/b", use: tt.use}, goal)
+		x := w.updateEvents(&cappedCgroup{path: "/b", use: tt.use}, goal)
 		if x == nil || begin.Before(x.Until) != tt.stays || x.Use != tt.from || x.killed != 3 {
 			t.Errorf("%s: %+v; want it to stay: %v, from %v", name, x, tt.stays, tt.from)
 		}
@@ -227,12 +227,12 @@ func TestProtectionOfUnknownMemoryStays(t *testing.T) {
 		"the service's":   func(r *run) { r.sample.Pods[1].Memory = nil },
 		"no number of it": func(r *run) { r.sample.Pods[1].Memory.WorkingSetBytes = new(math.NaN()) },
 	} {
-		r := plain(t)
+		r := newRun(t)
 		r.settings.Batch = None
-		r.after(1)
+		r.tickAfter(1)
 		hide(r)
 		for range 2 {
-			r.after(90).want("/web.slice/web", "low 10240")
+			r.tickAfter(90).want("/web.slice/web", "low 10240")
 			r.want("/web.slice", "low 10240")
 		}
 		if t.Failed() {
@@ -247,10 +247,10 @@ func TestOnlyCleanPathsAreProtected(t *testing.T) {
 		"/web": true, "/web/../batch": false, "/web/": false, "web": false,
 		strings.Repeat("/a", maxDepth): true, strings.Repeat("/a", maxDepth+1): false,
 	} {
-		r := plain(t)
+		r := newRun(t)
 		r.settings.Batch = None
 		r.sample.Pods[1].Cgroup = path
-		if got := r.after(1).of(path) != ""; got != want {
+		if got := r.tickAfter(1).entryText(path) != ""; got != want {
 			t.Errorf("%.40s: protected %v", path, got)
 		}
 	}
@@ -258,22 +258,22 @@ func TestOnlyCleanPathsAreProtected(t *testing.T) {
 
 // A policy that sets memory.min protects memory itself, too.
 func TestThePolicysMinimumHolds(t *testing.T) {
-	r := plain(t)
-	r.policys = []tick.Cgroup{{Cgroup: "/x", MemoryMinBytes: new(int64(gib))}}
-	r.after(1).want("/web.slice/web", "")
+	r := newRun(t)
+	r.policyCgroups = []tick.Cgroup{{Cgroup: "/x", MemoryMinBytes: new(int64(gib))}}
+	r.tickAfter(1).want("/web.slice/web", "")
 	r.hasReason("the policy protects memory itself")
 }
 
 // A working set of 0 is known: its protection becomes free.
 func TestAWorkingSetOfNothingIsKnown(t *testing.T) {
-	r := plain(t)
+	r := newRun(t)
 	r.settings.Batch = None
-	r.after(1).want("/web.slice/web", "low 10240")
-	r.sample.Pods[1].Memory = held(0)
-	if got := r.after(1).of("/web.slice/web"); got == "low 10240" {
+	r.tickAfter(1).want("/web.slice/web", "low 10240")
+	r.sample.Pods[1].Memory = memoryUse(0)
+	if got := r.tickAfter(1).entryText("/web.slice/web"); got == "low 10240" {
 		t.Errorf("the protection stays: %q", r.advice.Reasons)
 	}
-	if reasons := strings.Join(r.advice.Reasons, "\n"); strings.Contains(reasons, "is not known") {
+	if reasons := strings.Join(r.advice.Reasons, "\n"); strings.Contains(reasons, "is unknown") {
 		t.Errorf("reasons %q", reasons)
 	}
 }

@@ -11,7 +11,7 @@ import (
 var (
 	sumText   = regexp.MustCompile(`capacity (\d+)m \* (\d+) % .* - services (\d+)m .* - system (\d+)m .* = (-?\d+)m -> (?:quota )?(\d+)(?:m| CPUs?)(.*)$`)
 	stepText  = regexp.MustCompile(`; it grows by a tenth of (all (\d+) CPUs a step, rounded up|the machine a step): from (\d+)m? by (\d+)m?`)
-	closeText = regexp.MustCompile(`; (\d+)m is within a hundredth of the machine \((\d+)m\) of the present (\d+)m, which stays`)
+	closeText = regexp.MustCompile(`; (\d+)m is within a hundredth of the machine \((\d+)m\) of the current (\d+)m, which stays`)
 	lsrText   = regexp.MustCompile(`; (\d+) of the (\d+) of LSR pods \((\d+) \* (\d+) / (\d+)\), (\d+) of the other (\d+)`)
 )
 
@@ -24,12 +24,12 @@ func numbers(match []string) []int {
 }
 
 // The results of a load that falls and rises can be recalculated from the reasons: the sum, the step, the share of LSR pods' CPUs.
-func TestReasonsCanBeRedone(t *testing.T) {
+func TestReasonsAddUp(t *testing.T) {
 	seen := map[string]int{}
 	for _, mode := range []string{sloconfig.SuppressCPUSet, sloconfig.SuppressCFSQuota} {
 		st := &State{}
 		for _, left := range []float64{31_000, 9_000, 31_000, 31_000, 31_000, 31_000, 31_000, 30_900, 30_000, -1, 3000, 3100} {
-			s := sized(left, pinned("LSR", "r", "2-3,26-27"))
+			s := withBudget(left, pinned("LSR", "r", "2-3,26-27"))
 			if st.CPUs != "" {
 				s.Tiers[1].CPUSetCPUs = st.CPUs // isolate has applied it
 			}

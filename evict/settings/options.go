@@ -14,24 +14,24 @@ import (
 type Options struct {
 	// Config is the path of --config, empty without one.
 	Config string
-	given  Settings
+	flags  Settings
 }
 
 // AddFlags adds a flag for each setting.
 func (o *Options) AddFlags(f *stage.Flags) {
-	o.given = Default()
-	AddRows(f, o.given.Rows())
+	o.flags = Default()
+	AddRows(f, o.flags.Rows())
 }
 
 // Resolve merges the defaults, the file and the command line.
 func (o *Options) Resolve(s *stage.Session) (*Settings, error) {
 	merged := Default()
-	rows, given := merged.Rows(), o.given.Rows()
+	rows, flags := merged.Rows(), o.flags.Rows()
 	lines, err := merged.readFile(o.Config, rows)
 	if err != nil {
 		return nil, stage.Usagef("%w", err)
 	}
-	merged.From = MergeRows(s, rows, given, o.Config, lines)
+	merged.From = MergeRows(s, rows, flags, o.Config, lines)
 	if err := merged.checkAll(); err != nil {
 		return nil, stage.Usagef("%w", err)
 	}

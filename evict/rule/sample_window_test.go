@@ -7,7 +7,7 @@ import (
 
 func over(bound float64) func(float64) bool { return func(v float64) bool { return v > bound } }
 
-func TestRingDue(t *testing.T) {
+func TestSampleWindowDue(t *testing.T) {
 	tests := []struct {
 		name  string
 		ticks []int // seconds of the ticks offered
@@ -17,15 +17,15 @@ func TestRingDue(t *testing.T) {
 		{"the same time counts once", []int{0, 0, 30, 30}, []int{0, 30}},
 		{"a late tick", []int{0, 45, 75}, []int{0, 45, 75}},
 		{"back: the period starts over", []int{100, 40, 60, 70}, []int{100, 70}},
-		{"away for too long: emptied", []int{0, 30, 700}, []int{700}},
-		{"away, but not for too long", []int{0, 30, 600}, []int{0, 30, 600}},
+		{"silent for too long: emptied", []int{0, 30, 700}, []int{700}},
+		{"silent, but not for too long", []int{0, 30, 600}, []int{0, 30, 600}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			var r Ring[float64]
+			var r SampleWindow[float64]
 			for _, s := range tt.ticks {
 				if r.Due(at(s), 30*time.Second, 10) {
-					r.Push(at(s), 1, 10)
+					r.Add(at(s), 1, 10)
 				}
 			}
 			var got []int
@@ -44,16 +44,16 @@ func TestRingDue(t *testing.T) {
 	}
 }
 
-func TestRingShareIsOfCapacity(t *testing.T) {
-	var r Ring[float64]
+func TestSampleWindowShareIsOfCapacity(t *testing.T) {
+	var r SampleWindow[float64]
 	for i := range 12 {
-		r.Push(at(i), float64(i), 10)
+		r.Add(at(i), float64(i), 10)
 		if want := min(10, i+1); len(r.Samples) != want {
 			t.Fatalf("after %d: %d samples; want %d", i+1, len(r.Samples), want)
 		}
 		if i == 7 {
 			if got := r.Share(10, over(-1)); got != 0.8 {
-				t.Errorf("Share of 8 samples in a ring of 10 = %v; want 0.8", got)
+				t.Errorf("Share of 8 samples in a window of 10 = %v; want 0.8", got)
 			}
 		}
 	}
@@ -61,7 +61,7 @@ func TestRingShareIsOfCapacity(t *testing.T) {
 		t.Errorf("Share(over 10) = %v; want 0.1", got)
 	}
 	if got := r.Share(4, over(9)); got != 0.5 {
-		t.Errorf("Share of a smaller ring = %v; want 0.5 (the newest samples)", got)
+		t.Errorf("Share of a smaller window = %v; want 0.5 (the newest samples)", got)
 	}
 	if got := r.Share(0, over(0)); got != 0 {
 		t.Errorf("Share(0) = %v; want 0", got)
@@ -71,9 +71,9 @@ func TestRingShareIsOfCapacity(t *testing.T) {
 func TestSince(t *testing.T) {
 	var s Since
 	for _, step := range []struct {
-		at    int
-		holds bool
-		want  time.Time
+		at     int
+		isTrue bool
+		want   time.Time
 	}{
 		{10, false, time.Time{}},
 		{11, true, at(11)},
@@ -83,8 +83,8 @@ func TestSince(t *testing.T) {
 		{5, true, at(5)}, // set back: never a negative span
 		{30, true, at(5)},
 	} {
-		if got := s.Observe(at(step.at), step.holds); !got.Equal(step.want) {
-			t.Errorf("Observe(%d, %v) = %v; want %v", step.at, step.holds, got, step.want)
+		if got := s.Observe(at(step.at), step.isTrue); !got.Equal(step.want) {
+			t.Errorf("Observe(%d, %v) = %v; want %v", step.at, step.isTrue, got, step.want)
 		}
 	}
 }

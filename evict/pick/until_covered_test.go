@@ -1,0 +1,126 @@
+package pick
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"polder/evict/rule"
+)
+
+// koordinatorFinding is a finding of one of Koordinator's rules, with the given need.
+func koordinatorFinding(name string, need float64, candidates ...rule.Candidate) rule.Finding {
+	f := finding(name, 75, 70, candidates...)
+	f.Need, f.UntilCovered, f.SharedCooldown, f.Reason, f.GracePeriodSeconds = need, true, "koordinator memory", "because of "+name, nil
+	return f
+}
+
+// A finding with an explicit need evicts pods at one tick until the need is covered.
+func TestUntilCovered(t *testing.T) {
+	a, b, c := candidate(pod("a"), 10), candidate(pod("b"), 5), candidate(pod("c"), 4)
+	limits := func(change func(*Limits)) Limits {
+		l := defaultLimits(Unlimited)
+		l.PerCovered = Unlimited
+		change(&l)
+		return l
+	}
+	none := func(*Limits) {}
+	empty := func() *State { return stateWith(nil, nil, nil) }
+	inProgress := func(f rule.Finding, x ...rule.Candidate) rule.Finding {
+		f.Others = x
+		return f
+	}
+	for _, tt := range []struct {
+		name     string
+		findings []rule.Finding
+		limits   Limits
+		state    *State
+		want     []string
+		limited  []ReachedLimit
+	}{
+		{"one is enough", []rule.Finding{koordinatorFinding("MemoryEvict", 10, a, b, c)}, limits(none), empty(), []string{"a"}, nil},
+		{"just not", []rule.Finding{koordinatorFinding("MemoryEvict", 10.5, a, b, c)}, limits(none), empty(), []string{"a", "b"}, nil},
+		{"all of them", []rule.Finding{koordinatorFinding("MemoryEvict", 100, a, b, c)}, limits(none), empty(), []string{"a", "b", "c"}, nil},
+		{"its value does not show the need", []rule.Finding{changed(koordinatorFinding("MemoryEvict", 100, a, b, c), func(f *rule.Finding) { f.Value = f.Threshold })}, limits(none), empty(), []string{"a", "b", "c"}, nil},
+		{"nor under a threshold", []rule.Finding{changed(koordinatorFinding("BECPUEvict", 11, a, b, c), func(f *rule.Finding) { f.Below, f.Value, f.Threshold = true, 60, 60 })}, limits(none), empty(), []string{"a", "b"}, nil},
+		{"as many as per-rule allows, if set", []rule.Finding{koordinatorFinding("MemoryEvict", 100, a, b, c)}, limits(func(l *Limits) { l.PerCovered = 2 }), empty(), []string{"a", "b"}, []ReachedLimit{{"MemoryEvict", LimitPerRule}}},
+		{"as many as burst allows", []rule.Finding{koordinatorFinding("MemoryEvict", 100, a, b, c)}, limits(func(l *Limits) { l.Burst = 1 }), empty(), []string{"a"}, []ReachedLimit{{"MemoryEvict", LimitBurst}}},
+		{"as many as per-hour allows", []rule.Finding{koordinatorFinding("MemoryEvict", 100, a, b, c)}, limits(func(l *Limits) { l.PerHour = 2 }), empty(), []string{"a", "b"}, []ReachedLimit{{"MemoryEvict", LimitPerHour}}},
+		{"evictions in progress count", []rule.Finding{koordinatorFinding("MemoryEvict", 12, a, b, c)}, limits(none), stateWith([]string{"uid-a"}, nil, nil), []string{"b"}, nil},
+		{"and can be enough", []rule.Finding{koordinatorFinding("MemoryEvict", 10, a, b, c)}, limits(none), stateWith([]string{"uid-a"}, nil, nil), nil, nil},
+		{"a pod that releases nothing is not evicted", []rule.Finding{koordinatorFinding("MemoryEvict", 100, candidate(pod("z"), 0), b)}, limits(none), empty(), []string{"b"}, nil},
+		{"a victim of one rule counts for the next", []rule.Finding{koordinatorFinding("BEMemoryEvict", 8, a), koordinatorFinding("MemoryEvict", 12, a, b, c)}, limits(none), empty(), []string{"a", "b"}, nil},
+		{"also if the next could not choose it", []rule.Finding{koordinatorFinding("BEMemoryEvict", 8, a), inProgress(koordinatorFinding("MemoryEvict", 10, b, c), a)}, limits(none), empty(), []string{"a"}, nil},
+		{"by its release for the next", []rule.Finding{koordinatorFinding("BEMemoryEvict", 8, a), inProgress(koordinatorFinding("MemoryEvict", 10, b, c), candidate(a.Pod, 3))}, limits(none), empty(), []string{"a", "b", "c"}, nil},
+		{"counted once", []rule.Finding{koordinatorFinding("BEMemoryEvict", 8, a), inProgress(koordinatorFinding("MemoryEvict", 12, b, c), a)}, limits(none), empty(), []string{"a", "b"}, nil},
+	} {
+		round := Choose(now, tt.findings, tt.limits, tt.state)
+		if tt.want == nil {
+			tt.want = []string{}
+		}
+		if d := cmp.Diff(tt.want, names(round.Victims)); d != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, d)
+		}
+		if d := cmp.Diff(tt.limited, round.ReachedLimits); d != "" {
+			t.Errorf("%s: limits (-want +got):\n%s", tt.name, d)
+		}
+	}
+}
+
+// A shared cooldown begins whichever rule evicts a pod, and at one tick no rule delays another.
+func TestSharedCooldown(t *testing.T) {
+	a, b := candidate(pod("a"), 10), candidate(pod("b"), 5)
+	l := unlimited()
+	l.PerCovered = Unlimited
+	m := stateWith(nil, nil, nil)
+	both := []rule.Finding{koordinatorFinding("BEMemoryEvict", 10, a), koordinatorFinding("MemoryEvict", 5, b)}
+	round := Choose(now, both, l, m)
+	if d := cmp.Diff([]string{"a", "b"}, names(round.Victims)); d != "" {
+		t.Fatalf("at one tick (-want +got):\n%s", d)
+	}
+	m.RecordRequest(round.Victims[0], now)
+	later := now.Add(30 * time.Second)
+	if v := Choose(later, both[1:], l, m); len(v.Victims) > 0 || v.Verdicts[0].CooldownLeft != 30*time.Second {
+		t.Errorf("in the cooldown: %v, left %s", names(v.Victims), v.Verdicts[0].CooldownLeft)
+	}
+	other := koordinatorFinding("BECPUEvict", 5, b)
+	other.SharedCooldown = "koordinator cpu"
+	if v := Choose(later, []rule.Finding{other}, l, m); len(v.Victims) != 1 {
+		t.Error("CPU is in the cooldown of memory")
+	}
+	// A refusal ends the cooldown.
+	m.Refuse("uid-a", "refused", later, time.Minute)
+	if v := Choose(later, both[1:], l, m); len(v.Victims) != 1 {
+		t.Error("in a cooldown after a refusal")
+	}
+}
+
+// If a pod is evicted for several findings, Koordinator's wording contains only the first one, because it is an event's text.
+func TestJoinedTexts(t *testing.T) {
+	a := candidate(pod("a"), 10)
+	first, second := koordinatorFinding("BEMemoryEvict", 10, a), koordinatorFinding("MemoryEvict", 20, a)
+	katalystFinding := finding("memory-pressure-eviction-plugin", 20, 10, a)
+	l := unlimited()
+	l.PerCovered = Unlimited
+	for _, tt := range []struct {
+		findings        []rule.Finding
+		reason, message string
+		rules           []string
+		grace           *int64
+	}{
+		{[]rule.Finding{first, second}, "because of BEMemoryEvict", "m", []string{"BEMemoryEvict", "MemoryEvict"}, nil},
+		{[]rule.Finding{first, katalystFinding}, "because of BEMemoryEvict", "m", []string{"BEMemoryEvict", "memory-pressure-eviction-plugin"}, nil},
+		{[]rule.Finding{katalystFinding, first}, "met threshold in scope: s from plugin: memory-pressure-eviction-plugin; because of BEMemoryEvict", "m; m", []string{"memory-pressure-eviction-plugin", "BEMemoryEvict"}, nil},
+		{[]rule.Finding{katalystFinding}, "met threshold in scope: s from plugin: memory-pressure-eviction-plugin", "m", []string{"memory-pressure-eviction-plugin"}, new(int64(60))},
+	} {
+		round := Choose(now, tt.findings, l, stateWith(nil, nil, nil))
+		if len(round.Victims) != 1 {
+			t.Fatalf("%v are evicted", names(round.Victims))
+		}
+		v := round.Victims[0]
+		if v.Eviction.Reason != tt.reason || v.Eviction.Message != tt.message || cmp.Diff(tt.rules, v.Rules) != "" || cmp.Diff(tt.grace, v.Eviction.GracePeriodSeconds) != "" {
+			t.Errorf("%+v; want %+v", v, tt)
+		}
+	}
+}
