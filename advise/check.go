@@ -40,7 +40,7 @@ func checkConfig(s *stage.Session, o *options) error {
 
 // checkObjects prints what the file's objects contain for this machine, as for a node without labels.
 func checkObjects(s *stage.Session, current *loaded) error {
-	if current.objects.None() {
+	if current.objects.IsEmpty() {
 		return nil
 	}
 	node, err := os.Hostname()

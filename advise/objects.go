@@ -30,7 +30,7 @@ type nodeObjects struct {
 
 // override puts them into a tick.
 func (o *objects) override(t *tick.Tick) {
-	if o.file.None() {
+	if o.file.IsEmpty() {
 		o.nodes, o.reported = nil, config.Reported{}
 		return
 	}
@@ -52,7 +52,7 @@ func (o *objects) override(t *tick.Tick) {
 	strategies, sloErrs := l.slo.InForce(o.file.SLO, t.Sample.Labels, t.Sample.Annotations)
 	if version := l.Version + l.slo.Version; l.merged == nil || l.version != version || !bytes.Equal(l.raw, t.Sample.Config) {
 		l.raw, l.version = slices.Clone(t.Sample.Config), version
-		l.merged = sloconfig.Over(customconfig.Over(l.raw, chosen), strategies)
+		l.merged = sloconfig.Overlay(customconfig.Overlay(l.raw, chosen), strategies)
 	}
 	var problems []string
 	for _, err := range slices.Concat(errs, sloErrs) {

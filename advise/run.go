@@ -173,5 +173,5 @@ func decideAll(
 			return advice, nil
 		},
 	})
-	return saver.End(err)
+	return saver.SaveAtEnd(err)
 }

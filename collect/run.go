@@ -70,7 +70,7 @@ func (o *options) run(ctx context.Context, s *stage.Session) error {
 	} else {
 		err = c.loop(ctx)
 	}
-	return errors.Join(c.saver.End(err), c.out.Close(), c.collector.Close())
+	return errors.Join(c.saver.SaveAtEnd(err), c.out.Close(), c.collector.Close())
 }
 
 // open checks the options and opens the machine.

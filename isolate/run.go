@@ -140,12 +140,12 @@ func isolate(ctx context.Context, s *stage.Session, o options, h *cgroup.Hierarc
 	t.reclaim = reclaim.New(reclaim.Options{Hierarchy: h, Root: o.root, DryRun: s.DryRun, Now: s.Now, Log: s.Log})
 	defer t.close()
 	err = s.Filter(ctx, stage.Filter{
-		Section:     tick.SectionIsolation,
-		Reads:       []string{tick.SectionAdvice},
-		Handle:      t.handle,
-		Silent:      func(context.Context) { t.applyFallback() },
-		SilentAfter: o.staleAfter,
-		Live:        !s.DryRun,
+		Section:      tick.SectionIsolation,
+		Reads:        []string{tick.SectionAdvice},
+		Handle:       t.handle,
+		OnSilence:    func(context.Context) { t.applyFallback() },
+		SilenceAfter: o.staleAfter,
+		Live:         !s.DryRun,
 	})
 	if ctx.Err() == nil {
 		err = errors.Join(err, t.end(ctx))

@@ -22,7 +22,7 @@ func fieldTable(kind customconfig.Kind) string {
 			names = append(names, "`"+s.Name+"`")
 			meanings = append(meanings, s.Usage)
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", path, strings.Join(names, ", "), f.Settings[0].Want, strings.Join(meanings, "; "))
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", path, strings.Join(names, ", "), f.Settings[0].Expected, strings.Join(meanings, "; "))
 	}
 	return b.String()
 }

@@ -201,7 +201,7 @@ func isPath(path string) bool { return len(path) > 1 && len(path) <= maxPath && 
 
 // step is what one tick requests.
 type step struct {
-	requests                       []tick.MemoryToTake
+	requests                       []tick.CgroupReclaim
 	bytes                          int64
 	unknown, excess, inUse, onHold int
 	stopReasons                    []string // the reason for each pod for which a mistake was just seen
@@ -265,7 +265,7 @@ func (s *step) request(r *reading, stalled, goal float64) {
 		return
 	}
 	rounded := int64(bytes) / 4096 * 4096
-	s.requests = append(s.requests, tick.MemoryToTake{Cgroup: r.path, Bytes: rounded})
+	s.requests = append(s.requests, tick.CgroupReclaim{Cgroup: r.path, Bytes: rounded})
 	s.bytes += rounded
 }
 

@@ -68,7 +68,7 @@ func (sh *shape) divide(current string, desired, limit int, split []float64) *di
 	}
 	batch := sh.Avail.Difference(withoutBatch)
 	d := &division{
-		withoutBatch: withoutBatch.String(), batch: batch.String(), floor: sh.First(batch, sh.floorCPUs()).String(),
+		withoutBatch: withoutBatch.String(), batch: batch.String(), floor: sh.FirstCores(batch, sh.floorCPUs()).String(),
 		size: batch.Size(), perNUMA: sh.perNUMA(batch), withoutBatchNUMA: sh.perNUMA(withoutBatch),
 		previousSize: previous.Size(), shrinks: withoutBatch.Size() < previous.Size() && previous.Size() <= limit,
 	}

@@ -62,10 +62,10 @@ func readDynamic(raw tick.Raw) *dynamic {
 	for _, err := range r.Errs {
 		d.reasons = append(d.reasons, fmt.Sprintf("%s: ignored", d.source(strings.TrimPrefix(err.Error(), "reclaimedResourceConfig."))))
 	}
-	d.isOff = r.Off
+	d.isOff = r.IsDisabled
 	d.reserve, d.floor = r.Amounts[customconfig.FieldReserve], r.Amounts[customconfig.FieldFloor]
-	d.withheld, d.minimum, d.negligible = r.Amounts[customconfig.FieldWithhold], r.Amounts[customconfig.FieldLeast],
-		r.Amounts[customconfig.FieldNegligible]
+	d.withheld, d.minimum, d.negligible = r.Amounts[customconfig.FieldWithhold], r.Amounts[customconfig.FieldMinimum],
+		r.Amounts[customconfig.FieldIgnoreBelow]
 	if d.floor.Bytes != nil {
 		d.reasons = append(d.reasons, d.source(customconfig.FieldFloor)+".memory is not used by this policy")
 	}

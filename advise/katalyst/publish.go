@@ -87,7 +87,7 @@ func adjust(in inputs, resource, unit string, offer, withheld, minimum *int64, a
 		*offer = max(*offer-*withheld, 0)
 	}
 	if minimum != nil && *offer < min(*minimum, all) {
-		reasons = append(reasons, fmt.Sprintf("reclaimed %s: %d%s are raised to %d%s (%s)", resource, *offer, unit, min(*minimum, all), unit, in.source(customconfig.FieldLeast)))
+		reasons = append(reasons, fmt.Sprintf("reclaimed %s: %d%s are raised to %d%s (%s)", resource, *offer, unit, min(*minimum, all), unit, in.source(customconfig.FieldMinimum)))
 		*offer = min(*minimum, all)
 	}
 	return reasons
@@ -107,7 +107,7 @@ func dropNegligible(in inputs, c *tick.Reclaimed) (reasons []string) {
 		if !isNegligible(part.MilliCPU, part.MemoryBytes) || *part.MilliCPU == 0 && (part.MemoryBytes == nil || *part.MemoryBytes == 0) {
 			continue
 		}
-		reasons = append(reasons, fmt.Sprintf("NUMA node %d: the reclaimed amount is negligible and not offered (%s)", part.ID, in.source(customconfig.FieldNegligible)))
+		reasons = append(reasons, fmt.Sprintf("NUMA node %d: the reclaimed amount is negligible and not offered (%s)", part.ID, in.source(customconfig.FieldIgnoreBelow)))
 		*c.MilliCPU -= *part.MilliCPU
 		if part.MemoryBytes != nil {
 			*c.MemoryBytes -= *part.MemoryBytes
@@ -115,7 +115,7 @@ func dropNegligible(in inputs, c *tick.Reclaimed) (reasons []string) {
 		zero(part.MilliCPU, part.MemoryBytes)
 	}
 	if isNegligible(c.MilliCPU, c.MemoryBytes) && (*c.MilliCPU > 0 || c.MemoryBytes != nil && *c.MemoryBytes > 0) {
-		reasons = append(reasons, fmt.Sprintf("the reclaimed amount is negligible and not offered (%s)", in.source(customconfig.FieldNegligible)))
+		reasons = append(reasons, fmt.Sprintf("the reclaimed amount is negligible and not offered (%s)", in.source(customconfig.FieldIgnoreBelow)))
 		zero(c.MilliCPU, c.MemoryBytes)
 		for i := range c.NUMANodes {
 			zero(c.NUMANodes[i].MilliCPU, c.NUMANodes[i].MemoryBytes)

@@ -136,7 +136,7 @@ type layout struct {
 func (s *shape) layout(avail, share cpuSet, floorCPUs int) *layout {
 	return cached(&s.layouts, layoutKey{avail.list, share.list, floorCPUs}, func() *layout {
 		l := &layout{reclaim: newCPUSet(avail.Difference(share.Set)), perNUMA: make([]uint64, len(s.NUMA))}
-		l.floor = newCPUSet(s.First(l.reclaim.Set, floorCPUs))
+		l.floor = newCPUSet(s.FirstCores(l.reclaim.Set, floorCPUs))
 		l.exceptFloor = newCPUSet(avail.Difference(l.floor.Set))
 		for _, c := range s.Cores {
 			l.perNUMA[slices.Index(s.NUMA, c.NUMA)] += uint64(c.CPUs.Intersection(l.reclaim.Set).Size())

@@ -160,7 +160,7 @@ func (n *node) strategies(s *tick.Sample) (*sloconfig.Strategies, string) {
 		}
 		return n.Last, ""
 	}
-	switch err := n.Take(s); {
+	switch err := n.Update(s); {
 	case err != nil && n.Last == nil:
 		return nil, fmt.Sprintf("strategies: %v, and there are no earlier ones: no decision", err)
 	case err != nil:

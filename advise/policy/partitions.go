@@ -24,7 +24,7 @@ func WithoutPartitions(t *tick.Tick) (*tick.Tick, func(*tick.Advice)) {
 		switch {
 		case err != nil:
 			continue
-		case p.IsHome(t.Sample.Pods):
+		case p.ContainsAllPods(t.Sample.Pods):
 			outside = outside.Union(online.Difference(set))
 		default:
 			foreign, foreignCPUs = append(foreign, p), foreignCPUs.Union(set.Intersection(online))
@@ -54,7 +54,7 @@ func WithoutPartitions(t *tick.Tick) (*tick.Tick, func(*tick.Advice)) {
 func clearPartitionPods(s *tick.Sample, foreign []tick.Partition) {
 	used, cloned := 0.0, false
 	for i := range s.Pods {
-		if !slices.ContainsFunc(foreign, func(p tick.Partition) bool { return p.Holds(s.Pods[i].Cgroup) }) {
+		if !slices.ContainsFunc(foreign, func(p tick.Partition) bool { return p.Contains(s.Pods[i].Cgroup) }) {
 			continue
 		}
 		if !cloned {
@@ -135,7 +135,7 @@ func subtractCPU(r *tick.Resources, removed, bound float64) *tick.Resources {
 func dropCPULists(cgroups []tick.Cgroup, foreign []tick.Partition) []tick.Cgroup {
 	isForeign := func(c *tick.Cgroup) bool {
 		return (c.CPUSetCPUs != "" || c.CPUSetMems != "") && slices.ContainsFunc(foreign, func(p tick.Partition) bool {
-			return p.Holds(c.Cgroup)
+			return p.Contains(c.Cgroup)
 		})
 	}
 	cloned := false

@@ -29,7 +29,7 @@ func PodsUnknown(s *tick.Sample) bool {
 		}
 		isAnyMissing = isAnyMissing || s.Pods[i].Missing == tick.MissingCluster
 	}
-	return isAnyMissing && s.Unread("pods")
+	return isAnyMissing && s.IsUnread("pods")
 }
 
 // Identity distinguishes a pod from a later one with the same name.

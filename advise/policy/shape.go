@@ -50,7 +50,7 @@ func ExclusiveCPUs(s *tick.Sample, last string) (list, why string) {
 	switch {
 	case s.Kubelet != nil:
 		return s.Kubelet.ExclusiveCPUs, ""
-	case last == "" || !s.Unread("kubelet"): // there is no kubelet
+	case last == "" || !s.IsUnread("kubelet"): // there is no kubelet
 		return "", ""
 	}
 	return last, "kubelet's state could not be read: CPUs " + Quote(last) + " still count as exclusive"

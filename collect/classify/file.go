@@ -69,7 +69,7 @@ func (m *thousandths) UnmarshalYAML(n *config.Node) error {
 	}
 	f, err := strconv.ParseFloat(text, 64)
 	if err != nil || !(f >= 0 && f <= 1e9) {
-		return config.Complain(n, fmt.Errorf("%q is not a number of milli-CPU: want one such as 2000, not negative", text))
+		return config.NodeError(n, fmt.Errorf("%q is not a number of milli-CPU: want one such as 2000, not negative", text))
 	}
 	*m = thousandths(f)
 	return nil
@@ -131,7 +131,7 @@ func (t *ruleText) rule() (Rule, int, error) {
 		return r, t.Cgroup.line, fmt.Errorf("cgroup %s has no class: want dedicated, shared, reclaimed, system or none", t.Cgroup.text)
 	default:
 		known := []string{tick.QoSDedicated, tick.QoSShared, tick.QoSReclaimed, tick.QoSSystem, classNone}
-		return r, t.Class.line, fmt.Errorf("class %q: want dedicated, shared, reclaimed, system or none%s", t.Class.text, choice.Meant(t.Class.text, known))
+		return r, t.Class.line, fmt.Errorf("class %q: want dedicated, shared, reclaimed, system or none%s", t.Class.text, choice.Suggestion(t.Class.text, known))
 	}
 	switch t.Containers.text {
 	case "", "self":

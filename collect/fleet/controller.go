@@ -108,9 +108,9 @@ func (c *controller) competeForLease(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.lease, err = c.live.Client().Stand(ctx, kube.Election{
+	c.lease, err = c.live.Client().Compete(ctx, kube.Election{
 		Namespace: namespace, Name: name, Identity: holder,
-		Duration: c.leaseDuration, Within: c.leaseRenew, Retry: c.leaseRetry,
+		Duration: c.leaseDuration, RenewDeadline: c.leaseRenew, RetryPeriod: c.leaseRetry,
 	})
 	if err != nil {
 		return stage.Usagef("--lease: %w", err)
@@ -150,7 +150,7 @@ func (c *controller) release() error {
 func (c *controller) loop(ctx context.Context) error {
 	var isLeader, lost <-chan struct{}
 	if c.lease != nil {
-		isLeader, lost = c.lease.Led(), c.lease.Lost()
+		isLeader, lost = c.lease.Acquired(), c.lease.Lost()
 	}
 	waiting, cancel := context.WithTimeout(ctx, live.WaitLoop)
 	c.live.Wait(waiting)
@@ -188,7 +188,7 @@ func (c *controller) put() error {
 	ticks := c.agents.Observe(now, seen)
 	c.log(now, seen)
 	c.touch(now, seen)
-	if c.lease != nil && !c.lease.Held() {
+	if c.lease != nil && !c.lease.IsHeld() {
 		return nil
 	}
 	for _, t := range ticks {
@@ -200,7 +200,7 @@ func (c *controller) put() error {
 // touch updates --ready-file while this process is ready to lead.
 func (c *controller) touch(now time.Time, seen agents.Seen) {
 	path := c.readyFile
-	if path == "" || !current(seen) || c.lease != nil && c.lease.Trouble() != nil {
+	if path == "" || !current(seen) || c.lease != nil && c.lease.LastError() != nil {
 		return
 	}
 	if os.Chtimes(path, now, now) == nil {
@@ -227,7 +227,7 @@ func (c *controller) log(now time.Time, seen agents.Seen) {
 		sources, texts = append(sources, e.Source), append(texts, e.Error)
 	}
 	if c.lease != nil {
-		if err := c.lease.Trouble(); err != nil {
+		if err := c.lease.LastError(); err != nil {
 			sources, texts = append(sources, "lease"), append(texts, kube.Cause(err))
 		}
 	}

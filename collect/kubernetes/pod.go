@@ -84,7 +84,7 @@ func (r *Reading) Pod(o object) *Pod {
 	t.Terminating = fields.Text(o, "metadata", "deletionTimestamp") != ""
 	t.Phase = fields.Clip(fields.Text(o, "status", "phase"))
 	t.StartTime = fields.Clip(fields.Text(o, "status", "startTime"))
-	if n, ok := fields.Whole(o, "spec", "priority"); ok {
+	if n, ok := fields.Integer(o, "spec", "priority"); ok {
 		t.Priority = &n
 	}
 	sums := p.read(o, complain)
@@ -181,7 +181,7 @@ func container(spec object, statuses map[string]object, once, never bool) Contai
 	s := statuses[c.Name]
 	c.ID = runtimeID(fields.Text(s, "containerID"))
 	if ended := fields.Child(s, "state", "terminated"); ended != nil {
-		code, ok := fields.Whole(ended, "exitCode")
+		code, ok := fields.Integer(ended, "exitCode")
 		c.Awaited = !never && !(once && ok && code == 0)
 	}
 	return c

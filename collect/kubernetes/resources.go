@@ -29,14 +29,14 @@ var (
 
 var amounts = [kinds]amount{
 	{func(r *tick.Resources) **float64 { return &r.MilliCPU }, quantity.Milli, []string{"cpu"}, true},
-	{func(r *tick.Resources) **float64 { return &r.MemoryBytes }, quantity.Whole, []string{"memory"}, true},
-	{func(r *tick.Resources) **float64 { return &r.ReclaimedMilliCPU }, quantity.Whole, slices.Concat(katalystCPU, qos.BatchCPU), false},
+	{func(r *tick.Resources) **float64 { return &r.MemoryBytes }, quantity.Integer, []string{"memory"}, true},
+	{func(r *tick.Resources) **float64 { return &r.ReclaimedMilliCPU }, quantity.Integer, slices.Concat(katalystCPU, qos.BatchCPU), false},
 	{
-		func(r *tick.Resources) **float64 { return &r.ReclaimedMemoryBytes }, quantity.Whole, slices.Concat(katalystMemory, qos.BatchMemory),
+		func(r *tick.Resources) **float64 { return &r.ReclaimedMemoryBytes }, quantity.Integer, slices.Concat(katalystMemory, qos.BatchMemory),
 		false,
 	},
-	{func(r *tick.Resources) **float64 { return &r.MidMilliCPU }, quantity.Whole, midCPU, false},
-	{func(r *tick.Resources) **float64 { return &r.MidMemoryBytes }, quantity.Whole, midMemory, false},
+	{func(r *tick.Resources) **float64 { return &r.MidMilliCPU }, quantity.Integer, midCPU, false},
+	{func(r *tick.Resources) **float64 { return &r.MidMemoryBytes }, quantity.Integer, midMemory, false},
 }
 
 // kinds is the number of amounts.
@@ -129,7 +129,7 @@ type requested struct{ batch, reclaimed bool }
 func (r *requested) note(o object) {
 	has := func(names []string) bool {
 		return slices.ContainsFunc(names, func(n string) bool {
-			amount, err := quantity.Whole(o[n])
+			amount, err := quantity.Integer(o[n])
 			return err == nil && amount > 0 // a template's 0 requests nothing
 		})
 	}

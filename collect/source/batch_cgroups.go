@@ -36,7 +36,7 @@ func (t *tree) containsOnlyBatch(n *node, kubelets []string) bool {
 		return false
 	}
 	other, err := t.containsOther(n)
-	if err != nil && !cgroup.Gone(err) {
+	if err != nil && !cgroup.IsGone(err) {
 		t.errs = append(t.errs, fmt.Errorf("check whether %s contains only reclaimed pods: %w", n.path, err))
 	}
 	if other || err != nil {

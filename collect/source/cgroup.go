@@ -182,7 +182,7 @@ func (t *tree) rescan(n *node) {
 // list adds and removes nodes so that they are the cgroup's present children.
 func (t *tree) list(n *node) {
 	names, err := t.h.Children("", n.path)
-	if cgroup.Gone(err) && n.parent != nil {
+	if cgroup.IsGone(err) && n.parent != nil {
 		t.remove(n)
 		return
 	}
@@ -261,7 +261,7 @@ func (t *tree) watch(n *node) {
 	if t.watcher == nil {
 		return
 	}
-	if err := t.watcher.Add(n.path); err != nil && !cgroup.Gone(err) && !t.watchErrorLogged {
+	if err := t.watcher.Add(n.path); err != nil && !cgroup.IsGone(err) && !t.watchErrorLogged {
 		t.watchErrorLogged = true
 		t.log.Warn("watch a cgroup with inotify: some new cgroups are found only by --rescan (fs.inotify.max_user_watches may be too low)", "error", err)
 	}
@@ -298,7 +298,7 @@ func (t *tree) open(c *container) {
 	var err error
 	if c.group, err = t.reader.Open(c.path); err != nil {
 		c.group = nil
-		if cgroup.OutOfFiles(err) {
+		if cgroup.IsOutOfFiles(err) {
 			err = fmt.Errorf("%w (raise the limit of open files: ulimit -n, LimitNOFILE=)", err)
 		}
 		t.errs = append(t.errs, fmt.Errorf("open cgroup %s: %w", c.path, err))
@@ -319,13 +319,13 @@ func (t *tree) open(c *container) {
 func (t *tree) read(r *Round) {
 	t.removed = t.removed[:0]
 	allowed := t.env.threadTime()
-	t.reader.Allow(allowed.more)
+	t.reader.LimitTime(allowed.more)
 	uncounted := 0
 	for _, n := range t.nodes {
 		if n.container != nil && !t.readContainer(n.container, r) {
 			t.removed = append(t.removed, n)
 		}
-		if c := n.container; c != nil && c.group != nil && c.group.Counting() {
+		if c := n.container; c != nil && c.group != nil && c.group.IsCounting() {
 			uncounted++
 		}
 		if n.isPod() {
@@ -367,7 +367,7 @@ func (t *tree) readContainer(c *container, r *Round) bool {
 			return true
 		}
 	}
-	if !c.group.Complete() && (r.Rescan || r.Clock.Seconds()-c.createdAt < settleSeconds) {
+	if !c.group.IsComplete() && (r.Rescan || r.Clock.Seconds()-c.createdAt < settleSeconds) {
 		if err := c.group.Reopen(); err != nil {
 			t.errs = append(t.errs, fmt.Errorf("open cgroup %s: %w", c.path, err))
 		}

@@ -90,7 +90,7 @@ func (c *container) update(seconds float64) {
 	switch {
 	case v.Has&cgroup.HasThreads != 0:
 		c.counted, c.threads, c.threadsKnown = seconds, float64(v.Threads), true
-	case !c.group.Counting() || seconds-c.counted > loadMaxAge.Seconds():
+	case !c.group.IsCounting() || seconds-c.counted > loadMaxAge.Seconds():
 		c.threadsKnown = false
 	}
 }

@@ -120,7 +120,7 @@ func (c *container) waitDue(seconds float64) bool {
 
 // sampleWait continues the pass over the container's threads. A thread counts from its first reading until it ends. It reports false
 // where there are more threads than may be remembered.
-func (c *container) sampleWait(reader *cgroup.Reader, seconds float64, more cgroup.More, maxThreads int) bool {
+func (c *container) sampleWait(reader *cgroup.Reader, seconds float64, more cgroup.HasTime, maxThreads int) bool {
 	w, v := &c.waits, &c.group.Values
 	if w.walk == (cgroup.Walk{}) {
 		w.now, w.growth = w.now[:0], 0

@@ -39,7 +39,7 @@ func (t *tree) readEvents(e *events, seconds, every float64) {
 	e.at, e.known = seconds, false
 	data, err := e.file.Read(t.stallsBuf[:])
 	switch {
-	case cgroup.Gone(err):
+	case cgroup.IsGone(err):
 		e.close()
 		return
 	case err != nil:

@@ -51,7 +51,7 @@ func (t *tree) readIO(n *node, seconds float64) {
 	var err error
 	t.ioBuf, err = p.reader.Read(t.ioBuf, t.skipsDisk)
 	switch {
-	case cgroup.Gone(err):
+	case cgroup.IsGone(err):
 		p.close()
 		return
 	case err != nil:

@@ -82,7 +82,7 @@ func (l *loadReader) between(r *Round) error {
 	if t == nil {
 		return nil
 	}
-	t.reader.Allow(l.env.threadTime().more)
+	t.reader.LimitTime(l.env.threadTime().more)
 	for _, n := range t.nodes {
 		if c := n.container; c != nil && c.group != nil {
 			_ = c.group.Read(r.Clock.Seconds()) // for the use; the next tick will report an error that lasts
@@ -117,7 +117,7 @@ func (c *container) lastTurn() float64 {
 
 // sampleLoad reads the states of the container's threads. It reports false where the time did not suffice for all: a later round
 // continues and completes the sample.
-func (c *container) sampleLoad(reader *cgroup.Reader, seconds float64, more cgroup.More) bool {
+func (c *container) sampleLoad(reader *cgroup.Reader, seconds float64, more cgroup.HasTime) bool {
 	p := &c.pass
 	if p.Walk == (cgroup.Walk{}) {
 		v := &c.group.Values

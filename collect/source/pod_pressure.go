@@ -94,7 +94,7 @@ func (s *stall) read(seconds float64, buf []byte) error {
 	s.last.Forget()
 	data, err := s.file.Read(buf)
 	switch {
-	case cgroup.NoPressure(err):
+	case cgroup.IsPressureMissing(err):
 		s.close() // the pod is being removed, or its pressure was switched off
 		return nil
 	case err != nil:

@@ -34,7 +34,7 @@ func (e *Env) allow(share time.Duration) *budget {
 	return b
 }
 
-// more is a [cgroup.More].
+// more is a [cgroup.HasTime].
 func (b *budget) more(steps int) bool {
 	b.taken += steps
 	return b.limit <= 0 || b.taken <= leastSteps || b.now().Before(b.until)

@@ -42,7 +42,7 @@ func checkFreezable(h *cgroup.Hierarchy, path string) error {
 	switch {
 	case errors.Is(err, cgroup.ErrNoController):
 		return fmt.Errorf("freeze %s: no freezer controller is mounted (mount -t cgroup -o freezer, or use cgroup v2)", path)
-	case cgroup.Gone(err):
+	case cgroup.IsGone(err):
 		return fmt.Errorf("freeze %s: the freezer hierarchy has no cgroup of that name (create it and move the pod's processes into it)", path)
 	case err != nil:
 		return fmt.Errorf("freeze %s: %w", path, err)
@@ -86,7 +86,7 @@ func freeze(ctx context.Context, h *cgroup.Hierarchy, path string, timeout time.
 // Thaw resumes a frozen cgroup. A removed cgroup needs no thawing.
 func Thaw(h *cgroup.Hierarchy, path string) error {
 	err := setFrozen(h, path, false)
-	if err == nil || cgroup.Gone(err) {
+	if err == nil || cgroup.IsGone(err) {
 		return nil
 	}
 	return fmt.Errorf("thaw: %w", err)

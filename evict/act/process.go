@@ -51,7 +51,7 @@ func (c Target) isReplaced(h *cgroup.Hierarchy, controller string) bool {
 func listProcesses(h *cgroup.Hierarchy, c Target) ([]process, error) {
 	path := c.Path
 	before, err := h.PIDs("", path)
-	if cgroup.Gone(err) {
+	if cgroup.IsGone(err) {
 		return nil, nil
 	}
 	if err != nil {
@@ -69,7 +69,7 @@ func listProcesses(h *cgroup.Hierarchy, c Target) ([]process, error) {
 		found = append(found, process{pid, stat.StartTime})
 	}
 	after, err := h.PIDs("", path)
-	if cgroup.Gone(err) {
+	if cgroup.IsGone(err) {
 		return nil, nil
 	}
 	if err != nil {

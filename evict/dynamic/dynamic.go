@@ -90,7 +90,7 @@ func (m LastValid) Raw() tick.Raw {
 			chosen[kind] = c
 		}
 	}
-	return customconfig.Over(nil, chosen)
+	return customconfig.Overlay(nil, chosen)
 }
 
 // Resolve returns the objects in force: each valid one, and instead of an invalid one the last valid one of its kind. check
@@ -141,8 +141,8 @@ type Setting struct {
 var aliasOf = func() map[string]string {
 	aliases := map[string]string{}
 	for _, row := range new(evictconfig.Settings).Rows() {
-		if row.Instead != "" {
-			aliases[row.Name] = row.Instead
+		if row.ReplacedBy != "" {
+			aliases[row.Name] = row.ReplacedBy
 		}
 	}
 	return aliases

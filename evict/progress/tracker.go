@@ -175,5 +175,5 @@ func (w *Tracker) Finish(err error) error {
 			w.events.Close()
 		}
 	}
-	return w.saver.End(err)
+	return w.saver.SaveAtEnd(err)
 }

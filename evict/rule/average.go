@@ -8,7 +8,7 @@ import (
 )
 
 // movingAverage is a value averaged over a window, whose length may change.
-type movingAverage struct{ window.Trail }
+type movingAverage struct{ window.Samples }
 
 // maxPoints bounds the points of a window: samples in quick succession share a point.
 const maxPoints = 100

@@ -178,7 +178,7 @@ func TestShorterWindowNeedsItsOwnSamples(t *testing.T) {
 // An invalid sum in a state file is dropped, and unknown.
 func TestInvalidSumIsUnknown(t *testing.T) {
 	for _, sum := range []float64{-1, 1e300} {
-		a := movingAverage{window.Trail{Points: []window.Point{{At: at(0), Sum: sum, N: 100}}}}
+		a := movingAverage{window.Samples{Points: []window.Point{{At: at(0), Sum: sum, N: 100}}}}
 		x := tickAt(0)
 		x.Sample.IntervalSeconds = new(1.0)
 		if v, covered := a.mean(x, time.Minute); covered || v != 0 || len(a.Points) > 0 {

@@ -42,7 +42,7 @@ func Select(names []string) ([]*Rule, error) {
 	}
 	for _, n := range names {
 		if unmatched[n] {
-			return nil, fmt.Errorf("no rule %q: want some of %s%s", n, strings.Join(Names(), ", "), choice.Meant(n, Names()))
+			return nil, fmt.Errorf("no rule %q: want some of %s%s", n, strings.Join(Names(), ", "), choice.Suggestion(n, Names()))
 		}
 	}
 	return rules, nil

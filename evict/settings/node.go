@@ -74,7 +74,7 @@ func (n *Node) awaitsConfig(t *tick.Tick) bool {
 	switch {
 	case t.Sample == nil:
 		return c.inDryRun // nothing is measured
-	case !t.Sample.Unread("config"), hasObjects(t.Sample.Config):
+	case !t.Sample.IsUnread("config"), hasObjects(t.Sample.Config):
 		c.wasRead, n.AwaitsConfigSince = true, time.Time{}
 	}
 	if c.wasRead || n.Config.Raw() != nil {
@@ -97,7 +97,7 @@ func (n *Node) withConfigObjects(base *Settings, t *tick.Tick, log *slog.Logger)
 		return c.settings, nil
 	}
 	raw, labels := t.Sample.Config, t.Sample.Labels
-	if t.Sample.Unread("config") && !hasObjects(raw) { // unknown is not the same as none
+	if t.Sample.IsUnread("config") && !hasObjects(raw) { // unknown is not the same as none
 		raw = c.raw
 		if c.settings == nil {
 			raw = n.Config.Raw()

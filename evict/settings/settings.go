@@ -136,6 +136,6 @@ func (s *Settings) fileStrategies() *sloconfig.Strategies {
 	if file == nil {
 		return nil
 	}
-	read, _ := sloconfig.Read(sloconfig.Over(nil, file)) // as the file's reader has encoded them
+	read, _ := sloconfig.Read(sloconfig.Overlay(nil, file)) // as the file's reader has encoded them
 	return read
 }

@@ -35,7 +35,7 @@ func (k *Strategies) Read(s *Settings, t *tick.Tick) (*sloconfig.Strategies, []s
 	file, fileErrs := k.local.InForce(s.SLO, t.Sample.Labels, t.Sample.Annotations)
 	if file != nil {
 		if k.fileVersion != k.local.Version {
-			k.fileVersion, k.fileRaw = k.local.Version, sloconfig.Over(nil, file)
+			k.fileVersion, k.fileRaw = k.local.Version, sloconfig.Overlay(nil, file)
 		}
 		raw = k.fileRaw
 	}
@@ -43,7 +43,7 @@ func (k *Strategies) Read(s *Settings, t *tick.Tick) (*sloconfig.Strategies, []s
 	for _, err := range fileErrs {
 		k.errs = append(k.errs, err.Error())
 	}
-	if err := k.TakeRaw(raw, t.Sample.Unread("config")); err != nil && !errors.Is(err, sloconfig.ErrUnread) {
+	if err := k.UpdateRaw(raw, t.Sample.IsUnread("config")); err != nil && !errors.Is(err, sloconfig.ErrNotRead) {
 		k.errs = append(k.errs, err.Error()+": the previous configuration stays in force")
 	}
 	return k.Last, k.errs

@@ -420,4 +420,4 @@ func (a *Applier) readNeighbours(changing []*plan.Setting, settings []plan.Setti
 }
 
 // isGone reports whether the cgroup or its file does not exist.
-func isGone(err error) bool { return cgroup.Gone(err) || errors.Is(err, fs.ErrNotExist) }
+func isGone(err error) bool { return cgroup.IsGone(err) || errors.Is(err, fs.ErrNotExist) }

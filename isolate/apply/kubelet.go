@@ -66,7 +66,7 @@ func kubeletOf(s *cpumanager.State) *plan.Kubelet {
 		WritesLists: s.Policy != cpumanager.PolicyNone, Policy: s.Policy, Default: s.Default, Exclusive: s.Exclusive,
 		Pods: map[string]cpus.Set{}, Containers: map[string]cpus.Set{},
 	}
-	for _, g := range s.Given {
+	for _, g := range s.Assignments {
 		if g.PodUID == "" {
 			k.Containers[g.Container] = g.CPUs
 			continue

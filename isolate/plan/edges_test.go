@@ -175,16 +175,16 @@ func TestSkipReason(t *testing.T) {
 
 // Parts within the bounds of a reclaim are accepted, others are rejected, and the first ten of many rejections are reported.
 func TestReclaimsWithinBounds(t *testing.T) {
-	each := func(n int, bytes int64) []tick.MemoryToTake {
-		var out []tick.MemoryToTake
+	each := func(n int, bytes int64) []tick.CgroupReclaim {
+		var out []tick.CgroupReclaim
 		for i := range n {
-			out = append(out, tick.MemoryToTake{Cgroup: fmt.Sprintf("/batch/%d", i), Bytes: bytes})
+			out = append(out, tick.CgroupReclaim{Cgroup: fmt.Sprintf("/batch/%d", i), Bytes: bytes})
 		}
 		return out
 	}
 	for _, c := range []struct {
 		name           string
-		want           []tick.MemoryToTake
+		want           []tick.CgroupReclaim
 		done, problems int
 		problem        string
 	}{
@@ -193,13 +193,13 @@ func TestReclaimsWithinBounds(t *testing.T) {
 		{"all that a tick may take", each(1, 1<<30), 1, 0, ""},
 		{"one more", each(1, 1<<30+1), 0, 1, "refused: 1073741825 bytes: one tick may reclaim 1073741824 in total"},
 		{"all of it in two halves", each(2, 1<<29), 2, 0, ""},
-		{"two halves and one more", append(each(2, 1<<29), tick.MemoryToTake{Cgroup: "/c", Bytes: 1}), 2, 1, "refused: 1 bytes: one tick"},
+		{"two halves and one more", append(each(2, 1<<29), tick.CgroupReclaim{Cgroup: "/c", Bytes: 1}), 2, 1, "refused: 1 bytes: one tick"},
 		{"as many cgroups as a tick may name", each(64, 1), 64, 0, ""},
 		{"one more cgroup", each(65, 1), 64, 1, "refused: a tick may name 64 cgroups"},
 		{"many more", each(90, 1), 64, 10, "refused: a tick may name 64 cgroups"},
 		{"a cgroup twice", append(each(1, 1), each(2, 1)...), 1, 2, "refused: named 2 times"},
-		{"a pod", []tick.MemoryToTake{{Cgroup: "/kubepods/besteffort/podx", Bytes: 1}}, 1, 0, ""},
-		{"a tier", []tick.MemoryToTake{{Cgroup: "/kubepods/besteffort", Bytes: 1}}, 0, 1, "refused: memory is reclaimed only from pods"},
+		{"a pod", []tick.CgroupReclaim{{Cgroup: "/kubepods/besteffort/podx", Bytes: 1}}, 1, 0, ""},
+		{"a tier", []tick.CgroupReclaim{{Cgroup: "/kubepods/besteffort", Bytes: 1}}, 0, 1, "refused: memory is reclaimed only from pods"},
 	} {
 		list, problems := ValidReclaims(c.want)
 		if len(list) != c.done || len(problems) != c.problems {

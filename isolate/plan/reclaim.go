@@ -49,7 +49,7 @@ func (c ReclaimClock) SkipReason(request *tick.MemoryReclaim) string {
 }
 
 // ValidReclaims returns the valid parts of a reclaim. The caller must check the cgroups' paths.
-func ValidReclaims(requested []tick.MemoryToTake) (list []tick.MemoryToTake, problems []tick.IsolationError) {
+func ValidReclaims(requested []tick.CgroupReclaim) (list []tick.CgroupReclaim, problems []tick.IsolationError) {
 	const key = KeyReclaim
 	refuse := func(cgroup, format string, args ...any) {
 		const listed = 10

@@ -63,9 +63,9 @@ func TestReclaimsAreBounded(t *testing.T) {
 		"/kubepods/besteffort/pod1", "/kubepods/besteffort/pod1/c", "/x/kubepods.slice",
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		var want []tick.MemoryToTake
+		var want []tick.CgroupReclaim
 		for range rapid.IntRange(0, 100).Draw(t, "n") {
-			w := tick.MemoryToTake{Cgroup: rapid.SampledFrom(paths).Draw(t, "path"), Bytes: rapid.Int64().Draw(t, "any")}
+			w := tick.CgroupReclaim{Cgroup: rapid.SampledFrom(paths).Draw(t, "path"), Bytes: rapid.Int64().Draw(t, "any")}
 			if rapid.Bool().Draw(t, "other") {
 				w.Cgroup = "/batch/" + rapid.StringMatching(`[a-z]{1,3}`).Draw(t, "name")
 			}

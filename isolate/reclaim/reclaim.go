@@ -105,7 +105,7 @@ func (r *Runner) Apply(out *tick.Isolation, request *tick.MemoryReclaim) {
 		}
 	}
 	if reason != "" {
-		out.Reclaims = append(out.Reclaims, tick.Reclaim{BootSeconds: finite(request.BootSeconds), State: tick.ReclaimSkipped, Why: reason})
+		out.Reclaims = append(out.Reclaims, tick.Reclaim{BootSeconds: finite(request.BootSeconds), State: tick.ReclaimSkipped, Reason: reason})
 		return
 	}
 	list, problems := plan.ValidReclaims(r.validPaths(out, request.Cgroups))
@@ -114,7 +114,7 @@ func (r *Runner) Apply(out *tick.Isolation, request *tick.MemoryReclaim) {
 		for _, w := range list {
 			out.Reclaims = append(out.Reclaims, tick.Reclaim{
 				BootSeconds: finite(request.BootSeconds), Cgroup: w.Cgroup, Bytes: w.Bytes,
-				State: tick.ReclaimWould,
+				State: tick.ReclaimDryRun,
 			})
 		}
 		return
@@ -149,8 +149,8 @@ func finite(f float64) float64 {
 }
 
 // validPaths returns the parts whose cgroups are valid paths.
-func (r *Runner) validPaths(out *tick.Isolation, requested []tick.MemoryToTake) []tick.MemoryToTake {
-	valid := make([]tick.MemoryToTake, 0, min(len(requested), maxReported))
+func (r *Runner) validPaths(out *tick.Isolation, requested []tick.CgroupReclaim) []tick.CgroupReclaim {
+	valid := make([]tick.CgroupReclaim, 0, min(len(requested), maxReported))
 	for _, w := range requested[:min(len(requested), maxReported)] {
 		if err := cgroup.CheckPath(w.Cgroup); err != nil {
 			out.Errors = append(out.Errors, tick.IsolationError{Cgroup: clip.Text(w.Cgroup, maxShownBytes), Key: plan.KeyReclaim, Error: "refused: " + clip.Text(err.Error(), maxShownBytes)})
@@ -167,7 +167,7 @@ func (r *Runner) inProgress() bool {
 	return r.isInProgress
 }
 
-func (r *Runner) start(at float64, list []tick.MemoryToTake) {
+func (r *Runner) start(at float64, list []tick.CgroupReclaim) {
 	r.mu.Lock()
 	r.isInProgress = true
 	r.mu.Unlock()
@@ -186,7 +186,7 @@ func (r *Runner) start(at float64, list []tick.MemoryToTake) {
 }
 
 // reclaim reclaims memory of one cgroup, until the amount is reached, the kernel finds no more, or the time is over.
-func (r *Runner) reclaim(w tick.MemoryToTake, until time.Time) (out tick.Reclaim) {
+func (r *Runner) reclaim(w tick.CgroupReclaim, until time.Time) (out tick.Reclaim) {
 	out = tick.Reclaim{Cgroup: w.Cgroup, Bytes: w.Bytes, State: tick.ReclaimDone}
 	started := r.Now()
 	defer func() { out.Seconds = r.Now().Sub(started).Seconds() }()
@@ -200,13 +200,13 @@ func (r *Runner) reclaim(w tick.MemoryToTake, until time.Time) (out tick.Reclaim
 		case err == nil:
 			out.ReclaimedBytes += part
 		case errors.Is(err, unix.EAGAIN):
-			out.State = tick.ReclaimPart
+			out.State = tick.ReclaimPartial
 			return out
-		case cgroup.Gone(err):
-			out.State, out.Why = tick.ReclaimSkipped, "the cgroup is gone, or has no memory controller"
+		case cgroup.IsGone(err):
+			out.State, out.Reason = tick.ReclaimSkipped, "the cgroup is gone, or has no memory controller"
 			return out
 		default:
-			out.State, out.Why = tick.ReclaimFailed, clip.Text(err.Error(), maxShownBytes)
+			out.State, out.Reason = tick.ReclaimFailed, clip.Text(err.Error(), maxShownBytes)
 			return out
 		}
 	}
@@ -222,7 +222,7 @@ func (r *Runner) Report(out *tick.Isolation) {
 			out.Reclaims = append(out.Reclaims, e)
 		}
 		if e.State == tick.ReclaimFailed {
-			out.Errors = append(out.Errors, tick.IsolationError{Cgroup: e.Cgroup, Key: plan.KeyReclaim, Error: e.Why})
+			out.Errors = append(out.Errors, tick.IsolationError{Cgroup: e.Cgroup, Key: plan.KeyReclaim, Error: e.Reason})
 		}
 	}
 	r.finished = nil

@@ -43,7 +43,7 @@ func machine(t *testing.T, up float64, files ...string) (*Runner, string) {
 func ask(at float64, cgroups ...string) *tick.MemoryReclaim {
 	m := &tick.MemoryReclaim{Boot: "b1", BootSeconds: at}
 	for _, c := range cgroups {
-		m.Cgroups = append(m.Cgroups, tick.MemoryToTake{Cgroup: c, Bytes: 5 << 20})
+		m.Cgroups = append(m.Cgroups, tick.CgroupReclaim{Cgroup: c, Bytes: 5 << 20})
 	}
 	return m
 }
@@ -84,7 +84,7 @@ func TestOneAtATime(t *testing.T) {
 	var out tick.Isolation
 	r.Apply(&out, ask(95, "/b"))
 	r.Apply(&out, ask(96, "/b"))
-	if len(out.Reclaims) != 1 || out.Reclaims[0].Why != "an earlier one is in progress" {
+	if len(out.Reclaims) != 1 || out.Reclaims[0].Reason != "an earlier one is in progress" {
 		t.Errorf("the second: %+v", out.Reclaims)
 	}
 	reader, err := os.OpenFile(file, os.O_RDONLY, 0)
@@ -98,7 +98,7 @@ func TestOneAtATime(t *testing.T) {
 	r.Apply(&out, ask(97, "/b"))
 	r.running.Wait()
 	r.Report(&out)
-	if len(out.Reclaims) != 3 || !strings.HasPrefix(out.Reclaims[0].Why, "a repeat") || out.Reclaims[1].BootSeconds != 95 || out.Reclaims[2].BootSeconds != 97 {
+	if len(out.Reclaims) != 3 || !strings.HasPrefix(out.Reclaims[0].Reason, "a repeat") || out.Reclaims[1].BootSeconds != 95 || out.Reclaims[2].BootSeconds != 97 {
 		t.Errorf("after the first has ended: %+v", out.Reclaims)
 	}
 }

@@ -301,8 +301,8 @@ func (r *round) writeSchemata(group string, desired []schemata.Line) {
 	lines := schemata.ParseFile(text)
 	for _, l := range desired {
 		current, _ := schemata.Find(lines, l.Resource)
-		if current.Holds(l) {
-			r.expect(group, current.Only(l))
+		if current.Contains(l) {
+			r.expect(group, current.Select(l))
 			r.out.Unchanged++
 			continue
 		}
@@ -310,12 +310,12 @@ func (r *round) writeSchemata(group string, desired []schemata.Line) {
 		switch {
 		case err != nil:
 			r.fail(group, keySchemata, fmt.Errorf("refused: %w", err))
-		case current.Holds(valid):
-			r.expect(group, current.Only(l))
+		case current.Contains(valid):
+			r.expect(group, current.Select(l))
 			r.out.Unchanged++
-		case r.isContested(group, current.Only(l)):
+		case r.isContested(group, current.Select(l)):
 		default:
-			r.writeLine(group, current.Only(l), valid)
+			r.writeLine(group, current.Select(l), valid)
 		}
 	}
 }
@@ -349,10 +349,10 @@ func (r *round) writeLine(group string, old, desired schemata.Line) {
 		return
 	}
 	written, _ := schemata.Find(schemata.ParseFile(text), desired.Resource)
-	r.expect(group, written.Only(desired))
-	r.addWrite(group, keySchemata, textOf(old), textOf(written.Only(desired)))
-	if !written.Holds(desired) {
-		r.fail(group, keySchemata, fmt.Errorf("wrote %q, but it reads %q", desired, textOf(written.Only(desired))))
+	r.expect(group, written.Select(desired))
+	r.addWrite(group, keySchemata, textOf(old), textOf(written.Select(desired)))
+	if !written.Contains(desired) {
+		r.fail(group, keySchemata, fmt.Errorf("wrote %q, but it reads %q", desired, textOf(written.Select(desired))))
 	}
 }
 

@@ -34,7 +34,7 @@ func (r *round) isContested(group string, current schemata.Line) bool {
 	if r.DryRun || c == nil {
 		return false
 	}
-	if c.expected.Holds(current) { // the advice changed, or the value stays as the other program set it
+	if c.expected.Contains(current) { // the advice changed, or the value stays as the other program set it
 		c.Unchanged()
 	} else {
 		c.Change()

@@ -106,9 +106,9 @@ func (a *Applier) restoreLines(at *os.Root, group string, rec *record, force boo
 	for _, resource := range slices.Sorted(maps.Keys(rec.originals)) {
 		original := rec.originals[resource]
 		current, _ := schemata.Find(lines, resource)
-		isOurs := slices.ContainsFunc(rec.written[resource], current.Holds)
+		isOurs := slices.ContainsFunc(rec.written[resource], current.Contains)
 		switch {
-		case current.Holds(original):
+		case current.Contains(original):
 			out.Unchanged++
 			continue
 		case !isOurs && !force:
@@ -122,7 +122,7 @@ func (a *Applier) restoreLines(at *os.Root, group string, rec *record, force boo
 			if err == nil {
 				var after []schemata.Line
 				after, err = read()
-				if l, _ := schemata.Find(after, resource); err == nil && !l.Holds(original) {
+				if l, _ := schemata.Find(after, resource); err == nil && !l.Contains(original) {
 					err = fmt.Errorf("it reads %q after the write", textOf(l))
 				}
 			}

@@ -143,7 +143,7 @@ func (r *Reader) countByMessage(cgroup string) (uint64, bool) {
 	}
 	defer unix.Close(fd)
 	n, err := r.stats.runnable(fd)
-	if err != nil && !Gone(err) {
+	if err != nil && !IsGone(err) {
 		r.stats = nil
 	}
 	return n, err == nil

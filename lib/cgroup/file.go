@@ -14,7 +14,7 @@ import (
 	"polder/lib/kernfile"
 )
 
-// File is a cgroup's file, open for reading. The error of a reading wraps unix.ENODEV if the cgroup was removed meanwhile (see [Gone]).
+// File is a cgroup's file, open for reading. The error of a reading wraps unix.ENODEV if the cgroup was removed meanwhile (see [IsGone]).
 type File = kernfile.File
 
 // noLinks are the flags for opening cgroup files: below the hierarchy's mount, without following symbolic links.
@@ -59,8 +59,8 @@ func (h *Hierarchy) Has(controller, cgroup, name string) bool {
 	return unix.Faccessat(unix.AT_FDCWD, filepath.Join(at, cgroup, name), unix.F_OK, unix.AT_SYMLINK_NOFOLLOW) == nil
 }
 
-// Gone reports whether err means that the cgroup does not exist or was removed.
-func Gone(err error) bool {
+// IsGone reports whether err means that the cgroup does not exist or was removed.
+func IsGone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV)
 }
 

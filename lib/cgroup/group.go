@@ -68,7 +68,7 @@ type Reader struct {
 	stat          []byte // memory for a thread's stat
 	tids          []uint32
 	countsThreads bool // they are counted if no file has their number
-	hasTime       More
+	hasTime       HasTime
 	groupsOpened  int // groups so far
 
 	threadFiles, maxThreadFiles int // open files of threads, and their limit; 0 means not known yet
@@ -106,8 +106,8 @@ func (r *Reader) selectFiles(all []valueFile) {
 	}
 }
 
-// Allow bounds the time for counting threads in the following readings, if no file has their number.
-func (r *Reader) Allow(hasTime More) { r.hasTime = hasTime }
+// LimitTime bounds the time for counting threads in the following readings, if no file has their number.
+func (r *Reader) LimitTime(hasTime HasTime) { r.hasTime = hasTime }
 
 // Group is one cgroup with its open files.
 type Group struct {
@@ -147,7 +147,7 @@ func (g *Group) Reopen() error {
 		if g.files[i] != nil {
 			continue
 		}
-		if err := g.open(i, f); err != nil && !Gone(err) {
+		if err := g.open(i, f); err != nil && !IsGone(err) {
 			return err
 		}
 	}
@@ -162,7 +162,7 @@ func (g *Group) open(i int, f valueFile) error {
 			g.files[i], g.owners[i] = file, at
 			return nil
 		}
-		if !f.isInherited || at == "/" || !Gone(err) {
+		if !f.isInherited || at == "/" || !IsGone(err) {
 			return err
 		}
 	}
@@ -183,14 +183,14 @@ func (g *Group) reopenInherited(i int, f valueFile) error {
 	if g.files[i] != previous {
 		previous.Close()
 	}
-	if Gone(err) {
+	if IsGone(err) {
 		return nil // the ancestor's is still valid
 	}
 	return err
 }
 
-// Complete reports whether all files are open.
-func (g *Group) Complete() bool {
+// IsComplete reports whether all files are open.
+func (g *Group) IsComplete() bool {
 	for _, f := range g.files {
 		if f == nil {
 			return false
@@ -256,14 +256,14 @@ func (g *Group) readFile(i int, seconds float64, p *groupReading) {
 	}
 	file := g.files[i]
 	data, err := file.Read(g.reader.buf)
-	if Gone(err) && f.isInherited {
+	if IsGone(err) && f.isInherited {
 		data, err = g.readFromAncestor(i, *f)
 		file = g.files[i]
 	}
 	if cap(data) > cap(g.reader.buf) {
 		g.reader.buf = data[:cap(data)]
 	}
-	if Gone(err) {
+	if IsGone(err) {
 		if file != nil {
 			file.Close()
 		}
@@ -325,8 +325,8 @@ func (g *Group) countThreads() {
 	}
 }
 
-// Counting reports whether the last reading ran out of time before all threads were counted.
-func (g *Group) Counting() bool { return g.count != Walk{} }
+// IsCounting reports whether the last reading ran out of time before all threads were counted.
+func (g *Group) IsCounting() bool { return g.count != Walk{} }
 
 // Close closes the files.
 func (g *Group) Close() {
@@ -338,5 +338,5 @@ func (g *Group) Close() {
 	}
 }
 
-// OutOfFiles reports whether err means that the limit of open files is reached.
-func OutOfFiles(err error) bool { return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) }
+// IsOutOfFiles reports whether err means that the limit of open files is reached.
+func IsOutOfFiles(err error) bool { return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) }

@@ -50,7 +50,7 @@ func (h *Hierarchy) OpenIO(cgroup string) (*IOReader, error) {
 			continue
 		}
 		file, err := h.Open("io", cgroup, f.name)
-		if Gone(err) {
+		if IsGone(err) {
 			continue
 		}
 		if err != nil {
@@ -65,7 +65,7 @@ func (h *Hierarchy) OpenIO(cgroup string) (*IOReader, error) {
 	return r, nil
 }
 
-// Read reads the files again into buf, and returns buf, or a larger one if needed. If the cgroup is being removed, [Gone] is true for the
+// Read reads the files again into buf, and returns buf, or a larger one if needed. If the cgroup is being removed, [IsGone] is true for the
 // error.
 func (r *IOReader) Read(buf []byte, skip Skip) ([]byte, error) {
 	r.IO = IO{}

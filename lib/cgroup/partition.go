@@ -96,7 +96,7 @@ func (s *search) searchChildren(cgroup string, depth int) (found cpus.Set) {
 	}
 	names, err := directories(dir)
 	if err != nil {
-		if !Gone(err) {
+		if !IsGone(err) {
 			s.err = errors.Join(s.err, err)
 		}
 		return found
@@ -111,7 +111,7 @@ func (s *search) searchChildren(cgroup string, depth int) (found cpus.Set) {
 func (s *search) searchCgroup(cgroup string, depth int) cpus.Set {
 	state, err := s.h.ReadFile("cpuset", cgroup, partitionFile)
 	if err != nil { // without the cpuset controller there is none below it either
-		if !Gone(err) && !errors.Is(err, ErrPath) {
+		if !IsGone(err) && !errors.Is(err, ErrPath) {
 			s.err = errors.Join(s.err, err)
 		}
 		return cpus.Set{}

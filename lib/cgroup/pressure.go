@@ -19,11 +19,11 @@ func (h *Hierarchy) openV2(controller, cgroup, name string) (*File, error) {
 		return nil, nil
 	}
 	f, err := h.Open(controller, cgroup, name)
-	if NoPressure(err) {
+	if IsPressureMissing(err) {
 		return nil, nil
 	}
 	return f, err
 }
 
-// NoPressure reports whether an error of reading a pressure file means that the file does not exist (any more).
-func NoPressure(err error) bool { return Gone(err) || errors.Is(err, unix.EOPNOTSUPP) }
+// IsPressureMissing reports whether an error of reading a pressure file means that the file does not exist (any more).
+func IsPressureMissing(err error) bool { return IsGone(err) || errors.Is(err, unix.EOPNOTSUPP) }

@@ -41,7 +41,7 @@ func TestOpenPressure(t *testing.T) {
 			t.Errorf("OpenPressure(memory, %s) = %v, %v; want nothing", none, f, err)
 		}
 	}
-	if !NoPressure(unix.ENODEV) || !NoPressure(unix.EOPNOTSUPP) || NoPressure(errors.New("x")) {
+	if !IsPressureMissing(unix.ENODEV) || !IsPressureMissing(unix.EOPNOTSUPP) || IsPressureMissing(errors.New("x")) {
 		t.Error("NoPressure is wrong about an error")
 	}
 }

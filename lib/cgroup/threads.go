@@ -100,9 +100,9 @@ type Walk struct {
 	Count uint64 `json:"count,omitempty"`
 }
 
-// More reports whether a walk has time for this many more steps; a step takes as long as reading one thread. With a nil More
+// HasTime reports whether a walk has time for this many more steps; a step takes as long as reading one thread. With a nil HasTime
 // the time is unlimited.
-type More func(steps int) bool
+type HasTime func(steps int) bool
 
 // minThreads is how many threads a walk reads even if listing them took all its time, so that it ends eventually.
 const minThreads = 16
@@ -112,7 +112,7 @@ const listedPerStep = 32
 
 // Runnable counts the threads of the cgroup and its descendants that run or wait for a CPU. It continues at w, and stops
 // when more returns false; w.Count is the number when it is done. ok is false if the cgroup cannot be read.
-func (r *Reader) Runnable(cgroup string, w *Walk, hasTime More) (done, ok bool) {
+func (r *Reader) Runnable(cgroup string, w *Walk, hasTime HasTime) (done, ok bool) {
 	if CheckPath(cgroup) != nil {
 		return false, false
 	}
@@ -134,13 +134,13 @@ type walker struct {
 	*Reader
 	top, file string
 	position  *Walk
-	hasTime   More
+	hasTime   HasTime
 	visit     func(tid uint32) bool // reports whether the thread counts; nil counts them all
 	visited   int
 	isFailed  bool // the cgroup itself cannot be read
 }
 
-func (r *Reader) walk(cgroup string, w *Walk, hasTime More, visit func(uint32) bool) (done, ok bool) {
+func (r *Reader) walk(cgroup string, w *Walk, hasTime HasTime, visit func(uint32) bool) (done, ok bool) {
 	v := &walker{Reader: r, top: filepath.Join(r.h.Primary(), cgroup), file: r.h.threadsFile(), position: w, hasTime: hasTime, visit: visit}
 	from := *w
 	done = v.directory("", strings.TrimPrefix(from.Dir, "/"), from.TID)

@@ -78,9 +78,9 @@ func TestRunnableResumes(t *testing.T) {
 	}
 	r := NewReader(h, false)
 	for limit := range 60 {
-		walks := map[string]func(*Walk, More) (bool, bool){
-			"running": func(w *Walk, more More) (bool, bool) { return r.Runnable("/a", w, more) },
-			"all":     func(w *Walk, more More) (bool, bool) { return r.walk("/a", w, more, nil) },
+		walks := map[string]func(*Walk, HasTime) (bool, bool){
+			"running": func(w *Walk, more HasTime) (bool, bool) { return r.Runnable("/a", w, more) },
+			"all":     func(w *Walk, more HasTime) (bool, bool) { return r.walk("/a", w, more, nil) },
 		}
 		for name, walk := range walks {
 			var w Walk

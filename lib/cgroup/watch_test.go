@@ -41,7 +41,7 @@ func TestWatcher(t *testing.T) {
 	if err := w.Add("/"); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Add("/missing"); !Gone(err) {
+	if err := w.Add("/missing"); !IsGone(err) {
 		t.Errorf("Add of a missing cgroup = %v; want that it is gone", err)
 	}
 	dir := filepath.Join(base, "a")

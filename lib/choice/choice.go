@@ -13,19 +13,19 @@ func Check(word string, list []string) error {
 	if slices.Contains(list, word) {
 		return nil
 	}
-	return fmt.Errorf("%q: want %s%s", word, Listed(list), Meant(word, list))
+	return fmt.Errorf("%q: want %s%s", word, OneOf(list), Suggestion(word, list))
 }
 
-// Listed formats a list: "a", "a or b", "one of a, b, c".
-func Listed(list []string) string {
+// OneOf formats a list: "a", "a or b", "one of a, b, c".
+func OneOf(list []string) string {
 	if len(list) <= 2 {
 		return strings.Join(list, " or ")
 	}
 	return "one of " + strings.Join(list, ", ")
 }
 
-// Meant returns the end of an error about an unknown word: "; did you mean harvest?", or nothing if no word is similar.
-func Meant(word string, list []string) string {
+// Suggestion returns the end of an error about an unknown word: "; did you mean harvest?", or nothing if no word is similar.
+func Suggestion(word string, list []string) string {
 	if near := Nearest(word, list); near != "" {
 		return "; did you mean " + near + "?"
 	}

@@ -79,7 +79,7 @@ func DecodeKeys(path string, data []byte, into map[string]any) (map[string]int, 
 		pointer, value := into[key], values[key]
 		if pointer == nil {
 			known := slices.Sorted(maps.Keys(into))
-			errs = append(errs, fmt.Errorf("%s:%d: key %s is not known%s", path, lines[key], key, choice.Meant(key, known)))
+			errs = append(errs, fmt.Errorf("%s:%d: key %s is not known%s", path, lines[key], key, choice.Suggestion(key, known)))
 		} else if value.ShortTag() == "!!null" {
 			delete(lines, key)
 		} else if err := value.Decode(pointer); errors.As(err, new(*yaml.TypeError)) {

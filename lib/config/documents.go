@@ -134,10 +134,10 @@ func jsonValue(n *yaml.Node) (any, error) {
 		for i := 0; i+1 < len(n.Content); i += 2 {
 			key := n.Content[i]
 			if key.Kind != yaml.ScalarNode || key.Tag == "!!merge" {
-				return nil, Complain(key, errors.New("want a plain key"))
+				return nil, NodeError(key, errors.New("want a plain key"))
 			}
 			if _, isDuplicate := m[key.Value]; isDuplicate {
-				return nil, Complain(key, fmt.Errorf("key %.100q occurs twice", key.Value))
+				return nil, NodeError(key, fmt.Errorf("key %.100q occurs twice", key.Value))
 			}
 			v, err := jsonValue(n.Content[i+1])
 			if err != nil {
@@ -165,5 +165,5 @@ func jsonValue(n *yaml.Node) (any, error) {
 		}
 		return v, nil
 	}
-	return nil, Complain(n, errors.New("aliases are not supported: write the value itself"))
+	return nil, NodeError(n, errors.New("aliases are not supported: write the value itself"))
 }

@@ -8,19 +8,19 @@ import (
 )
 
 // Node is a value of a configuration file with its position. A type that validates its values has a method
-// UnmarshalYAML(*Node) error, and returns errors of [Complain], so that they contain the line.
+// UnmarshalYAML(*Node) error, and returns errors of [NodeError], so that they contain the line.
 type Node = yaml.Node
 
 // Scalar returns a node's text; lists and maps are an error.
 func Scalar(n *Node) (string, error) {
 	if n.Kind != yaml.ScalarNode {
-		return "", Complain(n, errors.New("want a single value"))
+		return "", NodeError(n, errors.New("want a single value"))
 	}
 	return n.Value, nil
 }
 
-// Complain returns an error about a node's value, to which [Decode] adds path and line.
-func Complain(n *Node, err error) error {
+// NodeError returns an error about a node's value, to which [Decode] adds path and line.
+func NodeError(n *Node, err error) error {
 	return &yaml.TypeError{Errors: []string{fmt.Sprintf("line %d: %s", n.Line, err)}}
 }
 
@@ -31,7 +31,7 @@ func SetScalar(n *Node, set func(string) error) error {
 		return err
 	}
 	if err := set(text); err != nil {
-		return Complain(n, err)
+		return NodeError(n, err)
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ func ReadFile(path string, into map[string]any) (lines map[string]int, objects O
 	if err != nil {
 		return nil, objects, err
 	}
-	if objects, err = ReadObjects(path, data); err != nil || !objects.None() {
+	if objects, err = ReadObjects(path, data); err != nil || !objects.IsEmpty() {
 		return nil, objects, err
 	}
 	lines, err = DecodeKeys(path, data, into)

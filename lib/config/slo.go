@@ -19,8 +19,8 @@ type Objects struct {
 	SLO    *sloconfig.File    // Koordinator's ConfigMap
 }
 
-// None reports whether the file has no objects: then it contains the tool's own settings.
-func (o Objects) None() bool { return o.Custom == nil && o.SLO == nil }
+// IsEmpty reports whether the file has no objects: then it contains the tool's own settings.
+func (o Objects) IsEmpty() bool { return o.Custom == nil && o.SLO == nil }
 
 // ReadObjects reads a file of the dialects' configuration objects: YAML documents, each an object or a List of them, as kubectl accepts
 // and prints them. They are Katalyst's, and Koordinator's ConfigMap slo-controller-config, under any name. Both are nil if the file

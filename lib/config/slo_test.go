@@ -47,14 +47,14 @@ func TestReadObjectsConfigMap(t *testing.T) {
 		"several, with empty ones": "---\n---\n" + sloGuide + sloEntries + "---\n",
 	} {
 		found, err := ReadObjects("x.yaml", []byte(text))
-		if err != nil || found.None() || found.SLO == nil || (found.Custom != nil) != strings.Contains(name, "Katalyst") {
+		if err != nil || found.IsEmpty() || found.SLO == nil || (found.Custom != nil) != strings.Contains(name, "Katalyst") {
 			t.Errorf("%s: %+v, %v", name, found, err)
 			continue
 		}
 		for pool, want := range map[string]int64{"gpu": 30, "": 60} {
 			var local sloconfig.Local
 			raw, errs := local.InForce(found.SLO, map[string]string{"pool": pool}, nil)
-			s, err := sloconfig.Read(sloconfig.Over(nil, raw))
+			s, err := sloconfig.Read(sloconfig.Overlay(nil, raw))
 			if err != nil || len(errs) > 0 || s.From != "x.yaml" || *s.Threshold.CPUEvictTimeWindowSeconds != 60 || *s.Colocation.CPUReclaimThresholdPercent != want {
 				t.Errorf("%s, pool %q: %v, %v, %s", name, pool, err, errs, raw)
 			}
@@ -64,7 +64,7 @@ func TestReadObjectsConfigMap(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"", "# nothing\n", "policy: koordinator\n", "data: {colocation-config: x}\n"} {
-		if found, err := ReadObjects("x.yaml", []byte(text)); !found.None() || err != nil {
+		if found, err := ReadObjects("x.yaml", []byte(text)); !found.IsEmpty() || err != nil {
 			t.Errorf("%q: %+v, %v; want to be none of these files", text, found, err)
 		}
 	}
@@ -110,7 +110,7 @@ func TestLocal(t *testing.T) {
 			t.Errorf("%s: %v; want %q", step.name, errs, step.problem)
 		}
 		tickSays := []byte(`{"katalyst":{"a":1},"koordinator":{"from":"tick"}}`)
-		over := sloconfig.Over(tickSays, raw)
+		over := sloconfig.Overlay(tickSays, raw)
 		s, err := sloconfig.Read(over)
 		switch {
 		case err != nil:
@@ -121,7 +121,7 @@ func TestLocal(t *testing.T) {
 			t.Errorf("%s: %s", step.name, over)
 		}
 	}
-	if over := sloconfig.Over([]byte("rubbish"), []byte(`{"from":"x"}`)); string(over) != `{"koordinator":{"from":"x"}}` {
+	if over := sloconfig.Overlay([]byte("rubbish"), []byte(`{"from":"x"}`)); string(over) != `{"koordinator":{"from":"x"}}` {
 		t.Errorf("over what is no configuration: %s", over)
 	}
 }
@@ -150,7 +150,7 @@ func TestReadObjectsRefuses(t *testing.T) {
 		"Katalyst's bad":                {sloGuide + "---\n" + strings.Replace(guide, "memory\": 10", "memory\": -1", 1), "x.yaml:41: default/default: config."},
 	} {
 		found, err := ReadObjects("x.yaml", []byte(c.text))
-		if err == nil || !found.None() || !strings.Contains(err.Error(), c.want) {
+		if err == nil || !found.IsEmpty() || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %+v, %v; want %q", name, found, err, c.want)
 		}
 	}
@@ -172,14 +172,14 @@ func FuzzReadObjects(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		found, err := ReadObjects("x.yaml", data)
 		if err != nil {
-			if !found.None() || !strings.HasPrefix(err.Error(), "x.yaml") {
+			if !found.IsEmpty() || !strings.HasPrefix(err.Error(), "x.yaml") {
 				t.Fatalf("%+v, and an error without its place: %v", found, err)
 			}
 			return
 		}
 		var local sloconfig.Local
 		raw, _ := local.InForce(found.SLO, map[string]string{"pool": "gpu"}, nil)
-		if _, err := sloconfig.Read(sloconfig.Over(nil, raw)); (found.SLO != nil) != (err == nil) {
+		if _, err := sloconfig.Read(sloconfig.Overlay(nil, raw)); (found.SLO != nil) != (err == nil) {
 			t.Fatalf("%v of %s", err, raw)
 		}
 	})

@@ -117,11 +117,11 @@ func (r *Reader) file() ([]byte, error) {
 
 // isEqual reports whether two states are equal.
 func isEqual(a, b *State) bool {
-	if a.Policy != b.Policy || !a.Default.Equals(b.Default) || len(a.Given) != len(b.Given) {
+	if a.Policy != b.Policy || !a.Default.Equals(b.Default) || len(a.Assignments) != len(b.Assignments) {
 		return false
 	}
-	for i, g := range a.Given {
-		if o := b.Given[i]; g.PodUID != o.PodUID || g.Container != o.Container || !g.CPUs.Equals(o.CPUs) {
+	for i, g := range a.Assignments {
+		if o := b.Assignments[i]; g.PodUID != o.PodUID || g.Container != o.Container || !g.CPUs.Equals(o.CPUs) {
 			return false
 		}
 	}

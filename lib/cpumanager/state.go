@@ -27,16 +27,16 @@ type State struct {
 	Policy string
 	// Default are the CPUs of all containers without exclusive ones; empty under PolicyNone, which sets no CPUs at all.
 	Default cpus.Set
-	// Given contains the exclusive assignments, sorted by pod and container.
-	Given []Given
+	// Assignments contains the exclusive assignments, sorted by pod and container.
+	Assignments []Assignment
 	// Exclusive are all CPUs that are assigned exclusively.
 	Exclusive cpus.Set
 
 	ids int // number of IDs in all sets of Given
 }
 
-// Given are the CPUs that a container, or all containers of a pod together, have exclusively.
-type Given struct {
+// Assignment are the CPUs that a container, or all containers of a pod together, have exclusively.
+type Assignment struct {
 	// PodUID is empty in the files of kubelets before 1.18, which identify containers only by the runtime's ID.
 	PodUID string
 	// Container is the container's name, or its ID if PodUID is empty. It is empty if the CPUs belong to the whole pod.
@@ -87,11 +87,11 @@ func Parse(data []byte) (*State, error) {
 			return nil, err
 		}
 	}
-	slices.SortFunc(s.Given, func(a, b Given) int {
+	slices.SortFunc(s.Assignments, func(a, b Assignment) int {
 		return cmp.Or(cmp.Compare(a.PodUID, b.PodUID), cmp.Compare(a.Container, b.Container))
 	})
 	all := map[int]bool{}
-	for _, g := range s.Given {
+	for _, g := range s.Assignments {
 		for _, id := range g.CPUs.UnsortedList() {
 			all[id] = true
 		}
@@ -137,7 +137,7 @@ func (s *State) assign(uid, container, text string) error {
 		return fmt.Errorf("the entries name more than %d CPUs", maxIDs)
 	}
 	if !set.IsEmpty() {
-		s.Given = append(s.Given, Given{PodUID: uid, Container: container, CPUs: set})
+		s.Assignments = append(s.Assignments, Assignment{PodUID: uid, Container: container, CPUs: set})
 	}
 	return nil
 }

@@ -31,7 +31,7 @@ var files = []struct {
 	{"an empty set gives nothing", `{"policyName":"static","defaultCpuSet":"0","entries":{"a":{"c":""},"b":null}}`, "static", "0", "", ""},
 }
 
-func (g Given) String() string { return fmt.Sprintf("%s/%s=%s", g.PodUID, g.Container, g.CPUs) }
+func (g Assignment) String() string { return fmt.Sprintf("%s/%s=%s", g.PodUID, g.Container, g.CPUs) }
 
 func TestParse(t *testing.T) {
 	for _, f := range files {
@@ -40,7 +40,7 @@ func TestParse(t *testing.T) {
 			t.Errorf("%s: %v", f.name, err)
 			continue
 		}
-		given := strings.Trim(fmt.Sprint(s.Given), "[]")
+		given := strings.Trim(fmt.Sprint(s.Assignments), "[]")
 		if s.Policy != f.policy || s.Default.String() != f.shared || given != f.given || s.Exclusive.String() != f.exclusive {
 			t.Errorf("%s: policy %s, default %s, given %s, exclusive %s; want %s, %s, %s, %s",
 				f.name, s.Policy, s.Default, given, s.Exclusive, f.policy, f.shared, f.given, f.exclusive)
@@ -107,7 +107,7 @@ func FuzzParse(f *testing.F) {
 			t.Error("no policy and no error")
 		}
 		all := cpus.New()
-		for _, g := range s.Given {
+		for _, g := range s.Assignments {
 			if g.CPUs.IsEmpty() {
 				t.Errorf("given %v, which is nothing", g)
 			}

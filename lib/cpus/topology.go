@@ -219,8 +219,8 @@ func (t *Topology) Resize(avail, current Set, n, limit int) Set {
 	return New(ids...)
 }
 
-// First returns the first whole cores of the [Topology.Balanced] order with at least n CPUs together, or all of avail.
-func (t *Topology) First(avail Set, n int) Set {
+// FirstCores returns the first whole cores of the [Topology.Balanced] order with at least n CPUs together, or all of avail.
+func (t *Topology) FirstCores(avail Set, n int) Set {
 	var ids []int
 	for _, c := range t.Balanced(avail) {
 		if len(ids) >= n {

@@ -224,7 +224,7 @@ func TestFirstCoresTakesFewest(t *testing.T) {
 		for _, c := range order[:cores] {
 			want = want.Union(c.CPUs)
 		}
-		if got := topology.First(avail, n); !got.Equals(want) {
+		if got := topology.FirstCores(avail, n); !got.Equals(want) {
 			t.Errorf("First(%d) = %s; want %s", n, got, want)
 		}
 	}

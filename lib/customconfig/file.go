@@ -203,8 +203,8 @@ func (l *Local) InForce(f *File, node string, labels map[string]string, now time
 	return l.chosen, l.errs
 }
 
-// Over returns a tick's configuration with a file's objects instead of the cluster's of the same kinds.
-func Over(raw json.RawMessage, chosen map[string]*Chosen) json.RawMessage {
+// Overlay returns a tick's configuration with a file's objects instead of the cluster's of the same kinds.
+func Overlay(raw json.RawMessage, chosen map[string]*Chosen) json.RawMessage {
 	if len(chosen) == 0 {
 		return raw
 	}

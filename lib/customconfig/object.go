@@ -55,13 +55,13 @@ type Target struct {
 // TargetOf reads a KatalystCustomConfig.
 func TargetOf(o Object) *Target {
 	t := &Target{Namespace: fields.Text(o, "metadata", "namespace"), Name: fields.Text(o, "metadata", "name"), Keys: map[int64][]string{}}
-	t.Generation, _ = fields.Whole(o, "metadata", "generation")
+	t.Generation, _ = fields.Integer(o, "metadata", "generation")
 	target := fields.Child(o, "spec", "targetType")
 	if fields.Text(target, "group") == group && fields.Text(target, "version") == version {
 		t.Resource = fields.Text(target, "resource")
 	}
 	for _, allowed := range fields.List(o, "spec", "nodeLabelSelectorAllowedKeyList") {
-		if priority, ok := fields.Whole(allowed, "priority"); ok || allowed["priority"] == nil {
+		if priority, ok := fields.Integer(allowed, "priority"); ok || allowed["priority"] == nil {
 			t.Keys[priority] = append(t.Keys[priority], fields.Texts(allowed, "keyList")...)
 		}
 	}
@@ -81,8 +81,8 @@ type Candidate struct {
 	Expires time.Time
 	// Config is spec.config undecoded, {} if there is none.
 	Config json.RawMessage
-	// Held is why it must not come into force now, empty if it may.
-	Held string
+	// HoldReason is why it must not come into force now, empty if it may.
+	HoldReason string
 	// Err means that the object is invalid by itself.
 	Err error
 }
@@ -120,7 +120,7 @@ func CandidateOf(kind Kind, o Object) *Candidate {
 
 	if v := fields.Any(o, "spec", "priority"); v != nil {
 		var ok bool
-		if c.Priority, ok = fields.Whole(o, "spec", "priority"); !ok {
+		if c.Priority, ok = fields.Integer(o, "spec", "priority"); !ok {
 			addError(errors.New("it is not a whole number"), "priority")
 		}
 	}
@@ -133,11 +133,11 @@ func CandidateOf(kind Kind, o Object) *Candidate {
 	if err := c.ephemeral(o); err != nil {
 		addError(err, "ephemeralSelector")
 	}
-	if fields.Truth(o, "spec", "paused") {
-		c.Held = "it is paused"
+	if fields.Bool(o, "spec", "paused") {
+		c.HoldReason = "it is paused"
 	}
 	if canary := fields.Any(o, "spec", "updateStrategy", "rollingUpdate", "canary"); canary != nil && canary != "100%" {
-		c.Held = fmt.Sprintf("its canary is %s, and whether this node is one of the first is unknown", fields.Clip(fmt.Sprint(canary)))
+		c.HoldReason = fmt.Sprintf("its canary is %s, and whether this node is one of the first is unknown", fields.Clip(fmt.Sprint(canary)))
 	}
 	config := fields.Child(o, "spec", "config")
 	if config == nil {

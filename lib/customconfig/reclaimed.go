@@ -14,12 +14,12 @@ const sectionReclaimed = "reclaimedResourceConfig"
 
 // These are its fields: those with amounts of CPU and memory, and FieldEnable, which has none.
 const (
-	FieldEnable     = "enableReclaim"
-	FieldReserve    = "reservedResourceForAllocate"
-	FieldFloor      = "minReclaimedResourceForAllocate"
-	FieldWithhold   = "reservedResourceForReport"
-	FieldLeast      = "minReclaimedResourceForReport"
-	FieldNegligible = "minIgnoredReclaimedResourceForReport"
+	FieldEnable      = "enableReclaim"
+	FieldReserve     = "reservedResourceForAllocate"
+	FieldFloor       = "minReclaimedResourceForAllocate"
+	FieldWithhold    = "reservedResourceForReport"
+	FieldMinimum     = "minReclaimedResourceForReport"
+	FieldIgnoreBelow = "minIgnoredReclaimedResourceForReport"
 )
 
 // Amounts are an object's CPU and memory; nil if it has none.
@@ -27,9 +27,9 @@ type Amounts struct{ MilliCPU, Bytes *int64 }
 
 // Reclaimed are an object's values for advise.
 type Reclaimed struct {
-	// Off means that nothing is reclaimed.
-	Off     bool
-	Amounts map[string]Amounts // by field
+	// IsDisabled means that nothing is reclaimed.
+	IsDisabled bool
+	Amounts    map[string]Amounts // by field
 	// Unused are the paths of fields that are set and that advise does not support.
 	Unused []string
 	// Errs are the fields that are invalid.
@@ -49,12 +49,12 @@ func ReclaimedOf(config Object) *Reclaimed {
 			if v == nil {
 				break
 			}
-			enable, err := evictconfig.ReadTruth(v)
+			enable, err := evictconfig.ReadBool(v)
 			if err != nil {
 				r.addError(err, name)
 			}
-			r.Off = enable == false
-		case FieldReserve, FieldFloor, FieldWithhold, FieldLeast, FieldNegligible:
+			r.IsDisabled = enable == false
+		case FieldReserve, FieldFloor, FieldWithhold, FieldMinimum, FieldIgnoreBelow:
 			r.Amounts[name] = r.amounts(name, v)
 		default:
 			r.unused(v, name)
@@ -74,7 +74,7 @@ func (r *Reclaimed) amounts(name string, v any) (a Amounts) {
 		switch resource {
 		case "cpu":
 		case "memory":
-			into, read = &a.Bytes, quantity.Whole
+			into, read = &a.Bytes, quantity.Integer
 		default:
 			r.unused(list[resource], name, resource)
 			continue

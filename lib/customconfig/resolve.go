@@ -137,8 +137,8 @@ func (c *Configs) resolve(kind Kind, node string, nodeLabels map[string]string, 
 	switch {
 	case best == nil:
 		return nil, next, nil
-	case best.Held != "":
-		return nil, next, fmt.Errorf("%s %s is not applied: %s", kind.Resource, best.name(), best.Held)
+	case best.HoldReason != "":
+		return nil, next, fmt.Errorf("%s %s is not applied: %s", kind.Resource, best.name(), best.HoldReason)
 	}
 	return &Chosen{Namespace: best.Namespace, Name: best.Name, Config: best.Config}, next, nil
 }

@@ -85,7 +85,7 @@ func checkList(list, allowed, passed []string) error {
 }
 
 // Pair is two settings; the upper one must not be below the lower one.
-type Pair struct{ Lower, Upper, Because string }
+type Pair struct{ Lower, Upper, Reason string }
 
 // Pairs are all of them.
 var Pairs = []Pair{
@@ -106,5 +106,5 @@ func (p Pair) Check(lower, upper any, lowerName string) error {
 	if !under {
 		return nil
 	}
-	return fmt.Errorf("%v is under %s %v: %s", upper, lowerName, lower, p.Because)
+	return fmt.Errorf("%v is under %s %v: %s", upper, lowerName, lower, p.Reason)
 }

@@ -21,9 +21,9 @@ type Field struct {
 	Kind, Path string
 	// Resource is the resource of the value if the field is a map by resource; otherwise it is empty.
 	Resource string
-	// Want describes the valid values, and Read converts one from JSON to the setting's type.
-	Want string
-	Read func(any) (any, error)
+	// Expected describes the valid values, and Read converts one from JSON to the setting's type.
+	Expected string
+	Read     func(any) (any, error)
 	// Names maps the members of a list to the setting's names; others are omitted. It is nil if the field is no list.
 	Names map[string]string
 }
@@ -34,18 +34,18 @@ func adminQoS(path string) Field { return Field{Kind: AdminQoSConfiguration, Pat
 // of returns a field with a factor for each resource.
 func of(resource string, f Field) Field {
 	b := positive(MaxRatio)
-	f.Resource, f.Want, f.Read = resource, b.expected+", for each of `reclaimed_millicpu` and `reclaimed_memory`", readNumber(b)
+	f.Resource, f.Expected, f.Read = resource, b.expected+", for each of `reclaimed_millicpu` and `reclaimed_memory`", readNumber(b)
 	return f
 }
 
 // toString returns a time span as text, or in nanoseconds as Go encodes it.
 func toString(f Field) Field {
-	f.Want = "a time span of 0 to 24h, such as 300s"
+	f.Expected = "a time span of 0 to 24h, such as 300s"
 	f.Read = func(v any) (any, error) {
 		if text, ok := v.(string); ok {
 			d, err := time.ParseDuration(text)
 			if err != nil || d < 0 || d > day*time.Second {
-				return nil, fmt.Errorf("%s: want %s", describe(v), f.Want)
+				return nil, fmt.Errorf("%s: want %s", describe(v), f.Expected)
 			}
 			return d, nil
 		}
@@ -73,7 +73,7 @@ func ranked(f Field, allowed []string) Field {
 	for _, name := range allowed {
 		f.Names[name] = name
 	}
-	f.Want = "some of `" + strings.Join(allowed, "`, `") + "`"
+	f.Expected = "some of `" + strings.Join(allowed, "`, `") + "`"
 	f.Read = func(v any) (any, error) {
 		list, err := readNames(v)
 		if err == nil {
@@ -100,7 +100,7 @@ var plugins = map[string]string{
 
 // known returns a list of names, some of which evict has under its own names.
 func known(f Field, names map[string]string) Field {
-	f.Names, f.Want = names, "names of Katalyst's plugins, or `*`"
+	f.Names, f.Expected = names, "names of Katalyst's plugins, or `*`"
 	f.Read = func(v any) (any, error) {
 		list, err := readNames(v)
 		return list, err
@@ -120,7 +120,7 @@ func readNumber(b bounds[float64]) func(any) (any, error) {
 
 func readInteger(b bounds[int]) func(any) (any, error) {
 	return func(v any) (any, error) {
-		n, ok := fields.AsWhole(v)
+		n, ok := fields.AsInteger(v)
 		if !ok || n != int64(int(n)) || b.check(int(n)) != nil {
 			return 0, fmt.Errorf("%s: want a whole number from %s", describe(v), b.expected)
 		}
@@ -136,15 +136,15 @@ func readSeconds(minimum int64) func(any) (any, error) {
 }
 
 func integer(v any, minimum, maximum int64) (int64, error) {
-	n, ok := fields.AsWhole(v)
+	n, ok := fields.AsInteger(v)
 	if !ok || n < minimum || n > maximum {
 		return 0, fmt.Errorf("%s: want a whole number from %d to %d", describe(v), minimum, maximum)
 	}
 	return n, nil
 }
 
-// ReadTruth reads true or false.
-func ReadTruth(v any) (any, error) {
+// ReadBool reads true or false.
+func ReadBool(v any) (any, error) {
 	b, ok := v.(bool)
 	if !ok {
 		return nil, fmt.Errorf("%s: want true or false", describe(v))

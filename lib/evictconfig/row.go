@@ -15,8 +15,8 @@ type Row struct {
 	Name, Usage string
 	// Into points to the value: a *float64, *int, *bool, *time.Duration, *Bytes or *[]string.
 	Into any
-	// Instead names another setting with the same purpose. If this one is set, it takes precedence.
-	Instead string
+	// ReplacedBy names another setting with the same purpose. If this one is set, it takes precedence.
+	ReplacedBy string
 	// Fields are the fields of Katalyst's configuration objects that set it.
 	Fields []Field
 	value
@@ -38,7 +38,7 @@ type value interface {
 func (r Row) Copy(from Row) { r.copyFrom(from.value) }
 
 func (r Row) replacedBy(name string) Row {
-	r.Instead = name
+	r.ReplacedBy = name
 	return r
 }
 
@@ -75,7 +75,7 @@ func row[T any](
 ) Row {
 	for i := range fields {
 		if fields[i].Read == nil {
-			fields[i].Want, fields[i].Read = expected, read
+			fields[i].Expected, fields[i].Read = expected, read
 		}
 	}
 	return Row{Name: name, Usage: usage, Into: into, Fields: fields, value: &typed[T]{into, defaultValue, b}}
@@ -106,12 +106,12 @@ func grace(name string, into *time.Duration, defaultValue time.Duration, usage s
 }
 
 func onOff(name string, into *bool, defaultValue bool, usage string, fields ...Field) Row {
-	return row(name, into, defaultValue, bounds[bool]{}, usage, fields, "true or false", ReadTruth)
+	return row(name, into, defaultValue, bounds[bool]{}, usage, fields, "true or false", ReadBool)
 }
 
 func amount(name string, into *Bytes, usage string, fields ...Field) Row {
 	return row(name, into, 0, nonNegativeBytes, usage, fields, "an amount of memory, such as 2Gi", func(v any) (any, error) {
-		n, err := quantity.Whole(v)
+		n, err := quantity.Integer(v)
 		return Bytes(n), err
 	})
 }

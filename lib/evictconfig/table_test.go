@@ -66,7 +66,7 @@ func TestRows(t *testing.T) {
 		}
 		names[row.Name], pointers[row.Into] = true, true
 		for _, f := range row.Fields {
-			if f.Read == nil || f.Want == "" || f.Path == "" {
+			if f.Read == nil || f.Expected == "" || f.Path == "" {
 				t.Errorf("setting %s: field %q lacks what it may have", row.Name, f.Path)
 			}
 		}
@@ -83,8 +83,8 @@ func TestRows(t *testing.T) {
 		t.Errorf("%d fields and %d rows", fields, len(names))
 	}
 	for _, row := range s.Rows() {
-		if row.Instead != "" && !names[row.Instead] {
-			t.Errorf("setting %s stands in the place of %s, which there is not", row.Name, row.Instead)
+		if row.ReplacedBy != "" && !names[row.ReplacedBy] {
+			t.Errorf("setting %s stands in the place of %s, which there is not", row.Name, row.ReplacedBy)
 		}
 	}
 }

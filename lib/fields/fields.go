@@ -30,8 +30,8 @@ func Text(o Object, path ...string) string {
 	return s
 }
 
-// Truth returns a boolean, false if there is none.
-func Truth(o Object, path ...string) bool {
+// Bool returns a boolean, false if there is none.
+func Bool(o Object, path ...string) bool {
 	b, _ := Any(o, path...).(bool)
 	return b
 }
@@ -81,11 +81,11 @@ func TextMap(o Object, path ...string) map[string]string {
 	return out
 }
 
-// Whole returns a whole number.
-func Whole(o Object, path ...string) (int64, bool) { return AsWhole(Any(o, path...)) }
+// Integer returns a whole number.
+func Integer(o Object, path ...string) (int64, bool) { return AsInteger(Any(o, path...)) }
 
-// AsWhole converts a whole number as a JSON decoder returns it: an int, an int64, a float64 or a json.Number.
-func AsWhole(v any) (int64, bool) {
+// AsInteger converts a whole number as a JSON decoder returns it: an int, an int64, a float64 or a json.Number.
+func AsInteger(v any) (int64, bool) {
 	switch v := v.(type) {
 	case int64:
 		return v, true

@@ -23,7 +23,7 @@ func TestAnotherTypeIsAbsent(t *testing.T) {
 			t.Errorf("Text %v = %q; want none", path, got)
 		}
 	}
-	if !Truth(o, "a", "yes") || Truth(o, "a", "text") {
+	if !Bool(o, "a", "yes") || Bool(o, "a", "text") {
 		t.Error("Truth")
 	}
 	if diff := cmp.Diff([]Object{{"y": "z"}}, List(o, "a", "list")); diff != "" {
@@ -59,7 +59,7 @@ func TestNumbers(t *testing.T) {
 		{nil, 0, false, 0, false},
 		{true, 0, false, 0, false},
 	} {
-		if n, ok := AsWhole(c.v); ok != c.isWhole || ok && n != c.whole {
+		if n, ok := AsInteger(c.v); ok != c.isWhole || ok && n != c.whole {
 			t.Errorf("AsWhole(%v) = %d, %v", c.v, n, ok)
 		}
 		if f, ok := AsNumber(c.v); ok != c.is || ok && f != c.number {

@@ -25,16 +25,16 @@ type Election struct {
 	Namespace, Name, Identity string
 	// Duration is how long the others wait after the last renewal that they observed; 15 s if it is zero.
 	Duration time.Duration
-	// Within is how long the holder leads without a renewal, less than Duration; 10 s if it is zero.
-	Within time.Duration
-	// Retry is the time between two attempts; 2 s if it is zero.
-	Retry time.Duration
+	// RenewDeadline is how long the holder leads without a renewal, less than Duration; 10 s if it is zero.
+	RenewDeadline time.Duration
+	// RetryPeriod is the time between two attempts; 2 s if it is zero.
+	RetryPeriod time.Duration
 }
 
 func (e *Election) defaults() error {
 	for into, value := range map[*time.Duration]time.Duration{
-		&e.Duration: 15 * time.Second, &e.Within: 10 * time.Second,
-		&e.Retry: 2 * time.Second,
+		&e.Duration: 15 * time.Second, &e.RenewDeadline: 10 * time.Second,
+		&e.RetryPeriod: 2 * time.Second,
 	} {
 		if *into == 0 {
 			*into = value
@@ -43,9 +43,9 @@ func (e *Election) defaults() error {
 	if e.Namespace == "" || e.Name == "" || e.Identity == "" {
 		return errors.New("lease: want a namespace, a name and an identity")
 	}
-	if e.Duration%time.Second != 0 || e.Within >= e.Duration || 2*e.Retry > e.Within {
+	if e.Duration%time.Second != 0 || e.RenewDeadline >= e.Duration || 2*e.RetryPeriod > e.RenewDeadline {
 		return fmt.Errorf("lease %s/%s: want a duration of whole seconds (%s), longer than the renewal deadline (%s), and that at least twice the retry period (%s)",
-			e.Namespace, e.Name, e.Duration, e.Within, e.Retry)
+			e.Namespace, e.Name, e.Duration, e.RenewDeadline, e.RetryPeriod)
 	}
 	return nil
 }
@@ -70,9 +70,9 @@ type Lease struct {
 	seenAt  time.Time // when that version was first seen; by the monotonic clock
 }
 
-// Stand competes for the lease until Release is called. The end of ctx does not end that, so that the lease is held during the last
+// Compete competes for the lease until Release is called. The end of ctx does not end that, so that the lease is held during the last
 // work. The server need not respond yet.
-func (c *Client) Stand(ctx context.Context, e Election) (*Lease, error) {
+func (c *Client) Compete(ctx context.Context, e Election) (*Lease, error) {
 	if err := e.defaults(); err != nil {
 		return nil, err
 	}
@@ -85,8 +85,8 @@ func (c *Client) Stand(ctx context.Context, e Election) (*Lease, error) {
 	return l, nil
 }
 
-// Led is closed when the lease is held.
-func (l *Lease) Led() <-chan struct{} { return l.acquired }
+// Acquired is closed when the lease is held.
+func (l *Lease) Acquired() <-chan struct{} { return l.acquired }
 
 // Lost is closed when the lease was held and is lost; Err returns why. There is no further attempt.
 func (l *Lease) Lost() <-chan struct{} { return l.lost }
@@ -101,8 +101,8 @@ func (l *Lease) Err() error {
 	}
 }
 
-// Held reports whether it is held now: it is not if a renewal is overdue, even before Lost is closed.
-func (l *Lease) Held() bool {
+// IsHeld reports whether it is held now: it is not if a renewal is overdue, even before Lost is closed.
+func (l *Lease) IsHeld() bool {
 	until := l.expiresAt.Load()
 	return until > 0 && time.Since(l.startedAt) < time.Duration(until)
 }
@@ -115,8 +115,8 @@ func (l *Lease) Holder() string {
 	return ""
 }
 
-// Trouble returns why the last attempt failed, nil if the server responded.
-func (l *Lease) Trouble() error {
+// LastError returns why the last attempt failed, nil if the server responded.
+func (l *Lease) LastError() error {
 	if err := l.lastError.Load(); err != nil {
 		return *err
 	}
@@ -127,7 +127,7 @@ func (l *Lease) Trouble() error {
 func (l *Lease) Release(ctx context.Context) error {
 	l.stop()
 	<-l.ended
-	held := l.Held()
+	held := l.IsHeld()
 	l.expiresAt.Store(0)
 	if !held {
 		return nil
@@ -151,7 +151,7 @@ func (l *Lease) run(ctx context.Context) {
 	defer close(l.ended)
 	for isHeld := false; ; {
 		requestedAt := time.Now()
-		limit := requestedAt.Add(l.e.Within / 2)
+		limit := requestedAt.Add(l.e.RenewDeadline / 2)
 		if until := l.startedAt.Add(time.Duration(l.expiresAt.Load())); isHeld && until.Before(limit) {
 			limit = until
 		}
@@ -175,11 +175,11 @@ func (l *Lease) run(ctx context.Context) {
 		case isHeld && err == nil:
 			l.lose(fmt.Errorf("lease %s/%s is held by %s now", l.e.Namespace, l.e.Name, l.Holder()))
 			return
-		case isHeld && !l.Held():
-			l.lose(fmt.Errorf("lease %s/%s was not renewed for %s: %w", l.e.Namespace, l.e.Name, l.e.Within, err))
+		case isHeld && !l.IsHeld():
+			l.lose(fmt.Errorf("lease %s/%s was not renewed for %s: %w", l.e.Namespace, l.e.Name, l.e.RenewDeadline, err))
 			return
 		}
-		wait := l.e.Retry
+		wait := l.e.RetryPeriod
 		if !isHeld {
 			wait += time.Duration(rand.Float64() * 0.2 * float64(wait)) // so that the candidates' attempts do not coincide
 		}
@@ -193,7 +193,7 @@ func (l *Lease) run(ctx context.Context) {
 
 // extend records a renewal that was requested at that time: the term counts from then, not from the response.
 func (l *Lease) extend(requestedAt time.Time) {
-	l.expiresAt.Store(int64(requestedAt.Add(l.e.Within).Sub(l.startedAt)))
+	l.expiresAt.Store(int64(requestedAt.Add(l.e.RenewDeadline).Sub(l.startedAt)))
 }
 
 func (l *Lease) lose(err error) {
@@ -213,7 +213,7 @@ func (l *Lease) acquireOrRenew(ctx context.Context, isHeld bool) (isOurs bool, e
 	}
 	holder := l.Holder()
 	if holder != "" && holder != l.e.Identity {
-		if seconds, _ := fields.Whole(l.object, "spec", "leaseDurationSeconds"); isHeld || time.Since(l.seenAt) < time.Duration(seconds)*time.Second {
+		if seconds, _ := fields.Integer(l.object, "spec", "leaseDurationSeconds"); isHeld || time.Since(l.seenAt) < time.Duration(seconds)*time.Second {
 			return false, nil
 		}
 	}
@@ -226,7 +226,7 @@ func (l *Lease) acquireOrRenew(ctx context.Context, isHeld bool) (isOurs bool, e
 	}
 	spec := l.spec(l.e.Identity, now, acquired)
 	if holder != l.e.Identity {
-		changes, _ := fields.Whole(l.object, "spec", "leaseTransitions")
+		changes, _ := fields.Integer(l.object, "spec", "leaseTransitions")
 		spec["leaseTransitions"] = changes + 1
 	}
 	err = l.update(ctx, spec)
@@ -238,7 +238,7 @@ func (l *Lease) acquireOrRenew(ctx context.Context, isHeld bool) (isOurs bool, e
 
 // spec returns the lease's desired content.
 func (l *Lease) spec(holder string, renewed, acquired time.Time) Object {
-	changes, _ := fields.Whole(l.object, "spec", "leaseTransitions")
+	changes, _ := fields.Integer(l.object, "spec", "leaseTransitions")
 	return Object{
 		"holderIdentity": holder, "leaseDurationSeconds": int64(l.e.Duration / time.Second), "leaseTransitions": changes,
 		"renewTime": microTime(renewed), "acquireTime": microTime(acquired),

@@ -28,9 +28,9 @@ type Selection struct {
 	Namespace string
 	// Fields and Labels are selectors, as in "spec.nodeName=n".
 	Fields, Labels string
-	// AskAgain is for kinds that a cluster need not have: if it is not zero, a server that does not know the kind
+	// RetryUnknown is for kinds that a cluster need not have: if it is not zero, a server that does not know the kind
 	// results in an empty list instead of an error, and the kind is requested again after this time.
-	AskAgain time.Duration
+	RetryUnknown time.Duration
 }
 
 // Watch keeps a list of objects current, each as a T. While the server does not respond, the last known list stays, and State
@@ -53,15 +53,15 @@ type Watch[T any] struct {
 type State struct {
 	// Synced means that the list was read at least once; before that it is empty and unknown.
 	Synced bool
-	// Absent means that the server does not know the kind; see [Selection.AskAgain].
+	// Absent means that the server does not know the kind; see [Selection.RetryUnknown].
 	Absent bool
 	// Err is why the server does not respond now, nil if it does. With an error the list is from Since.
 	Err   error
 	Since time.Time
 }
 
-// ErrNotAsked is a watch's error until the first response.
-var ErrNotAsked = errors.New("no response from the API server yet")
+// ErrNoResponse is a watch's error until the first response.
+var ErrNoResponse = errors.New("no response from the API server yet")
 
 // The backoff between two attempts to reach a server grows from half a second to maxBackoff, so that an agent is up to date
 // within seconds after the server responds again, but a thousand agents do not connect at once.
@@ -72,7 +72,7 @@ func init() { klog.SetLogger(logr.Discard()) } // the client's own log: State ha
 // Start begins a watch that runs until ctx ends. Objects are converted on arrival and not kept: the memory is that of T.
 func Start[T any](ctx context.Context, c *Client, s Selection, now func() time.Time, convert func(Object) T) *Watch[T] {
 	w := &Watch[T]{selection: s, convert: convert, now: now, objects: map[string]T{}, changed: make(chan struct{}, 1)}
-	w.state = State{Err: ErrNotAsked, Since: now()}
+	w.state = State{Err: ErrNoResponse, Since: now()}
 	at := c.watches.Resource(s.Resource.gvr()).Namespace(s.Namespace)
 	selectors := func(o *metav1.ListOptions) {
 		o.FieldSelector, o.LabelSelector = s.Fields, s.Labels
@@ -119,7 +119,7 @@ func (w *Watch[T]) recordResult(ctx context.Context, err error) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	isUnknown := w.selection.AskAgain > 0 && apierrors.IsNotFound(err)
+	isUnknown := w.selection.RetryUnknown > 0 && apierrors.IsNotFound(err)
 	if !isUnknown && err == nil {
 		w.unknownSince = time.Time{}
 	} else if isUnknown && w.unknownSince.IsZero() {
@@ -165,7 +165,7 @@ func (w *Watch[T]) waitIfUnknown(ctx context.Context) error {
 	w.mu.Lock()
 	var remaining time.Duration
 	if !w.unknownAt.IsZero() {
-		remaining = time.Until(w.unknownAt.Add(wait.Jitter(w.selection.AskAgain, 0.2)))
+		remaining = time.Until(w.unknownAt.Add(wait.Jitter(w.selection.RetryUnknown, 0.2)))
 	}
 	w.mu.Unlock()
 	if remaining <= 0 {

@@ -7,7 +7,7 @@ type Bytes int64
 
 // Set reads a flag's value.
 func (b *Bytes) Set(text string) error {
-	v, err := Whole(text)
+	v, err := Integer(text)
 	if err != nil {
 		return fmt.Errorf("%.80q is not an amount of memory: want bytes or a number with Ki, Mi, Gi or Ti, not negative", text)
 	}

@@ -39,9 +39,9 @@ func Milli(v any) (float64, error) {
 	return float64(q.MilliValue()), nil
 }
 
-// Whole returns an amount in whole units, as for memory in bytes, or for the resources that count milli-CPU: "44k" is
+// Integer returns an amount in whole units, as for memory in bytes, or for the resources that count milli-CPU: "44k" is
 // 44000. Fractions of a unit are rounded up.
-func Whole(v any) (float64, error) {
+func Integer(v any) (float64, error) {
 	q, err := parse(v)
 	if err != nil {
 		return 0, err

@@ -20,7 +20,7 @@ func TestQuantities(t *testing.T) {
 		"0": 0, "1": 1, "500m": 1, "1.5": 2, "44k": 44000, "2e3": 2000, "1Gi": 1 << 30, "512Mi": 1 << 29,
 		"195257901056": 195257901056, int64(4): 4, 2: 2, 0.5: 1, float64(1 << 30): 1 << 30, json.Number("3"): 3,
 	} {
-		if got, err := Whole(in); err != nil || got != want {
+		if got, err := Integer(in); err != nil || got != want {
 			t.Errorf("Whole(%v) = %v, %v; want %v", in, got, err, want)
 		}
 	}
@@ -33,7 +33,7 @@ func TestQuantities(t *testing.T) {
 		if got, err := Milli(bad); err == nil {
 			t.Errorf("Milli(%v) = %v; want an error", bad, got)
 		}
-		if got, err := Whole(bad); err == nil {
+		if got, err := Integer(bad); err == nil {
 			t.Errorf("Whole(%v) = %v; want an error", bad, got)
 		}
 	}
@@ -59,7 +59,7 @@ func FuzzQuantity(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		for name, parse := range map[string]func(any) (float64, error){"Milli": Milli, "Whole": Whole} {
+		for name, parse := range map[string]func(any) (float64, error){"Milli": Milli, "Whole": Integer} {
 			n, err := parse(text)
 			if err == nil && (math.IsNaN(n) || n < 0 || n > maxWhole || n != math.Trunc(n)) {
 				t.Fatalf("%s(%q) = %v", name, text, n)

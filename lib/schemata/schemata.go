@@ -159,16 +159,16 @@ func (l Line) part(id int64) (uint64, bool) {
 	return l.Values[i].Part, true
 }
 
-// Holds reports whether the line has the same allocation as want in each domain that want names.
-func (l Line) Holds(want Line) bool {
+// Contains reports whether the line has the same allocation as want in each domain that want names.
+func (l Line) Contains(want Line) bool {
 	return l.Resource == want.Resource && !slices.ContainsFunc(want.Values, func(v Value) bool {
 		part, found := l.part(v.ID)
 		return !found || part != v.Part
 	})
 }
 
-// Only returns the line limited to the domains that other names.
-func (l Line) Only(other Line) Line {
+// Select returns the line limited to the domains that other names.
+func (l Line) Select(other Line) Line {
 	out := Line{Resource: l.Resource}
 	for _, v := range l.Values {
 		if _, named := other.part(v.ID); named {

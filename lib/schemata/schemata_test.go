@@ -98,14 +98,14 @@ func TestHolds(t *testing.T) {
 		{"L3:0=f", "L3:0=f;1=f", false},
 		{"L3:0=10", "MB:0=10", false},
 	} {
-		if got := parse(c.present).Holds(parse(c.want)); got != c.holds {
+		if got := parse(c.present).Contains(parse(c.want)); got != c.holds {
 			t.Errorf("%s holds %s: %v", c.present, c.want, got)
 		}
 	}
-	if got := parse("L3:0=f;1=3;2=1").Only(parse("L3:2=8;0=8;5=8")).String(); got != "L3:0=f;2=1" {
+	if got := parse("L3:0=f;1=3;2=1").Select(parse("L3:2=8;0=8;5=8")).String(); got != "L3:0=f;2=1" {
 		t.Errorf("Only = %s", got)
 	}
-	if (Line{}).Holds(parse("L3:0=f")) {
+	if (Line{}).Contains(parse("L3:0=f")) {
 		t.Error("no line holds a line")
 	}
 	if got := Uniform(L3, []int64{7, 0, 7, -1 << 62, 1 << 62}, 0xf); len(got.Values) != 4 || got.Values[0].ID != -1<<62 {
@@ -206,7 +206,7 @@ func FuzzParse(f *testing.F) {
 			if err != nil || !cmp.Equal(l, again) {
 				t.Fatalf("%s is read as %s, %v", l, again, err)
 			}
-			if !l.Holds(l) || len(l.Values) == 0 {
+			if !l.Contains(l) || len(l.Values) == 0 {
 				t.Fatalf("%s does not hold itself", l)
 			}
 			for _, m := range []*tick.Resctrl{intel, amd, other, cdp, mbps, torn} {

@@ -26,9 +26,9 @@ const (
 
 // Number is a setting that is a whole number, with its bounds.
 type Number struct {
-	Name        string
-	Value       **int64
-	Least, Most int64
+	Name             string
+	Value            **int64
+	Minimum, Maximum int64
 }
 
 // Numbers returns all numbers of m.
@@ -193,7 +193,7 @@ func (q *ResourceQOS) check() []*fault {
 		}
 		if m := c.Memory; m != nil {
 			for _, n := range m.Numbers() {
-				v.within(c.name+".memoryQOS."+n.Name, *n.Value, n.Least, n.Most)
+				v.within(c.name+".memoryQOS."+n.Name, *n.Value, n.Minimum, n.Maximum)
 			}
 		}
 		if r := c.Resctrl; r != nil {

@@ -12,8 +12,8 @@ import (
 	"polder/lib/fields"
 )
 
-// Memory contains the last valid document of each key of a ConfigMap.
-type Memory map[string]string
+// LastValid contains the last valid document of each key of a ConfigMap.
+type LastValid map[string]string
 
 // ConfigMap is a parsed ConfigMap. It is immutable.
 type ConfigMap struct {
@@ -29,9 +29,9 @@ type ConfigMap struct {
 	Unsupported []string
 }
 
-// Settle reads a ConfigMap's data. Instead of a rejected document the last valid one of its key stays in force; a key that is
+// Parse reads a ConfigMap's data. Instead of a rejected document the last valid one of its key stays in force; a key that is
 // missing, or empty, has the defaults.
-func (m Memory) Settle(from string, data map[string]string) *ConfigMap {
+func (m LastValid) Parse(from string, data map[string]string) *ConfigMap {
 	c := &ConfigMap{from: from}
 	c.colocation = resolveKey(c, m, colocationKind, data)
 	c.threshold = resolveKey(c, m, thresholdKind, data)
@@ -45,7 +45,7 @@ func (m Memory) Settle(from string, data map[string]string) *ConfigMap {
 	return c
 }
 
-func resolveKey[T any](c *ConfigMap, m Memory, k *kind[T], data map[string]string) *document[T] {
+func resolveKey[T any](c *ConfigMap, m LastValid, k *kind[T], data map[string]string) *document[T] {
 	defaults, _ := k.read("{}")
 	text := data[k.key]
 	if strings.TrimSpace(text) == "" {
@@ -174,8 +174,8 @@ func resolve[T any](s *Strategies, k *kind[T], d *document[T], nodeLabels map[st
 // Saved is the state of a ConfigMap's reader between two runs.
 type Saved struct {
 	// Name is the ConfigMap's.
-	Name string `json:"name"`
-	Good Memory `json:"good,omitempty"`
+	Name      string    `json:"name"`
+	LastValid LastValid `json:"good,omitempty"`
 	// InForce are the strategies of the node, as they are in sample.config.
 	InForce json.RawMessage `json:"inForce,omitempty"`
 }

@@ -29,7 +29,7 @@ func FileOf(from string, data map[string]string, at func(key string, line int) s
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
-	c := Memory{}.Settle(from, data)
+	c := LastValid{}.Parse(from, data)
 	return &File{config: c, Problems: c.Problems, Unsupported: c.Unsupported}, nil
 }
 
@@ -90,8 +90,8 @@ func (l *Local) InForce(f *File, labels, annotations map[string]string) (json.Ra
 	return l.raw, l.errs
 }
 
-// Over returns a tick's configuration with these strategies instead of its own; if they are nil, the tick's unchanged.
-func Over(raw, strategies json.RawMessage) json.RawMessage {
+// Overlay returns a tick's configuration with these strategies instead of its own; if they are nil, the tick's unchanged.
+func Overlay(raw, strategies json.RawMessage) json.RawMessage {
 	if strategies == nil {
 		return raw
 	}

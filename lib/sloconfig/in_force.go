@@ -8,8 +8,8 @@ import (
 	"polder/lib/tick"
 )
 
-// ErrUnread means that the ConfigMap was not read yet.
-var ErrUnread = errors.New("the ConfigMap could not be read yet (sample.errors)")
+// ErrNotRead means that the ConfigMap was not read yet.
+var ErrNotRead = errors.New("the ConfigMap could not be read yet (sample.errors)")
 
 // InForce are the strategies in force on a node, from its ticks. The last valid ones stay while the present ones are unknown.
 type InForce struct {
@@ -21,16 +21,16 @@ type InForce struct {
 	err              error
 }
 
-// Take reads a sample's configuration if it has changed. The error says why the last ones stay.
-func (f *InForce) Take(s *tick.Sample) error {
+// Update reads a sample's configuration if it has changed. The error says why the last ones stay.
+func (f *InForce) Update(s *tick.Sample) error {
 	if s == nil {
 		return nil
 	}
-	return f.TakeRaw(s.Config, s.Unread("config"))
+	return f.UpdateRaw(s.Config, s.IsUnread("config"))
 }
 
-// TakeRaw is like [InForce.Take] for a configuration; unread reports whether collect could not read all of it.
-func (f *InForce) TakeRaw(raw tick.Raw, isUnread bool) error {
+// UpdateRaw is like [InForce.Update] for a configuration; unread reports whether collect could not read all of it.
+func (f *InForce) UpdateRaw(raw tick.Raw, isUnread bool) error {
 	if f.isRead && f.isUnread == isUnread && bytes.Equal(f.raw, raw) {
 		return f.err
 	}
@@ -38,9 +38,9 @@ func (f *InForce) TakeRaw(raw tick.Raw, isUnread bool) error {
 	switch {
 	case err == nil:
 		f.Last = strategies
-	case errors.Is(err, ErrNone) && isUnread:
-		err = ErrUnread
-	case errors.Is(err, ErrNone):
+	case errors.Is(err, ErrNotConfigured) && isUnread:
+		err = ErrNotRead
+	case errors.Is(err, ErrNotConfigured):
 		f.Last, err = nil, nil
 	}
 	f.raw, f.isUnread, f.isRead, f.err = slices.Clone(raw), isUnread, true, err

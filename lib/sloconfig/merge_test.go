@@ -48,7 +48,7 @@ func TestGuides(t *testing.T) {
 				t.Errorf("%s: %s is %s; want %s", guides[i].name, path, got, value)
 			}
 		}
-		if c := (Memory{}).Settle("x", guides[i].data); len(c.Unsupported) > 0 {
+		if c := (LastValid{}).Parse("x", guides[i].data); len(c.Unsupported) > 0 {
 			t.Errorf("%s: unsupported %q", guides[i].name, c.Unsupported)
 		}
 	}
@@ -194,10 +194,10 @@ func TestInvalidEntries(t *testing.T) {
 
 // The last valid document of each key stays, separately, until the key is valid again or removed.
 func TestLastGood(t *testing.T) {
-	m := Memory{}
+	m := LastValid{}
 	step := func(name, threshold, burst, wantThreshold, wantBurst, problem string) {
 		t.Helper()
-		s, errs := m.Settle("x", map[string]string{KeyThreshold: threshold, KeyBurst: burst}).Resolve(nil, nil)
+		s, errs := m.Parse("x", map[string]string{KeyThreshold: threshold, KeyBurst: burst}).Resolve(nil, nil)
 		if got := at(t, s, "resourceThreshold.cpuSuppressThresholdPercent"); got != wantThreshold {
 			t.Errorf("%s: threshold %s; want %s", name, got, wantThreshold)
 		}
@@ -279,7 +279,7 @@ func TestRatios(t *testing.T) {
 
 // The result for one node is not shared with another.
 func TestResolvedIsOwn(t *testing.T) {
-	c := Memory{}.Settle("x", data(KeyColocation, `{"enable":true,"metricAggregatePolicy":{"durations":["1m"]}}`))
+	c := LastValid{}.Parse("x", data(KeyColocation, `{"enable":true,"metricAggregatePolicy":{"durations":["1m"]}}`))
 	a, _ := c.Resolve(nil, nil)
 	*a.Colocation.Enable, a.Colocation.MetricAggregatePolicy.Durations[0] = false, "9m"
 	*a.QOS.BE.Memory.WmarkRatio = 1
@@ -296,11 +296,11 @@ func FuzzSettle(f *testing.F) {
 		`{"clusterStrategy":{"beClass":{"memoryQOS":{"enable":true}}},"nodeStrategies":[{"nodeSelector":{},"beClass":null}]}`, `{"clusterStrategy":{"policy":"auto"}}`, "NaN", `{"enable":true}`)
 	f.Add("[", "{}{}", `{"a":[[{"b":[`, "3", "-1", `{"degradeTimeMinutes":1e400}`)
 	f.Fuzz(func(t *testing.T, colocation, threshold, qos, burst, ratio, annotation string) {
-		m := Memory{}
+		m := LastValid{}
 		in := map[string]string{KeyColocation: colocation, KeyThreshold: threshold, KeyQOS: qos, KeyBurst: burst, "other": ratio}
 		labels := map[string]string{"pool": "a", "node.koordinator.sh/cpu-reclaim-ratio": ratio}
 		annotations := map[string]string{AnnotationColocation: annotation}
-		c := m.Settle("x", in)
+		c := m.Parse("x", in)
 		s, errs := c.Resolve(labels, annotations)
 		if err := s.check(); err != nil {
 			t.Fatalf("out of bounds: %v", err)
@@ -317,7 +317,7 @@ func FuzzSettle(f *testing.F) {
 		var local Local
 		raw, _ := local.InForce(file, labels, annotations)
 		if err == nil {
-			back, err := Read(Over(nil, raw))
+			back, err := Read(Overlay(nil, raw))
 			if err != nil {
 				t.Fatalf("%v: %s", err, raw)
 			}

@@ -91,7 +91,7 @@ func (b *Bits) UnmarshalJSON(data []byte) error {
 func (b Bits) BitsPerSecond() (int64, error) { return wholeBits(string(b)) }
 
 func wholeBits(text string) (int64, error) {
-	f, err := quantity.Whole(text)
+	f, err := quantity.Integer(text)
 	if err != nil || !(f >= 0 && f <= maxBits) {
 		return 0, fmt.Errorf("%q: want bits per second, such as 50M, and at most 1P", fields.Clip(text))
 	}

@@ -11,14 +11,14 @@ import (
 // Key is the strategies' key in sample.config.
 const Key = "koordinator"
 
-// ErrNone means that a tick's configuration has no strategies, because no ConfigMap is read.
-var ErrNone = errors.New("no strategies of Koordinator in sample.config")
+// ErrNotConfigured means that a tick's configuration has no strategies, because no ConfigMap is read.
+var ErrNotConfigured = errors.New("no strategies of Koordinator in sample.config")
 
-// Read reads the strategies from a tick's configuration. Missing settings have their default; the error is [ErrNone] if
+// Read reads the strategies from a tick's configuration. Missing settings have their default; the error is [ErrNotConfigured] if
 // the tick contains nothing of Koordinator, and another one if it is not in collect's format.
 func Read(raw tick.Raw) (*Strategies, error) {
 	if len(raw) == 0 || string(raw) == "null" {
-		return nil, ErrNone
+		return nil, ErrNotConfigured
 	}
 	var top map[string]tick.Raw
 	if err := tick.Unmarshal(raw, &top); err != nil {
@@ -26,7 +26,7 @@ func Read(raw tick.Raw) (*Strategies, error) {
 	}
 	own := top[Key]
 	if len(own) == 0 || string(own) == "null" {
-		return nil, ErrNone
+		return nil, ErrNotConfigured
 	}
 	refuse := func(err error) (*Strategies, error) {
 		return nil, fmt.Errorf("sample.config.%s: want strategies as collect writes them: %w", Key, err)

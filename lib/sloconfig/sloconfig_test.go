@@ -16,7 +16,7 @@ func data(key, text string) map[string]string { return map[string]string{key: te
 // resolved returns a ConfigMap resolved for a node.
 func resolved(t testing.TB, in, labels, annotations map[string]string) (*Strategies, string) {
 	t.Helper()
-	s, errs := Memory{}.Settle("ns/name", in).Resolve(labels, annotations)
+	s, errs := LastValid{}.Parse("ns/name", in).Resolve(labels, annotations)
 	var all []string
 	for _, err := range errs {
 		all = append(all, err.Error())
@@ -148,16 +148,16 @@ func TestRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	back, err := Read(Over(tick.Raw(`{"katalyst":{"a":1}}`), raw))
+	back, err := Read(Overlay(tick.Raw(`{"katalyst":{"a":1}}`), raw))
 	if diff := cmp.Diff(s, back); err != nil || diff != "" {
 		t.Errorf("%v: %s", err, diff)
 	}
 	for text, want := range map[string]string{
-		"":                     ErrNone.Error(),
-		"null":                 ErrNone.Error(),
-		"{}":                   ErrNone.Error(),
-		`{"koordinator":null}`: ErrNone.Error(),
-		`{"katalyst":{}}`:      ErrNone.Error(),
+		"":                     ErrNotConfigured.Error(),
+		"null":                 ErrNotConfigured.Error(),
+		"{}":                   ErrNotConfigured.Error(),
+		`{"koordinator":null}`: ErrNotConfigured.Error(),
+		`{"katalyst":{}}`:      ErrNotConfigured.Error(),
 		"3":                    "sample.config",
 		`{"koordinator":3}`:    "sample.config.koordinator: want strategies as collect writes them",
 		`{"koordinator":{"colocation":{"degradeTimeMinutes":9223372036854775807}}}`:                    "colocation.degradeTimeMinutes: 9223372036854775807: want 1 to 1000000",

@@ -10,7 +10,7 @@ import (
 
 // Settings without effect are listed.
 func TestUnsupported(t *testing.T) {
-	c := Memory{}.Settle("x", map[string]string{
+	c := LastValid{}.Parse("x", map[string]string{
 		KeyColocation: `{"enable":true,"cpuReclaimTresholdPercent":50,"nodeConfigs":[{"name":"n","nodeSelector":{},"extensions":{}}]}`,
 		KeyThreshold:  `{"enable":true,"clusterStrategy":{"enable":true}}`,
 		KeyQOS: `{"clusterStrategy":{"policies":{"cpuPolicy":"coreSched","netQOSPolicy":"tc"},"cgroupRoot":{"memoryQOS":{"enable":true}},"beClass":{"cpuQOS":{"groupIdentity":-1,"coreExpeller":true},
@@ -49,7 +49,7 @@ func TestUnsupported(t *testing.T) {
 		fmt.Fprintf(&fields, "%q:1,", fmt.Sprint("field", i))
 	}
 	many[KeyBurst] = "{" + fields.String() + `"clusterStrategy":{}}`
-	if c := (Memory{}).Settle("x", many); len(c.Unsupported) != maxListed+1 || !strings.HasSuffix(c.Unsupported[maxListed], " more") {
+	if c := (LastValid{}).Parse("x", many); len(c.Unsupported) != maxListed+1 || !strings.HasSuffix(c.Unsupported[maxListed], " more") {
 		t.Errorf("%d unsupported", len(c.Unsupported))
 	}
 }
@@ -85,7 +85,7 @@ func TestUnused(t *testing.T) {
 		{cluster(`"lsClass":{"cpuQOS":{"enable":null,"schedIdle":null}},"lsrClass":null,"systemClass":{"resctrlQOS":null}`), ""},
 		{`{"nodeStrategies":[{"nodeSelector":{},"beClass":{` + parts + `}},{"nodeSelector":{},"lsClass":{` + parts + `}}]}`, "nodeStrategies[1].lsClass.cpuQOS"},
 	} {
-		m := Memory{}.Settle("x", data(KeyQOS, c.text))
+		m := LastValid{}.Parse("x", data(KeyQOS, c.text))
 		var want []string
 		for path := range strings.FieldsSeq(c.want) {
 			want = append(want, KeyQOS+": "+path)
@@ -99,7 +99,7 @@ func TestUnused(t *testing.T) {
 		}
 	}
 	many := `{"nodeStrategies":[` + strings.Repeat(`{"nodeSelector":{"matchLabels":{"a":"b"}},"systemClass":{`+parts+`}},`, 900) + `{}]}`
-	if c := (Memory{}).Settle("x", data(KeyQOS, many)); len(c.Unsupported) != maxListed {
+	if c := (LastValid{}).Parse("x", data(KeyQOS, many)); len(c.Unsupported) != maxListed {
 		t.Errorf("%d unsupported; want %d at most", len(c.Unsupported), maxListed)
 	}
 }

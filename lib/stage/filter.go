@@ -32,9 +32,9 @@ type Filter struct {
 	Ignores []string
 	// Handle returns the section to splice in, or nil to forward the tick unchanged. An error ends the tool.
 	Handle func(context.Context, Incoming) (any, error)
-	// Silent is called once when no tick has come for SilentAfter, on the same goroutine as Handle.
-	Silent      func(context.Context)
-	SilentAfter time.Duration
+	// OnSilence is called once when no tick has come for SilenceAfter, on the same goroutine as Handle.
+	OnSilence    func(context.Context)
+	SilenceAfter time.Duration
 	// Live makes the newest tick replace the waiting one if the next stage is slow. Without it a slow next stage
 	// slows this one down, and no tick is lost, as replaying a recording requires.
 	Live bool
@@ -127,8 +127,8 @@ func (s *Session) loop(ctx context.Context, f Filter, drainInput bool, out *sink
 ) error {
 	var silence <-chan time.Time
 	var timer *time.Timer
-	if f.Silent != nil && f.SilentAfter > 0 {
-		timer = time.NewTimer(f.SilentAfter)
+	if f.OnSilence != nil && f.SilenceAfter > 0 {
+		timer = time.NewTimer(f.SilenceAfter)
 		defer timer.Stop()
 		silence = timer.C
 	}
@@ -159,7 +159,7 @@ func (s *Session) loop(ctx context.Context, f Filter, drainInput bool, out *sink
 			}
 			s.processors.tick(time.Now())
 			if timer != nil {
-				timer.Reset(f.SilentAfter)
+				timer.Reset(f.SilenceAfter)
 			}
 			if err := s.handle(context.WithoutCancel(ctx), f, a, out); err != nil {
 				return err
@@ -167,8 +167,8 @@ func (s *Session) loop(ctx context.Context, f Filter, drainInput bool, out *sink
 			out.waitWritten()
 			free <- a.line
 		case <-silence:
-			f.Silent(ctx)
-			timer.Reset(min(f.SilentAfter, silenceRetry)) // so that failures are retried
+			f.OnSilence(ctx)
+			timer.Reset(min(f.SilenceAfter, silenceRetry)) // so that failures are retried
 		case <-idle:
 			s.notify.alive()
 		case <-stopped:
@@ -202,7 +202,7 @@ func (s *Session) read(
 	defer close(lines)
 	r := tick.NewReader(in.in)
 	r.Strict, r.MaxLine, r.Restarted, r.WholeLines = s.Strict, s.MaxLine, in.isFIFO, in.hasWholeLines
-	r.Bad = func(number int64, err error) {
+	r.OnInvalid = func(number int64, err error) {
 		limit.logDropped(number, err)
 		s.Metrics.Invalid(invalid(err))
 	}
@@ -347,7 +347,7 @@ func (r *rateLimit) dropSection(number int64, err error, strict bool) error {
 func (r *rateLimit) checkStream(c tick.Counts) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if bad := c.Bad + r.droppedSections; bad > 0 && c.Lines == r.droppedSections {
+	if bad := c.Invalid + r.droppedSections; bad > 0 && c.Lines == r.droppedSections {
 		return fmt.Errorf("no line of the input is a tick (%d dropped; the first: %w): want collect's output", bad, r.first)
 	}
 	return nil
@@ -356,7 +356,7 @@ func (r *rateLimit) checkStream(c tick.Counts) error {
 func (r *rateLimit) logTotals(c tick.Counts) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if c.Bad+r.droppedSections > 0 || c.Cut > 0 {
-		r.log.Info("end of input", "ticks", c.Lines-r.droppedSections, "dropped", c.Bad+r.droppedSections, "tooLong", c.TooLong, "cut", c.Cut)
+	if c.Invalid+r.droppedSections > 0 || c.Cut > 0 {
+		r.log.Info("end of input", "ticks", c.Lines-r.droppedSections, "dropped", c.Invalid+r.droppedSections, "tooLong", c.TooLong, "cut", c.Cut)
 	}
 }

@@ -102,8 +102,8 @@ func (v *Saver) write(number int64, state tick.Raw, timeout time.Duration) error
 	}
 }
 
-// End saves a last time, and joins the error with err.
-func (v *Saver) End(err error) error {
+// SaveAtEnd saves a last time, and joins the error with err.
+func (v *Saver) SaveAtEnd(err error) error {
 	v.writers.Wait()
 	return errors.Join(err, v.prepare(endTimeout)())
 }

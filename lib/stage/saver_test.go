@@ -51,7 +51,7 @@ func TestStateOnAHungDisk(t *testing.T) {
 		}
 		failed := errors.New("the stream")
 		state = "3"
-		if err := v.End(failed); !errors.Is(err, failed) || !strings.Contains(err.Error(), "not finished after") {
+		if err := v.SaveAtEnd(failed); !errors.Is(err, failed) || !strings.Contains(err.Error(), "not finished after") {
 			t.Errorf("at the end: %v", err)
 		}
 		if took := time.Since(before); took > saveTimeout+endTimeout {
@@ -59,7 +59,7 @@ func TestStateOnAHungDisk(t *testing.T) {
 		}
 		close(hang) // the disk works again
 		state = "4"
-		if err := v.End(nil); err != nil {
+		if err := v.SaveAtEnd(nil); err != nil {
 			t.Error(err)
 		}
 		if want := []string{"1", "4"}; !slices.Equal(saved, want) {
@@ -107,7 +107,7 @@ func TestNoStateIsSaved(t *testing.T) {
 			return nil, nil
 		})
 		v.SaveIfDue()
-		if err := v.End(nil); err != nil {
+		if err := v.SaveAtEnd(nil); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -105,7 +105,7 @@ var settleTimeout = 100 * time.Millisecond
 // newest tick.
 func (k *sink) waitWritten() {
 	if k.mailbox != nil {
-		k.mailbox.Settle(settleTimeout)
+		k.mailbox.WaitWritten(settleTimeout)
 	}
 }
 

@@ -201,8 +201,8 @@ func silence(t *testing.T) {
 	done := make(chan int)
 	go func() {
 		done <- h.run(t, h.echo(filterKind, func(f *Filter) {
-			f.SilentAfter = time.Second
-			f.Silent = func(context.Context) { silent <- struct{}{} }
+			f.SilenceAfter = time.Second
+			f.OnSilence = func(context.Context) { silent <- struct{}{} }
 		}))
 	}()
 	<-silent // no tick has come at all

@@ -76,7 +76,7 @@ func (c Command) unexpected(argument string) error {
 	for _, sub := range c.Subcommands {
 		words = append(words, sub.word())
 	}
-	return Usagef("unexpected argument %q: options begin with --%s", argument, choice.Meant(argument, words))
+	return Usagef("unexpected argument %q: options begin with --%s", argument, choice.Suggestion(argument, words))
 }
 
 // checkVariables rejects a variable with a subcommand's name, as 0.1.0 had one: otherwise the tool itself would run, unnoticed.

@@ -55,9 +55,9 @@ type Fleet struct {
 	Ready    int `json:"ready"`
 	NotReady int `json:"notReady"`
 	Unknown  int `json:"unknown,omitempty"`
-	// Without counts further nodes that never showed any sign of an agent: no other count includes them, and their
+	// WithoutAgent counts further nodes that never showed any sign of an agent: no other count includes them, and their
 	// state is empty.
-	Without int `json:"without,omitempty"`
+	WithoutAgent int `json:"without,omitempty"`
 }
 
 // FleetEviction is evict fleet's decision about the whole fleet.

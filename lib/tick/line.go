@@ -28,8 +28,8 @@ type Line struct {
 	escapedKey bool // some key, at any depth, has an escape
 }
 
-// ErrNoTick is wrapped by every error about a line that is not a valid tick.
-var ErrNoTick = errors.New("not a valid tick")
+// ErrInvalidTick is wrapped by every error about a line that is not a valid tick.
+var ErrInvalidTick = errors.New("not a valid tick")
 
 // ParseLine checks that raw is a tick and finds its sections. The Line keeps raw.
 func ParseLine(raw []byte) (*Line, error) {
@@ -43,7 +43,7 @@ func ParseLine(raw []byte) (*Line, error) {
 func (l *Line) parse(raw []byte) error {
 	l.raw, l.members = raw, l.members[:0]
 	if err := l.find(); err != nil {
-		return fmt.Errorf("%w: %w", ErrNoTick, err)
+		return fmt.Errorf("%w: %w", ErrInvalidTick, err)
 	}
 	return nil
 }
@@ -193,7 +193,7 @@ func (l *Line) decode(plain jsoniter.API, sections []string) (*Tick, error) {
 			decode = api
 		}
 		if err := decode.Unmarshal(raw, into); err != nil {
-			return nil, fmt.Errorf("%w: section %s: %w", ErrNoTick, name, err)
+			return nil, fmt.Errorf("%w: section %s: %w", ErrInvalidTick, name, err)
 		}
 	}
 	return t, nil

@@ -78,7 +78,7 @@ func TestParseLineRefuses(t *testing.T) {
 		{`{"v":1,"node":"n","time":12}`, `time is 12, want RFC 3339`},
 	} {
 		l, err := ParseLine([]byte(c.line))
-		if err == nil || !errors.Is(err, ErrNoTick) || !strings.Contains(err.Error(), c.want) {
+		if err == nil || !errors.Is(err, ErrInvalidTick) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("ParseLine(%.80s) = %v, %v; want an error with %q", c.line, l, err, c.want)
 		}
 	}
@@ -106,7 +106,7 @@ func TestDecode(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := l.Decode(SectionAdvice); !errors.Is(err, ErrNoTick) {
+		if _, err := l.Decode(SectionAdvice); !errors.Is(err, ErrInvalidTick) {
 			t.Errorf("Decode of advice %s: %v; want ErrNoTick", bad, err)
 		}
 	}
@@ -172,7 +172,7 @@ func FuzzLine(f *testing.F) {
 		if !json.Valid(data) {
 			t.Fatalf("the scanner takes what encoding/json refuses: %q", data)
 		}
-		if _, err := l.Decode(SectionSample, SectionAdvice, SectionIsolation, SectionEviction, SectionReport); err != nil && !errors.Is(err, ErrNoTick) {
+		if _, err := l.Decode(SectionSample, SectionAdvice, SectionIsolation, SectionEviction, SectionReport); err != nil && !errors.Is(err, ErrInvalidTick) {
 			t.Fatalf("Decode: %v", err)
 		}
 		out := l.Splice(nil, "fuzz", []byte(`0`))

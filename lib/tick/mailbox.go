@@ -49,9 +49,9 @@ func (m *Mailbox) Put(line []byte) error {
 	return nil
 }
 
-// Settle waits until all lines are written, or a write failed, but no longer than within. Only one goroutine at a
+// WaitWritten waits until all lines are written, or a write failed, but no longer than within. Only one goroutine at a
 // time may call it.
-func (m *Mailbox) Settle(timeout time.Duration) {
+func (m *Mailbox) WaitWritten(timeout time.Duration) {
 	var expired <-chan time.Time
 	for {
 		m.mu.Lock()

@@ -2,20 +2,20 @@ package tick
 
 import "strings"
 
-// Holds reports whether a cgroup is the partition's root or below it.
-func (p *Partition) Holds(cgroup string) bool {
+// Contains reports whether a cgroup is the partition's root or below it.
+func (p *Partition) Contains(cgroup string) bool {
 	return cgroup == p.Cgroup || strings.HasPrefix(cgroup, p.Cgroup+"/")
 }
 
-// IsHome reports whether all pods are below the partition's root, and none is the root, because such a pod has the partition for
+// ContainsAllPods reports whether all pods are below the partition's root, and none is the root, because such a pod has the partition for
 // itself.
-func (p *Partition) IsHome(pods []Pod) bool {
+func (p *Partition) ContainsAllPods(pods []Pod) bool {
 	some := false
 	for i := range pods {
 		if pods[i].Cgroup == "" {
 			continue
 		}
-		if some = true; pods[i].Cgroup == p.Cgroup || !p.Holds(pods[i].Cgroup) {
+		if some = true; pods[i].Cgroup == p.Cgroup || !p.Contains(pods[i].Cgroup) {
 			return false
 		}
 	}
@@ -26,7 +26,7 @@ func (p *Partition) IsHome(pods []Pod) bool {
 // the other pods share.
 func (s *Sample) HasOwnPartition(pod *Pod) bool {
 	for i := range s.Partitions {
-		if p := &s.Partitions[i]; pod.Cgroup != "" && p.Holds(pod.Cgroup) && !p.IsHome(s.Pods) {
+		if p := &s.Partitions[i]; pod.Cgroup != "" && p.Contains(pod.Cgroup) && !p.ContainsAllPods(s.Pods) {
 			return true
 		}
 	}

@@ -11,7 +11,7 @@ import (
 // DefaultMaxLine is the longest line that a Reader accepts by default.
 const DefaultMaxLine = 16 << 20
 
-// TooLong is wrapped, beside [ErrNoTick], by the error of a line over the limit.
+// TooLong is wrapped, beside [ErrInvalidTick], by the error of a line over the limit.
 type TooLong struct{ Limit int }
 
 func (e TooLong) Error() string { return fmt.Sprintf("longer than %d bytes (--max-line)", e.Limit) }
@@ -19,7 +19,7 @@ func (e TooLong) Error() string { return fmt.Sprintf("longer than %d bytes (--ma
 // Counts are a Reader's counters.
 type Counts struct {
 	Lines   int64 // ticks returned
-	Bad     int64 // lines dropped because they were not valid ticks
+	Invalid int64 // lines dropped because they were not valid ticks
 	Cut     int64 // incomplete first and last lines, which a restart or a killed writer leaves behind
 	TooLong int64 // lines over the limit (counted in Bad too)
 }
@@ -27,8 +27,8 @@ type Counts struct {
 // Reader reads ticks line by line. Lines that are not valid ticks are counted, passed to Bad and skipped; with
 // Strict they end the stream.
 type Reader struct {
-	// Bad is called for every dropped line; nil is allowed.
-	Bad func(number int64, err error)
+	// OnInvalid is called for every dropped line; nil is allowed.
+	OnInvalid func(number int64, err error)
 	// Strict makes the first bad line an error of Next.
 	Strict bool
 	// MaxLine is the longest line in bytes, without its newline; 0 means DefaultMaxLine.
@@ -98,12 +98,12 @@ func (r *Reader) Next() (*Line, error) {
 }
 
 func (r *Reader) drop(err error) error {
-	r.counts.Bad++
+	r.counts.Invalid++
 	if r.Strict {
 		return fmt.Errorf("line %d: %w", r.number, err)
 	}
-	if r.Bad != nil {
-		r.Bad(r.number, err)
+	if r.OnInvalid != nil {
+		r.OnInvalid(r.number, err)
 	}
 	return nil
 }
@@ -124,7 +124,7 @@ func (r *Reader) nextLine() ([]byte, error) {
 			if r.skip || len(line) > maxLine {
 				r.skip = false
 				r.counts.TooLong++
-				if err := r.drop(fmt.Errorf("%w: %w", ErrNoTick, TooLong{maxLine})); err != nil {
+				if err := r.drop(fmt.Errorf("%w: %w", ErrInvalidTick, TooLong{maxLine})); err != nil {
 					return nil, err
 				}
 				continue

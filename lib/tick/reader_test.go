@@ -39,17 +39,17 @@ func TestReader(t *testing.T) {
 	}{
 		{"lines, blank lines and carriage returns", line("a") + "\n\n \t\n" + line("b") + "\r\n", false, []string{"a@1", "b@4"}, Counts{Lines: 2}, nil},
 		{"nothing", "", false, nil, Counts{}, nil},
-		{"a bad line among good ones", line("a") + "\n{oops}\n" + line("b") + "\n", false, []string{"a@1", "b@3"}, Counts{Lines: 2, Bad: 1}, []string{"2: offset 1"}},
+		{"a bad line among good ones", line("a") + "\n{oops}\n" + line("b") + "\n", false, []string{"a@1", "b@3"}, Counts{Lines: 2, Invalid: 1}, []string{"2: offset 1"}},
 		{"a last line without a newline", line("a") + "\n" + line("b"), false, []string{"a@1", "b@2"}, Counts{Lines: 2}, nil},
 		{"one line without a newline", line("a"), true, []string{"a@1"}, Counts{Lines: 1}, nil},
 		{"blanks without a newline", line("a") + "\n \t", false, []string{"a@1"}, Counts{Lines: 1}, nil},
 		{"a cut-off last line", line("a") + "\n" + line("b")[:20], false, []string{"a@1"}, Counts{Lines: 1, Cut: 1}, nil},
 		{"a last line that lacks its last byte", line("a") + "\n" + strings.TrimSuffix(line("b"), "}"), false, []string{"a@1"}, Counts{Lines: 1, Cut: 1}, nil},
 		{"a cut-off first line after a restart", `ode":"a"}` + "\n" + line("b") + "\n", true, []string{"b@2"}, Counts{Lines: 1, Cut: 1}, nil},
-		{"a cut-off first line otherwise", `ode":"a"}` + "\n" + line("b") + "\n", false, []string{"b@2"}, Counts{Lines: 1, Bad: 1}, []string{"1: offset 0"}},
-		{"a line over the limit", line("a") + "\n" + long + "\n" + line("b") + "\n", false, []string{"a@1", "b@3"}, Counts{Lines: 2, Bad: 1, TooLong: 1}, []string{"2: longer than 100 bytes"}},
+		{"a cut-off first line otherwise", `ode":"a"}` + "\n" + line("b") + "\n", false, []string{"b@2"}, Counts{Lines: 1, Invalid: 1}, []string{"1: offset 0"}},
+		{"a line over the limit", line("a") + "\n" + long + "\n" + line("b") + "\n", false, []string{"a@1", "b@3"}, Counts{Lines: 2, Invalid: 1, TooLong: 1}, []string{"2: longer than 100 bytes"}},
 		{"a line over the limit that never ends", line("a") + "\n" + long, false, []string{"a@1"}, Counts{Lines: 1, Cut: 1}, nil},
-		{"two lines over the limit", long + "\n" + long + "\n" + line("b") + "\n", false, []string{"b@3"}, Counts{Lines: 1, Bad: 2, TooLong: 2}, []string{"1: longer than 100 bytes", "2: longer than 100 bytes"}},
+		{"two lines over the limit", long + "\n" + long + "\n" + line("b") + "\n", false, []string{"b@3"}, Counts{Lines: 1, Invalid: 2, TooLong: 2}, []string{"1: longer than 100 bytes", "2: longer than 100 bytes"}},
 	} {
 		for how, in := range map[string]io.Reader{
 			"whole":        strings.NewReader(c.in),
@@ -61,7 +61,7 @@ func TestReader(t *testing.T) {
 				r.buf = r.buf[:32] // so that the buffer grows in every way
 				r.MaxLine, r.Restarted = 100, c.restarted
 				var bad []string
-				r.Bad = func(number int64, err error) { bad = append(bad, fmt.Sprintf("%d: %v", number, err)) }
+				r.OnInvalid = func(number int64, err error) { bad = append(bad, fmt.Sprintf("%d: %v", number, err)) }
 				got, err := readAll(r)
 				if !errors.Is(err, io.EOF) {
 					t.Fatalf("Next: %v; want EOF", err)

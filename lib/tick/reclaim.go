@@ -12,25 +12,25 @@ type ReclaimClock struct {
 // and never for a time that is not later than the last one.
 type MemoryReclaim struct {
 	// Boot and BootSeconds are those of the sample on which the request is based.
-	Boot        string         `json:"boot"`
-	BootSeconds float64        `json:"bootSeconds"`
-	Cgroups     []MemoryToTake `json:"cgroups"`
+	Boot        string          `json:"boot"`
+	BootSeconds float64         `json:"bootSeconds"`
+	Cgroups     []CgroupReclaim `json:"cgroups"`
 }
 
-// MemoryToTake is the amount to reclaim from one cgroup and its descendants.
-type MemoryToTake struct {
+// CgroupReclaim is the amount to reclaim from one cgroup and its descendants.
+type CgroupReclaim struct {
 	Cgroup string `json:"cgroup"`
 	Bytes  int64  `json:"bytes"`
 }
 
 // These are the states of a [Reclaim].
 const (
-	// ReclaimDone: all of it was reclaimed. ReclaimPart: the kernel found no more, which is no error. ReclaimTimeout: the time ran out.
+	// ReclaimDone: all of it was reclaimed. ReclaimPartial: the kernel found no more, which is no error. ReclaimTimeout: the time ran out.
 	ReclaimDone    = "done"
-	ReclaimPart    = "part"
+	ReclaimPartial = "part"
 	ReclaimTimeout = "timeout"
-	// ReclaimWould: --dry-run. ReclaimSkipped: it did not begin, and will not: it was a repeat, too late, or during another one.
-	ReclaimWould   = "would"
+	// ReclaimDryRun: --dry-run. ReclaimSkipped: it did not begin, and will not: it was a repeat, too late, or during another one.
+	ReclaimDryRun  = "would"
 	ReclaimSkipped = "skipped"
 	ReclaimFailed  = "failed"
 )
@@ -46,8 +46,8 @@ type Reclaim struct {
 	ReclaimedBytes int64   `json:"reclaimedBytes"`
 	Seconds        float64 `json:"seconds"`
 	State          string  `json:"state"`
-	// Why is the reason why it was skipped or failed.
-	Why string `json:"why,omitempty"`
+	// Reason is the reason why it was skipped or failed.
+	Reason string `json:"why,omitempty"`
 }
 
 // MemoryEvents counts the events of a cgroup's memory limits since its creation, including its descendants (memory.events).

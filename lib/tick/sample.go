@@ -110,8 +110,8 @@ type Resctrl struct {
 	MBGranularity int64 `json:"mbGranularityPercent,omitempty"`
 }
 
-// Unread reports whether collect could not read a source.
-func (s *Sample) Unread(source string) bool {
+// IsUnread reports whether collect could not read a source.
+func (s *Sample) IsUnread(source string) bool {
 	return slices.ContainsFunc(s.Errors, func(e SourceError) bool { return e.Source == source })
 }
 

@@ -295,7 +295,7 @@ func TestRulesOfTheDialect(t *testing.T) {
 	} {
 		e := newEntry("n", noon)
 		if tt.config != "" {
-			_ = e.strategies.Take(&tick.Sample{Config: tick.Raw(`{"koordinator":{"colocation":` + tt.config + `}}`)})
+			_ = e.strategies.Update(&tick.Sample{Config: tick.Raw(`{"koordinator":{"colocation":` + tt.config + `}}`)})
 		}
 		f := batch(10000)
 		f.Dialect = tt.dialect

@@ -83,7 +83,7 @@ func (r *measurer) Put(in stage.Incoming) (tick.Target, error) {
 	}
 	return r.queue.Put(in.Node, in.Time, func(m *measured, now time.Time) {
 		m.lastTick = now
-		_ = m.strategies.Take(in.Sample) // collect and advise report the errors
+		_ = m.strategies.Update(in.Sample) // collect and advise report the errors
 		m.usage.Take(in.Tick, m.strategies.Colocation())
 		// A waiting status is rebuilt, but not after its figures became unknown: old figures would look current.
 		if m.usage.Due(in.Time) || m.due != nil && m.usage.Ready(in.Time) {

@@ -124,7 +124,7 @@ func (p *publisher) Put(in stage.Incoming) (tick.Target, error) {
 	return p.queue.Put(in.Node, in.Time, func(e *entry, now time.Time) {
 		figures := object.Read(in.Tick)
 		if p.isNode() {
-			_ = e.strategies.Take(in.Sample) // collect and advise report the errors
+			_ = e.strategies.Update(in.Sample) // collect and advise report the errors
 		}
 		e.memory.Take(figures, now)
 		if figures.HasOffer() || figures.Taints != nil {

@@ -27,10 +27,10 @@ func (c *taken) add(t *tick.Tick, within func(cgroup string) bool) {
 	}
 	for _, r := range t.Isolation.Reclaims {
 		switch {
-		case r.State == tick.ReclaimWould:
+		case r.State == tick.ReclaimDryRun:
 		case r.State == tick.ReclaimSkipped && r.Cgroup == "", r.State == tick.ReclaimFailed && within(r.Cgroup):
 			c.refused++
-			c.why = short(r.Why)
+			c.why = short(r.Reason)
 		case r.State != tick.ReclaimSkipped && within(r.Cgroup):
 			c.bytes += float64(r.ReclaimedBytes)
 			c.steps++

@@ -19,8 +19,8 @@ func TestColdMemory(t *testing.T) {
 	}
 	x.Isolation = &tick.Isolation{Reclaims: []tick.Reclaim{
 		{Cgroup: job, Bytes: 1 << 30, ReclaimedBytes: 1 << 30, State: tick.ReclaimDone},
-		{Cgroup: "/other", ReclaimedBytes: 1 << 30, State: tick.ReclaimPart},
-		{State: tick.ReclaimSkipped, Why: "an earlier one is in progress\x1b[2J"},
+		{Cgroup: "/other", ReclaimedBytes: 1 << 30, State: tick.ReclaimPartial},
+		{State: tick.ReclaimSkipped, Reason: "an earlier one is in progress\x1b[2J"},
 	}}
 	at := moment(t, "12:00")
 	for about, want := range map[string]string{

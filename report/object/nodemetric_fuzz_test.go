@@ -26,7 +26,7 @@ func FuzzNodeMetric(f *testing.F) {
 			return
 		}
 		var m sloconfig.InForce
-		_ = m.Take(s)
+		_ = m.Update(s)
 		r := Rules{}.Koordinator(m.Colocation(), Given{})
 		if r.MinChange <= 0 || math.IsNaN(r.MinChange) || r.Resync < time.Second || r.Resync > longestWait {
 			t.Fatalf("rules %+v", r)

@@ -20,11 +20,11 @@ func bytes(v int64) string { return strconv.FormatInt(v, 10) }
 
 // sameAmount reports whether two values are quantities of the same amount: 44k is 44000.
 func sameAmount(a, b any) bool {
-	x, err := quantity.Whole(a)
+	x, err := quantity.Integer(a)
 	if err != nil {
 		return false
 	}
-	y, err := quantity.Whole(b)
+	y, err := quantity.Integer(b)
 	return err == nil && x == y
 }
 

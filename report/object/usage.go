@@ -24,7 +24,7 @@ type Usage struct {
 }
 
 // use is CPU in milli-CPU and memory in bytes over a while.
-type use struct{ cpu, memory window.Trail }
+type use struct{ cpu, memory window.Samples }
 
 type podUse struct {
 	use
@@ -86,7 +86,7 @@ func (s *metricSettings) pageCache() bool { return s.memory == sloconfig.UsageWi
 func (u *Usage) Take(t *tick.Tick, c sloconfig.Colocation) {
 	s := readMetricSettings(c)
 	if s.pageCache() != u.settings.pageCache() { // the earlier measurements are a different figure
-		forget := func(x *use) { x.memory = window.Trail{} }
+		forget := func(x *use) { x.memory = window.Samples{} }
 		forget(&u.node)
 		forget(&u.system)
 		for _, n := range u.numa {
@@ -164,7 +164,7 @@ func (u *Usage) takePods(t *tick.Tick) (cpu, memory *float64) {
 		u.pods = map[string]*podUse{}
 	}
 	// A list that could not be read does not mean that a pod has ended.
-	known := !t.Sample.Unread("pods")
+	known := !t.Sample.IsUnread("pods")
 	for _, p := range u.pods {
 		p.inTick = false
 	}
@@ -317,7 +317,7 @@ func (u *Usage) Due(now time.Time) bool {
 
 // Ready reports whether the node's use is known and recent.
 func (u *Usage) Ready(now time.Time) bool {
-	for _, trail := range []*window.Trail{&u.node.cpu, &u.node.memory} {
+	for _, trail := range []*window.Samples{&u.node.cpu, &u.node.memory} {
 		if _, at, ok := trail.Last(); !ok || now.Sub(at) > u.settings.interval {
 			return false
 		}

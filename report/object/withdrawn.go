@@ -78,7 +78,7 @@ func NodeAmounts(node map[string]any, d Dialect, prefix string) Amounts {
 	n := d.names(prefix)
 	list, _ := at(node, "status", "allocatable").(map[string]any)
 	amount := func(name string) *int64 {
-		v, err := quantity.Whole(list[name])
+		v, err := quantity.Integer(list[name])
 		if list[name] == nil || err != nil {
 			return nil
 		}
@@ -91,7 +91,7 @@ func NodeAmounts(node map[string]any, d Dialect, prefix string) Amounts {
 // A pod that is ending does not count: the scheduler would give its part to another one as soon as it has ended.
 func requested(t *tick.Tick) *Amounts {
 	s := t.Sample
-	if s == nil || s.Unread("pods") {
+	if s == nil || s.IsUnread("pods") {
 		return nil
 	}
 	gone := map[string]bool{}

@@ -32,8 +32,8 @@ func (c *taken) add(i *tick.Isolation) {
 
 // words describe the states of a reclaim.
 var reclaimWords = map[string]string{
-	tick.ReclaimDone: "all of it", tick.ReclaimPart: "no more was found", tick.ReclaimTimeout: "the time was over",
-	tick.ReclaimWould: "dry run", tick.ReclaimFailed: "it failed",
+	tick.ReclaimDone: "all of it", tick.ReclaimPartial: "no more was found", tick.ReclaimTimeout: "the time was over",
+	tick.ReclaimDryRun: "dry run", tick.ReclaimFailed: "it failed",
 }
 
 // coldLine is the reclaimed cold memory; nil where there is none.

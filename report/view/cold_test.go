@@ -16,11 +16,11 @@ func TestColdRow(t *testing.T) {
 		m.Add(&tick.Tick{V: 1, Node: "n", Time: at, Sample: &tick.Sample{}, Isolation: &tick.Isolation{Reclaims: list}}, at)
 		return strings.Join(Frame(&m, Look{Width: 130, Height: 40}, at), "\n")
 	}
-	if got := shown(tick.Reclaim{State: tick.ReclaimSkipped, Why: "a repeat"}); strings.Contains(got, "cold") {
+	if got := shown(tick.Reclaim{State: tick.ReclaimSkipped, Reason: "a repeat"}); strings.Contains(got, "cold") {
 		t.Errorf("a skipped reclaim has a row:\n%s", got)
 	}
 	shown(tick.Reclaim{Cgroup: "/b", ReclaimedBytes: 1 << 30, State: tick.ReclaimDone})
-	got := shown(tick.Reclaim{Cgroup: "/b\x1b[2J", ReclaimedBytes: 1 << 30, State: tick.ReclaimPart}, tick.Reclaim{State: tick.ReclaimSkipped})
+	got := shown(tick.Reclaim{Cgroup: "/b\x1b[2J", ReclaimedBytes: 1 << 30, State: tick.ReclaimPartial}, tick.Reclaim{State: tick.ReclaimSkipped})
 	if !strings.Contains(got, "2.00 GiB taken back of batch in 2 steps") || !strings.Contains(got, "1.00 GiB of /b?[2J (no more was found)") {
 		t.Errorf("the screen:\n%s", got)
 	}

@@ -216,7 +216,7 @@ func openSink(t *testing.T, path string, check func([]byte) error) *sink {
 func (s *sink) read() {
 	defer close(s.ended)
 	r := tick.NewReader(s.f)
-	r.Bad = func(number int64, err error) {
+	r.OnInvalid = func(number int64, err error) {
 		s.mu.Lock()
 		s.bad = append(s.bad, fmt.Sprintf("line %d: %v", number, err))
 		s.mu.Unlock()
@@ -235,7 +235,7 @@ func (s *sink) read() {
 			err = ticktest.Validate(line.Bytes())
 		}
 		if err != nil {
-			r.Bad(line.Number, fmt.Errorf("%w: %s", err, clip(string(line.Bytes()), keepLine)))
+			r.OnInvalid(line.Number, fmt.Errorf("%w: %s", err, clip(string(line.Bytes()), keepLine)))
 			continue
 		}
 		s.mu.Lock()

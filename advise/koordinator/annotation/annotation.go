@@ -75,8 +75,8 @@ func Settings[T any](p *tick.Pod, name string, check func(*T) error) (*T, error)
 func DropInvalid(numbers []sloconfig.Number) error {
 	var errs []error
 	for _, n := range numbers {
-		if v := *n.Value; v != nil && (*v < n.Least || *v > n.Most) {
-			errs = append(errs, fmt.Errorf("%s %d is not between %d and %d", n.Name, *v, n.Least, n.Most))
+		if v := *n.Value; v != nil && (*v < n.Minimum || *v > n.Maximum) {
+			errs = append(errs, fmt.Errorf("%s %d is not between %d and %d", n.Name, *v, n.Minimum, n.Maximum))
 			*n.Value = nil
 		}
 	}
@@ -127,7 +127,7 @@ func ReservedOf(annotations map[string]string) (r Reserved, errs []error) {
 	if r.MilliCPU = float64(r.CPUs.Size()) * 1000; !isNamed {
 		r.MilliCPU = amount("cpu", quantity.Milli)
 	}
-	r.MemoryBytes = amount("memory", quantity.Whole)
+	r.MemoryBytes = amount("memory", quantity.Integer)
 	return r, errs
 }
 

@@ -64,7 +64,7 @@ func TestDropInvalid(t *testing.T) {
 		holds bool
 	}{{nil, true}, {new(int64(10)), true}, {new(int64(20)), true}, {new(int64(9)), false}, {new(int64(21)), false}} {
 		v, other := tt.v, new(int64(15))
-		err := DropInvalid([]sloconfig.Number{{Name: "n", Value: &v, Least: 10, Most: 20}, {Name: "other", Value: &other, Least: 10, Most: 20}})
+		err := DropInvalid([]sloconfig.Number{{Name: "n", Value: &v, Minimum: 10, Maximum: 20}, {Name: "other", Value: &other, Minimum: 10, Maximum: 20}})
 		if (err == nil) != tt.holds || tt.v != nil && (v != nil) != tt.holds || other == nil {
 			t.Errorf("%v: became %v, %v", tt.v, v, err)
 		}

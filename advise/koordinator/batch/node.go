@@ -26,7 +26,7 @@ type node struct {
 
 // readNode reads the node; why names what is missing for any decision.
 func readNode(s *tick.Sample, a *tick.Advice) (n *node, why string) {
-	if s.Labels == nil && s.Annotations == nil && s.Unread("node") {
+	if s.Labels == nil && s.Annotations == nil && s.IsUnread("node") {
 		// The machine's own capacity would be used instead, without kubelet's reservations.
 		return nil, "the node object could not be read"
 	}
@@ -123,7 +123,7 @@ func (n *node) readThirdParties(annotations map[string]string) error {
 				if !isSet {
 					continue
 				}
-				amount, err := quantity.Whole(v)
+				amount, err := quantity.Integer(v)
 				if err != nil {
 					return fmt.Errorf("annotation %s: %.40q: %s: %w", annotation.ThirdParties, allocation.Name, resourceNames[r].batch, err)
 				}

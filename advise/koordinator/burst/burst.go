@@ -28,7 +28,7 @@ const (
 // State is what this package remembers of one node, in the format of the state file.
 type State struct {
 	// Usage is the share pool's use, in milli-CPU.
-	Usage window.Trail `json:"usage"`
+	Usage window.Samples `json:"usage"`
 	// Cgroups are the pods' and containers' cgroups that have had more than their limit.
 	Cgroups revert.Cgroups[advised, *advised] `json:"cgroups,omitempty"`
 	// Buckets are the tokens of the containers whose quota may grow for a limited time, by cgroup.
@@ -63,7 +63,7 @@ func (st *State) Advise(t *tick.Tick, s *sloconfig.Strategies, a *tick.Advice) {
 	if scaling {
 		r.measureLoad(t.Sample)
 	} else {
-		st.Usage = window.Trail{}
+		st.Usage = window.Samples{}
 	}
 	for i := range t.Sample.Pods {
 		r.pod(&t.Sample.Pods[i], configs[i])

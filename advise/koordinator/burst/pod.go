@@ -23,9 +23,9 @@ func dropInvalid(b *sloconfig.CPUBurst) error {
 		}
 	}
 	return errors.Join(policyErr, annotation.DropInvalid([]sloconfig.Number{
-		{Name: "cpuBurstPercent", Value: &b.CPUBurstPercent, Least: 1, Most: 10_000},
-		{Name: "cfsQuotaBurstPercent", Value: &b.CFSQuotaBurstPercent, Least: 0, Most: math.MaxInt32}, // below 100: the limit itself
-		{Name: "cfsQuotaBurstPeriodSeconds", Value: &b.CFSQuotaBurstPeriodSeconds, Least: -1, Most: math.MaxInt32},
+		{Name: "cpuBurstPercent", Value: &b.CPUBurstPercent, Minimum: 1, Maximum: 10_000},
+		{Name: "cfsQuotaBurstPercent", Value: &b.CFSQuotaBurstPercent, Minimum: 0, Maximum: math.MaxInt32}, // below 100: the limit itself
+		{Name: "cfsQuotaBurstPeriodSeconds", Value: &b.CFSQuotaBurstPeriodSeconds, Minimum: -1, Maximum: math.MaxInt32},
 	}))
 }
 

@@ -49,11 +49,11 @@ func (st *State) Advise(t *tick.Tick, s *sloconfig.Strategies, a *tick.Advice) {
 	}
 	m, why := divisible(t.Sample)
 	if m == nil {
-		missing := t.Sample != nil && t.Sample.Resctrl == nil && !t.Sample.Unread(source)
+		missing := t.Sample != nil && t.Sample.Resctrl == nil && !t.Sample.IsUnread(source)
 		if len(enabled) > 0 && !(missing && st.Missing) {
 			a.Reasons = append(a.Reasons, fmt.Sprintf("resctrl: %s: cache and memory bandwidth of %s stay unchanged", why, strings.Join(enabled, ", ")))
 		}
-		if t.Sample != nil && !t.Sample.Unread(source) { // unmounting removes all groups
+		if t.Sample != nil && !t.Sample.IsUnread(source) { // unmounting removes all groups
 			st.Used = nil
 		}
 		if missing {
@@ -94,11 +94,11 @@ func divisible(s *tick.Sample) (*tick.Resctrl, string) {
 	switch {
 	case s == nil:
 		return nil, "there is no sample"
-	case s.Resctrl == nil && s.Unread(source):
+	case s.Resctrl == nil && s.IsUnread(source):
 		return nil, "it could not be read (sample.errors)"
 	case s.Resctrl == nil:
 		return nil, "it is not mounted at /sys/fs/resctrl (mount -t resctrl resctrl /sys/fs/resctrl, if the processor supports it)"
-	case len(s.Resctrl.L3) == 0 && len(s.Resctrl.MB) == 0 && s.Unread(source):
+	case len(s.Resctrl.L3) == 0 && len(s.Resctrl.MB) == 0 && s.IsUnread(source):
 		return nil, "what the machine can divide could not be read (sample.errors)"
 	case len(s.Resctrl.L3) == 0 && len(s.Resctrl.MB) == 0:
 		return nil, "this machine can divide neither its L3 cache nor its memory bandwidth"

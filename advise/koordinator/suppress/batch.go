@@ -217,7 +217,7 @@ func (p *pod) annotatedAmounts() (total amounts, parts func(*tick.Container) (am
 func amountOf(list map[string]any, names []string) float64 {
 	for _, name := range names {
 		if v, ok := list[name]; ok {
-			if n, err := quantity.Whole(v); err == nil && n > 0 {
+			if n, err := quantity.Integer(v); err == nil && n > 0 {
 				return n
 			}
 		}

@@ -118,7 +118,7 @@ func (f *Fleet) agent(now time.Time, n *Node, on byNode, stale string, total *ti
 	switch {
 	case !m.agent:
 		agent.Reason = "there is no sign of an agent, now or earlier"
-		total.Without++
+		total.WithoutAgent++
 		return agent
 	case stale != "":
 		agent.Reason = stale

@@ -188,7 +188,7 @@ func TestWhoIsOfTheFleet(t *testing.T) {
 	if got, want := states(ticks), "bare: koordinator: offers:notFound pod:ready record:notFound withdrawn:notFound"; got != want {
 		t.Errorf("%s; want %s", got, want)
 	}
-	if got, want := *ticks[0].Sample.Fleet, (tick.Fleet{Nodes: 4, Ready: 1, NotReady: 3, Without: 2}); got != want {
+	if got, want := *ticks[0].Sample.Fleet, (tick.Fleet{Nodes: 4, Ready: 1, NotReady: 3, WithoutAgent: 2}); got != want {
 		t.Errorf("fleet %+v; want %+v", got, want)
 	}
 	if got := ticks[5].Sample.Annotations; len(got) != 1 || got["polder/withdrawn"] != "why" {
@@ -200,7 +200,7 @@ func TestWhoIsOfTheFleet(t *testing.T) {
 	}
 	// While the lists are stale no agent's state is known, and no node is forgotten.
 	stale := f.Observe(noon.Add(2*time.Minute), Seen{Nodes: nodes[:2], Stale: "away"})
-	if got, want := states(stale), "bare: pod:"; got != want || *stale[0].Sample.Fleet != (tick.Fleet{Nodes: 1, Unknown: 1, Without: 1}) || stale[1].Sample.Agent.Reason != "away" {
+	if got, want := states(stale), "bare: pod:"; got != want || *stale[0].Sample.Fleet != (tick.Fleet{Nodes: 1, Unknown: 1, WithoutAgent: 1}) || stale[1].Sample.Agent.Reason != "away" {
 		t.Errorf("away: %s, %+v; want %s", got, *stale[0].Sample.Fleet, want)
 	}
 	f.Observe(noon.Add(3*time.Minute), Seen{Nodes: nodes[:1]})

@@ -46,7 +46,8 @@ func OpenFleet(ctx context.Context, o FleetOptions) (*Fleet, error) {
 	f.log = o.Log
 	f.nodes = kube.Start(ctx, client, kube.Selection{Resource: kube.Nodes, Labels: o.Nodes}, o.Now, agents.NodeOf)
 	f.pods = kube.Start(ctx, client, kube.Selection{Resource: kube.Pods, Fields: boundPods}, o.Now, o.Reading.Pod)
-	f.records = kube.Start(ctx, client, kube.Selection{Resource: kube.CustomNodeResources, AskAgain: retryInterval}, o.Now, agents.RecordOf)
+	records := kube.Selection{Resource: kube.CustomNodeResources, RetryUnknown: retryInterval}
+	f.records = kube.Start(ctx, client, records, o.Now, agents.RecordOf)
 	return f, nil
 }
 

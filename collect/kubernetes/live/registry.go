@@ -31,7 +31,7 @@ func openRegistry(ctx context.Context, client *kube.Client, now func() time.Time
 	return registry{
 		ctx: ctx, client: client, now: now,
 		targets: kube.Start(
-			ctx, client, kube.Selection{Resource: kube.KatalystCustomConfigs, AskAgain: retryInterval}, now, customconfig.TargetOf,
+			ctx, client, kube.Selection{Resource: kube.KatalystCustomConfigs, RetryUnknown: retryInterval}, now, customconfig.TargetOf,
 		),
 		kinds: map[customconfig.Kind]*kube.Watch[*customconfig.Candidate]{},
 	}
@@ -60,7 +60,7 @@ func (g *registry) follow() {
 					r = kube.EvictionConfigurations
 				}
 				read := func(o kube.Object) *customconfig.Candidate { return customconfig.CandidateOf(kind, o) }
-				g.kinds[kind] = kube.Start(g.ctx, g.client, kube.Selection{Resource: r, AskAgain: retryInterval}, g.now, read)
+				g.kinds[kind] = kube.Start(g.ctx, g.client, kube.Selection{Resource: r, RetryUnknown: retryInterval}, g.now, read)
 			}
 		}
 	}
@@ -142,7 +142,7 @@ func (g *registry) listError(what string, s kube.State) error {
 			answer = "refuses"
 		}
 	}
-	if errors.Is(s.Err, kube.ErrNotAsked) {
+	if errors.Is(s.Err, kube.ErrNoResponse) {
 		answer = "has not answered"
 		cause = "the first request is under way"
 	}

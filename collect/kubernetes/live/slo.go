@@ -30,7 +30,7 @@ type slo struct {
 	resolved       bool
 	sourceVersions [2]uint64 // the versions of the ConfigMap and of the node that it was made from
 
-	lastValid sloconfig.Memory
+	lastValid sloconfig.LastValid
 	config    *sloconfig.ConfigMap // of the first version in of; nil until it was read
 	raw       tick.Raw             // what is in force, of an earlier run until it is resolved in this one
 	errs      []error
@@ -41,7 +41,7 @@ type slo struct {
 func openSLO(ctx context.Context, client *kube.Client, name SLOConfig, now func() time.Time, log *slog.Logger) *slo {
 	one := kube.Selection{Resource: kube.ConfigMaps, Namespace: name.Namespace, Fields: "metadata.name=" + name.Name}
 	data := func(o kube.Object) map[string]string { return fields.TextMap(o, "data") }
-	return &slo{name: name, what: "the ConfigMap " + name.String(), watch: kube.Start(ctx, client, one, now, data), log: log, lastValid: sloconfig.Memory{}}
+	return &slo{name: name, what: "the ConfigMap " + name.String(), watch: kube.Start(ctx, client, one, now, data), log: log, lastValid: sloconfig.LastValid{}}
 }
 
 // resolve returns what is in force, nil where that is not known, and the errors.
@@ -66,9 +66,9 @@ func (s *slo) resolveNow(c *Cluster, changed bool) {
 	if changed {
 		list := s.watch.List()
 		if len(list) > 0 {
-			s.config = s.lastValid.Settle(s.name.String(), list[0])
+			s.config = s.lastValid.Parse(s.name.String(), list[0])
 		} else { // the cluster has none
-			s.config = s.lastValid.Settle(s.name.String()+" (absent)", nil)
+			s.config = s.lastValid.Parse(s.name.String()+" (absent)", nil)
 		}
 		s.announce(len(list) > 0)
 	}
@@ -115,7 +115,7 @@ func (s *slo) complain() {
 
 // save returns what load continues from in a later run.
 func (s *slo) save() *sloconfig.Saved {
-	return &sloconfig.Saved{Name: s.name.String(), Good: maps.Clone(s.lastValid), InForce: s.raw}
+	return &sloconfig.Saved{Name: s.name.String(), LastValid: maps.Clone(s.lastValid), InForce: s.raw}
 }
 
 // load restores what an earlier run had, if it was of the same ConfigMap.
@@ -123,11 +123,11 @@ func (s *slo) load(saved *sloconfig.Saved) {
 	if saved == nil || saved.Name != s.name.String() {
 		return
 	}
-	if _, err := sloconfig.Read(sloconfig.Over(nil, saved.InForce)); err == nil {
+	if _, err := sloconfig.Read(sloconfig.Overlay(nil, saved.InForce)); err == nil {
 		s.raw = saved.InForce
 	}
-	if saved.Good != nil {
-		s.lastValid = maps.Clone(saved.Good)
+	if saved.LastValid != nil {
+		s.lastValid = maps.Clone(saved.LastValid)
 	}
 	s.resolved, s.config = false, nil
 }
@@ -137,7 +137,7 @@ type both struct{ katalyst, koordinator, raw tick.Raw }
 
 func (b *both) sourceVersions(katalyst, koordinator tick.Raw) tick.Raw {
 	if !same(b.katalyst, katalyst) || !same(b.koordinator, koordinator) {
-		*b = both{katalyst, koordinator, sloconfig.Over(katalyst, koordinator)}
+		*b = both{katalyst, koordinator, sloconfig.Overlay(katalyst, koordinator)}
 	}
 	return b.raw
 }

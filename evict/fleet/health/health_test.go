@@ -150,7 +150,7 @@ func TestProtection(t *testing.T) {
 		{tick.Fleet{Nodes: 10, Unknown: 10}, true},
 		{tick.Fleet{Nodes: 3, Ready: 1, NotReady: 1, Unknown: 1}, false},
 		{tick.Fleet{}, false}, // no node has an agent
-		{tick.Fleet{Without: 7}, false},
+		{tick.Fleet{WithoutAgent: 7}, false},
 		{tick.Fleet{Ready: 1}, true},
 		{tick.Fleet{Nodes: 10, Ready: 9}, true}, // the sum is wrong
 		{tick.Fleet{Nodes: 10, Ready: 11, NotReady: -1}, true},

@@ -116,7 +116,7 @@ func (l *lab) settled(what, want string, problems ...string) {
 		}
 		s, err := sloconfig.Read(t.Sample.Config)
 		if want == "" {
-			if !errors.Is(err, sloconfig.ErrNone) {
+			if !errors.Is(err, sloconfig.ErrNotConfigured) {
 				return fmt.Sprintf("config %s, %v; want none", t.Sample.Config, err)
 			}
 			return ""

@@ -55,7 +55,7 @@ func TestCollectFleet(t *testing.T) {
 		}
 	}
 	for n, x := range round {
-		if got, want := *x.Sample.Fleet, (tick.Fleet{Nodes: 3, Ready: 1, NotReady: 2, Without: 1}); got != want {
+		if got, want := *x.Sample.Fleet, (tick.Fleet{Nodes: 3, Ready: 1, NotReady: 2, WithoutAgent: 1}); got != want {
 			t.Errorf("%s: fleet %+v; want %+v", n, got, want)
 		}
 		if x.Time != round["n1"].Time {

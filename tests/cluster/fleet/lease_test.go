@@ -22,7 +22,7 @@ const (
 func election(namespace, identity string) kube.Election {
 	return kube.Election{
 		Namespace: namespace, Name: "centre", Identity: identity,
-		Duration: duration, Within: within, Retry: 300 * time.Millisecond,
+		Duration: duration, RenewDeadline: within, RetryPeriod: 300 * time.Millisecond,
 	}
 }
 
@@ -32,7 +32,7 @@ func stand(t *testing.T, c *controlplane.ControlPlane, namespace, identity strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := client.Stand(t.Context(), election(namespace, identity))
+	l, err := client.Compete(t.Context(), election(namespace, identity))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func TestLease(t *testing.T) {
 		return fields.Child(lease, "spec")
 	}
 	one := stand(t, c, namespace, "one")
-	closed(t, "one leads", one.Led(), controlplane.Soon)
+	closed(t, "one leads", one.Acquired(), controlplane.Soon)
 	two := stand(t, c, namespace, "two")
 	// one renews the lease for longer than its duration, and two waits.
 	began := time.Now()
@@ -79,8 +79,8 @@ func TestLease(t *testing.T) {
 		}
 		return ""
 	})
-	if !one.Held() || two.Held() || two.Holder() != "one" || two.Trouble() != nil {
-		t.Fatalf("after more than the lease's duration one holds: %v, two: %v, which knows of %q, %v; want one alone", one.Held(), two.Held(), two.Holder(), two.Trouble())
+	if !one.IsHeld() || two.IsHeld() || two.Holder() != "one" || two.LastError() != nil {
+		t.Fatalf("after more than the lease's duration one holds: %v, two: %v, which knows of %q, %v; want one alone", one.IsHeld(), two.IsHeld(), two.Holder(), two.LastError())
 	}
 	// The written object is one that client-go reads.
 	spec := read()
@@ -96,10 +96,10 @@ func TestLease(t *testing.T) {
 	if err := one.Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if one.Held() {
+	if one.IsHeld() {
 		t.Error("one holds what it has released")
 	}
-	closed(t, "two leads", two.Led(), duration-2*time.Second)
+	closed(t, "two leads", two.Acquired(), duration-2*time.Second)
 	if spec := read(); spec["holderIdentity"] != "two" || spec["leaseTransitions"] != 1.0 {
 		t.Errorf("lease %v; want two's, its first transition", spec)
 	}
@@ -111,24 +111,24 @@ func TestLease(t *testing.T) {
 		}
 		return ""
 	})
-	if !two.Held() {
+	if !two.IsHeld() {
 		t.Errorf("two has lost a lease that was deleted: %v", two.Err())
 	}
 
 	// Another program takes the lease: the holder notices at its next renewal, and does not fight.
 	c.Kubectl("patch", "lease", "centre", "--type=merge", "-p", `{"spec":{"holderIdentity":"somebody","leaseDurationSeconds":2}}`)
 	closed(t, "two has lost it", two.Lost(), controlplane.Soon)
-	if err := two.Err(); two.Held() || err == nil || !strings.Contains(err.Error(), "held by somebody") {
+	if err := two.Err(); two.IsHeld() || err == nil || !strings.Contains(err.Error(), "held by somebody") {
 		t.Errorf("two's end: %v", err)
 	}
 	// A holder that does not renew the lease loses it, by the clock of the waiting process.
 	three := stand(t, c, namespace, "three")
-	closed(t, "three leads", three.Led(), controlplane.Soon)
+	closed(t, "three leads", three.Acquired(), controlplane.Soon)
 
 	// A server that does not answer: the holder stops before another process may start to lead.
 	c.FreezeAPIServer()
 	frozen := time.Now()
-	for asked := frozen; three.Held(); asked = time.Now() {
+	for asked := frozen; three.IsHeld(); asked = time.Now() {
 		if asked.Sub(frozen) > within {
 			t.Fatalf("three holds it for %s without a renewal; want %s at most", asked.Sub(frozen), within)
 		}
@@ -154,8 +154,8 @@ func TestLeaseOfMany(t *testing.T) {
 	c.Eventually(controlplane.Soon, "all have led", func() string {
 		var holder *kube.Lease
 		for _, l := range all {
-			if l.Held() {
-				if holder != nil && holder.Held() { // it was read before, and what is lost is not held again
+			if l.IsHeld() {
+				if holder != nil && holder.IsHeld() { // it was read before, and what is lost is not held again
 					t.Fatal("two hold the lease")
 				}
 				holder = l
@@ -184,26 +184,26 @@ func TestElectionsThatCannotBe(t *testing.T) {
 	for name, change := range map[string]func(*kube.Election){
 		"no namespace":  func(e *kube.Election) { e.Namespace = "" },
 		"no identity":   func(e *kube.Election) { e.Identity = "" },
-		"no margin":     func(e *kube.Election) { e.Within = e.Duration },
-		"rare attempts": func(e *kube.Election) { e.Retry = e.Within },
+		"no margin":     func(e *kube.Election) { e.RenewDeadline = e.Duration },
+		"rare attempts": func(e *kube.Election) { e.RetryPeriod = e.RenewDeadline },
 		"half a second": func(e *kube.Election) { e.Duration += 500 * time.Millisecond },
 	} {
 		e := election("default", "x")
 		change(&e)
-		if _, err := client.Stand(t.Context(), e); err == nil {
+		if _, err := client.Compete(t.Context(), e); err == nil {
 			t.Errorf("%s: want an error", name)
 		}
 	}
-	if l, err := client.Stand(t.Context(), kube.Election{Namespace: "nowhere", Name: "x", Identity: "x"}); err != nil {
+	if l, err := client.Compete(t.Context(), kube.Election{Namespace: "nowhere", Name: "x", Identity: "x"}); err != nil {
 		t.Error(err)
 	} else {
 		c.Eventually(controlplane.Soon, "it has tried to get the lease", func() string {
-			if trouble := l.Trouble(); trouble == nil || !kube.IsNotFound(trouble) {
+			if trouble := l.LastError(); trouble == nil || !kube.IsNotFound(trouble) {
 				return fmt.Sprintf("so far: %v", trouble)
 			}
 			return ""
 		})
-		if l.Held() {
+		if l.IsHeld() {
 			t.Error("it is held in a missing namespace")
 		}
 		if err := l.Release(t.Context()); err != nil {

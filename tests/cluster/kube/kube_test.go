@@ -197,7 +197,7 @@ func TestOptionalKind(t *testing.T) {
 	c := controlplane.Shared(t)
 	client := open(t, c.Kubeconfig())
 	things := kube.Resource{Group: "example.com", Version: "v1", Name: "things"}
-	w := kube.Start(t.Context(), client, kube.Selection{Resource: things, AskAgain: time.Second}, time.Now, valueOf)
+	w := kube.Start(t.Context(), client, kube.Selection{Resource: things, RetryUnknown: time.Second}, time.Now, valueOf)
 	required := kube.Start(t.Context(), client, kube.Selection{Resource: things}, time.Now, valueOf)
 	if err := w.WaitSynced(t.Context()); err != nil {
 		t.Fatal(err)

@@ -148,10 +148,10 @@ func reclaimCold(t *T) {
 				continue
 			}
 			for _, r := range x.Isolation.Reclaims {
-				if r.State == tick.ReclaimSkipped && (strings.Contains(r.Why, "an earlier one is in progress") || strings.Contains(r.Why, reclaimRepeated)) {
+				if r.State == tick.ReclaimSkipped && (strings.Contains(r.Reason, "an earlier one is in progress") || strings.Contains(r.Reason, reclaimRepeated)) {
 					continue // a slow guest: the step takes longer than the pause, or isolate has started late
 				}
-				if r.State != tick.ReclaimDone && r.State != tick.ReclaimPart && r.State != tick.ReclaimTimeout { // the time of a slow guest runs out
+				if r.State != tick.ReclaimDone && r.State != tick.ReclaimPartial && r.State != tick.ReclaimTimeout { // the time of a slow guest runs out
 					t.Errorf("%+v", r)
 				}
 				taken += r.ReclaimedBytes
@@ -229,7 +229,7 @@ func (t *T) repeatCold(job string, asked *tick.Tick) {
 	use := current(job)
 	for i := range 2 {
 		got := send(asked, i+1).Isolation.Reclaims
-		if len(got) != 1 || got[0].State != tick.ReclaimSkipped || !strings.Contains(got[0].Why, reclaimRepeated) {
+		if len(got) != 1 || got[0].State != tick.ReclaimSkipped || !strings.Contains(got[0].Reason, reclaimRepeated) {
 			t.Errorf("a tick of before: %+v", got)
 		}
 	}
@@ -238,7 +238,7 @@ func (t *T) repeatCold(job string, asked *tick.Tick) {
 	var up float64
 	_, err = fmt.Sscan(read("/proc/uptime"), &up)
 	t.Must(err)
-	again.BootSeconds, again.Cgroups = up, []tick.MemoryToTake{{Cgroup: "/cold/job", Bytes: 8 << 20}}
+	again.BootSeconds, again.Cgroups = up, []tick.CgroupReclaim{{Cgroup: "/cold/job", Bytes: 8 << 20}}
 	fresh.Advice = &tick.Advice{Policy: "by hand", MemoryReclaim: &again}
 	done := 0
 	for i := range 20 {

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Trail is a sample window of a value, for averages and percentiles. Values in quick succession share a point, so that it does not
+// Samples is a sample window of a value, for averages and percentiles. Values in quick succession share a point, so that it does not
 // grow with their number. Its zero value is empty; it can be encoded as JSON and decoded again.
-type Trail struct {
+type Samples struct {
 	Points []Point `json:"points,omitempty"`
 }
 
@@ -20,7 +20,7 @@ type Point struct {
 
 // Add adds a value. It joins the last point if that is younger than width. Points older than keep are removed, and so are those
 // in the future, after the clock was set back.
-func (t *Trail) Add(at time.Time, value float64, width, maxAge time.Duration) {
+func (t *Samples) Add(at time.Time, value float64, width, maxAge time.Duration) {
 	for len(t.Points) > 0 && t.Points[len(t.Points)-1].At.After(at) {
 		t.Points = t.Points[:len(t.Points)-1]
 	}
@@ -38,7 +38,7 @@ func (t *Trail) Add(at time.Time, value float64, width, maxAge time.Duration) {
 }
 
 // pointsIn returns the points of the time before now.
-func (t *Trail) pointsIn(now time.Time, over time.Duration) []Point {
+func (t *Samples) pointsIn(now time.Time, over time.Duration) []Point {
 	first := len(t.Points)
 	for first > 0 && now.Sub(t.Points[first-1].At) <= over {
 		first--
@@ -51,7 +51,7 @@ func (t *Trail) pointsIn(now time.Time, over time.Duration) []Point {
 }
 
 // Average returns the mean of the values of the time before now; false if there is none.
-func (t *Trail) Average(now time.Time, over time.Duration) (float64, bool) {
+func (t *Samples) Average(now time.Time, over time.Duration) (float64, bool) {
 	sum, n := 0.0, 0
 	for _, p := range t.pointsIn(now, over) {
 		sum += p.Sum
@@ -65,7 +65,7 @@ func (t *Trail) Average(now time.Time, over time.Duration) (float64, bool) {
 
 // Percentile returns a percentile, with share 0.5 for the median, of the points of the time before now, without interpolation:
 // of n points in ascending order the one at n*share - 1, as in Koordinator's metric cache. It returns false if there is none.
-func (t *Trail) Percentile(now time.Time, over time.Duration, fraction float64) (float64, bool) {
+func (t *Samples) Percentile(now time.Time, over time.Duration, fraction float64) (float64, bool) {
 	points := t.pointsIn(now, over)
 	if len(points) == 0 {
 		return 0, false
@@ -80,7 +80,7 @@ func (t *Trail) Percentile(now time.Time, over time.Duration, fraction float64) 
 }
 
 // Span returns the part of the time before now that the points cover, from the first of them to the last.
-func (t *Trail) Span(now time.Time, over time.Duration) time.Duration {
+func (t *Samples) Span(now time.Time, over time.Duration) time.Duration {
 	points := t.pointsIn(now, over)
 	if len(points) == 0 {
 		return 0
@@ -89,7 +89,7 @@ func (t *Trail) Span(now time.Time, over time.Duration) time.Duration {
 }
 
 // Last returns the newest point's mean and its time; false if there is none.
-func (t *Trail) Last() (value float64, at time.Time, ok bool) {
+func (t *Samples) Last() (value float64, at time.Time, ok bool) {
 	if len(t.Points) == 0 {
 		return 0, time.Time{}, false
 	}

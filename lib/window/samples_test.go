@@ -10,7 +10,7 @@ import (
 func TestTrail(t *testing.T) {
 	start := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
 	at := func(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
-	var tr window.Trail
+	var tr window.Samples
 	if _, ok := tr.Average(at(0), time.Minute); ok || tr.Span(at(0), time.Minute) != 0 {
 		t.Error("an empty trail knows something")
 	}
@@ -43,7 +43,7 @@ func TestTrail(t *testing.T) {
 
 func TestTrailSharesPoints(t *testing.T) {
 	start := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
-	var tr window.Trail
+	var tr window.Samples
 	for i := range 50 {
 		tr.Add(start.Add(time.Duration(i)*100*time.Millisecond), float64(i), time.Second, time.Minute)
 	}
