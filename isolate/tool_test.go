@@ -102,7 +102,7 @@ func TestWhatCountsAsSilence(t *testing.T) {
 			}
 			now = now.Add(time.Hour)
 			if i := send(stale(), quiet); batch() != "0" || !i.Fallback || len(i.Writes) != 1 {
-				t.Errorf("batch on %s after 10 h, isolation %+v; want the fallback, told", batch(), i)
+				t.Errorf("batch on %s after 10 h, isolation %+v; want the fallback, reported", batch(), i)
 			}
 			now = now.Add(time.Second)
 			if i := send(now, good); batch() != "0-2" || i.Fallback {
@@ -148,7 +148,7 @@ func TestFailedFallbackIsRetried(t *testing.T) {
 				t.Errorf("silent %t, batch on %s; want the fallback", a.fallbackApplied, batch())
 			}
 			if a.unreported == nil || len(a.unreported.Errors) != 0 || a.unreported.Applied != 1 {
-				t.Errorf("to be told: %+v; want one write and no error", a.unreported)
+				t.Errorf("to be reported: %+v; want one write and no error", a.unreported)
 			}
 		})
 	}

@@ -117,11 +117,11 @@ func TestFallbackAfterSilence(t *testing.T) {
 		{"old ticks", func() { r.send(time.Hour, advice) }},
 		{"ticks without advice", func() { r.send(0, nil) }},
 	} {
-		told := false
+		isFallback := false
 		eventually(t, "the fallback under "+c.name, func() bool {
 			c.send()
-			told = r.next().Fallback || told
-			return weight("2")() && told
+			isFallback = r.next().Fallback || isFallback
+			return weight("2")() && isFallback
 		})
 		normal("the ticks after " + c.name)
 	}

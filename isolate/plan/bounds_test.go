@@ -111,7 +111,7 @@ func TestMustRestore(t *testing.T) {
 	} {
 		for _, name := range []string{fileCPUs, fileMems} {
 			if got := beside().MustRestore(File{Controller: "cpuset", Cgroup: cgroup, Name: name}, 1); got != want {
-				t.Errorf("%s of %s is put back: %v", name, cgroup, got)
+				t.Errorf("%s of %s is restored: %v", name, cgroup, got)
 			}
 		}
 	}
@@ -124,7 +124,7 @@ func TestMustRestore(t *testing.T) {
 		version int
 	}{{none, fileCPUs, 1}, {unknown, fileCPUs, 1}, {gives, fileCPUs, 1}, {beside(), fileCPUs, 2}, {beside(), fileQuota, 1}} {
 		if c.k.MustRestore(File{Controller: "cpuset", Cgroup: tierName, Name: c.name}, c.version) {
-			t.Errorf("%+v is put back", c)
+			t.Errorf("%+v is restored", c)
 		}
 	}
 	for cgroup, want := range map[string]bool{"/kubepods/pod" + uid: true, tierName: false, "/kubepods/pod" + uid + "/c": false} {

@@ -181,7 +181,7 @@ func TestMakeBursts(t *testing.T) {
 		want         tick.Cgroup
 		steps        []string
 	}{
-		{"as wanted", 1, 100000, 50000, tick.Cgroup{CPUBurstMilliCPU: n(500)}, nil},
+		{"as desired", 1, 100000, 50000, tick.Cgroup{CPUBurstMilliCPU: n(500)}, nil},
 		{"cut to the quota", 1, 100000, 0, tick.Cgroup{CPUBurstMilliCPU: n(10000)}, []string{"/a cpu.cfs_burst_us: 0 -> 100000"}},
 		{"cut to the quota of version 2", 2, 100000, 0, tick.Cgroup{CPUBurstMilliCPU: n(10000)}, []string{"/a cpu.max.burst: 0 -> 100000"}},
 		{"no quota", 2, -1, 0, tick.Cgroup{CPUBurstMilliCPU: n(10000)}, []string{"/a cpu.max.burst: 0 -> 1000000"}},

@@ -396,7 +396,7 @@ func TestRestoreTextWithoutDefault(t *testing.T) {
 	} {
 		got, err := tt.k.RestoreText(File{Controller: "cpuset", Cgroup: tt.cgroup, Name: tt.name}, tt.first, tt.present)
 		if got != tt.wants || err != nil {
-			t.Errorf("%s of %s is put back as %q, %v; want %q", tt.name, tt.cgroup, got, err, tt.wants)
+			t.Errorf("%s of %s is restored as %q, %v; want %q", tt.name, tt.cgroup, got, err, tt.wants)
 		}
 	}
 }
@@ -426,7 +426,7 @@ func TestEmptyLists(t *testing.T) {
 	s.Observed = "0-1"
 	writes, problems := Make(machine(1, all), []Setting{s}, nil)
 	if diff := cmp.Diff([]string{"/b cpuset.cpus: 0-1 -> "}, steps(writes)); diff != "" || len(problems) > 0 {
-		t.Errorf("put back: %v, steps (-want +got):\n%s", problems, diff)
+		t.Errorf("restored: %v, steps (-want +got):\n%s", problems, diff)
 	}
 	writes, problems = Make(machine(1, all), nil, []Neighbour{
 		{File: File{Controller: "cpuset", Cgroup: "/b", Name: fileMems}, Observed: "0-1"},
@@ -662,7 +662,7 @@ func TestQuotasAround(t *testing.T) {
 			s.Observed, s.Version = "50000 100000", 2
 		}
 		if writes, problems := Make(m, []Setting{s}, nil); err != nil || len(writes) > 0 || len(problems) != 1 {
-			t.Errorf("%s of %q is put back: %v, %q, %v", name, text, err, steps(writes), problems)
+			t.Errorf("%s of %q is restored: %v, %q, %v", name, text, err, steps(writes), problems)
 		}
 	}
 	settings := quota("/a", tick.Unlimited, "max")

@@ -59,14 +59,14 @@ func TestPartitionCPUsAreRemoved(t *testing.T) {
 		}
 		first, err := m.RestoreText(File{Controller: "cpuset", Cgroup: c.cgroup, Name: fileCPUs}, c.advised, "0")
 		if first != c.want || (err != nil) != (c.want == "") {
-			t.Errorf("a restore of %s in %s puts back %q, %v; want %q", c.advised, c.cgroup, first, err, c.want)
+			t.Errorf("the restore of %s in %s writes %q, %v; want %q", c.advised, c.cgroup, first, err, c.want)
 		}
 	}
 	if first, err := m.RestoreText(File{Controller: "cpuset", Cgroup: "/batch", Name: fileCPUs}, "", "0"); first != "" || err != nil {
-		t.Errorf("an empty list is put back as %q, %v", first, err)
+		t.Errorf("an empty list is restored as %q, %v", first, err)
 	}
 	if first, err := m.RestoreText(File{Controller: "memory", Cgroup: "/batch", Name: "memory.max"}, "max", "1"); first != "max" || err != nil {
-		t.Errorf("another file is put back as %q, %v", first, err)
+		t.Errorf("another file is restored as %q, %v", first, err)
 	}
 	m.Versions["cpuset"] = 1 // which has no partitions
 	if settings, problems := Translate(m, []tick.Cgroup{{Cgroup: "/batch", CPUSetCPUs: "1-4"}}); len(settings) != 1 || len(problems) != 0 {

@@ -37,7 +37,7 @@ func TestMakeSets(t *testing.T) {
 		steps   []string
 	}{
 		{
-			name: "as wanted", version: 1,
+			name: "as desired", version: 1,
 			old:  map[string]string{"/batch": "0-3"},
 			want: []tick.Cgroup{{Cgroup: "/batch", CPUSetCPUs: "3,2,0-1"}},
 		},

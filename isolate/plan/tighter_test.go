@@ -18,7 +18,7 @@ func TestTighterOnly(t *testing.T) {
 		{"more than was there", "8192", 16384, "8192"},
 		{"no limit", "8192", tick.Unlimited, "8192"},
 		{"none was there", "max", 4096, "4096"},
-		{"none was there, and none is wanted", "max", tick.Unlimited, "max"},
+		{"none was there, and none is desired", "max", tick.Unlimited, "max"},
 		{"what was there cannot be made out", "x", 4096, "4096"},
 		{"what was there is not known", "", 4096, "4096"},
 	} {

@@ -60,7 +60,7 @@ func TestWeightsOfIO(t *testing.T) {
 	raw := Setting{isFileText: true, text: "default 100", Alternative: "io.bfq.weight"} // the original text: it is restored unchanged
 	raw.UseAlternative()
 	if raw.text != "default 100" {
-		t.Errorf("what was there is put back as %q", raw.text)
+		t.Errorf("what was there is restored as %q", raw.text)
 	}
 	if !Same("io.bfq.weight", "default 100\n8:0 50", "default 100") || Same("io.bfq.weight", "default 100", "default 50") {
 		t.Error("the default of io.bfq.weight is not what two texts are compared by")

@@ -63,14 +63,14 @@ func TestReclaimOnce(t *testing.T) {
 	r.Report(&out)
 	if len(out.Reclaims) != 2 || out.Reclaims[0].State != tick.ReclaimDone || out.Reclaims[0].ReclaimedBytes != 5<<20 || out.Reclaims[0].BootSeconds != 99 || out.Reclaims[0].Seconds <= 0 ||
 		out.Reclaims[1].State != tick.ReclaimSkipped || out.Reclaims[1].Cgroup != "/gone" {
-		t.Errorf("told: %+v", out.Reclaims)
+		t.Errorf("reported: %+v", out.Reclaims)
 	}
 	if data, err := os.ReadFile(filepath.Join(root, "sys/fs/cgroup/b/memory.reclaim")); err != nil || strings.TrimSpace(string(data)) != fmt.Sprint(1<<20) {
 		t.Errorf("the last part is %q, %v", data, err)
 	}
 	out = tick.Isolation{}
 	if r.Report(&out); out.Reclaims != nil {
-		t.Errorf("told twice: %+v", out.Reclaims)
+		t.Errorf("reported twice: %+v", out.Reclaims)
 	}
 }
 
@@ -114,7 +114,7 @@ func TestAFailureIsReported(t *testing.T) {
 	r.running.Wait()
 	r.Report(&out)
 	if len(out.Reclaims) != 1 || out.Reclaims[0].State != tick.ReclaimFailed || len(out.Errors) != 1 || out.Errors[0].Key != plan.KeyReclaim {
-		t.Errorf("told: %+v", out)
+		t.Errorf("reported: %+v", out)
 	}
 }
 

@@ -125,7 +125,7 @@ func TestJournal(t *testing.T) {
 		t.Errorf("%s, %v", out, err)
 	}
 	if m.read("LS/tasks") == "-" {
-		t.Error("a group of someone else's was removed")
+		t.Error("a group of another program was removed")
 	}
 
 	// What cannot be restored is not changed.

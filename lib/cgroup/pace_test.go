@@ -91,7 +91,7 @@ func TestNoValueIsOlderThanItsPace(t *testing.T) {
 			},
 			{"the memory changes, a quota counts", oldest(from+60, from+62, g, second, second, second), nil}, // a quota is found with its next reading
 			{
-				"and goes on to", oldest(from+62, from+120, g, second, second, second),
+				"and continues to", oldest(from+62, from+120, g, second, second, second),
 				ages{"usage": 0, "memory": 0, "stat": 0, "throttled": 0, "list": 1, "threads": 1},
 			},
 		} {

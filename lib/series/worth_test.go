@@ -46,7 +46,7 @@ func TestWorth(t *testing.T) {
 		{"the next tick counts since the one before", []*tick.Tick{start, used(2*time.Second, 1, 1000, batchPod("a", 500))}, 3, 2, 9, 2, 0},
 		{"after a long gap its own interval counts", []*tick.Tick{start, used(time.Hour, 1, 1000, batchPod("a", 500))}, 2, 1.5, 5.5, 1.5, 0},
 		{"a tick that comes twice", []*tick.Tick{start, start}, 1, 1, 2, 1, 0},
-		{"the clock is put back", []*tick.Tick{start, used(-time.Hour, 1, 3000, batchPod("a", 1000)), used(time.Second-time.Hour, 1, 3000, batchPod("a", 1000))}, 2, 2, 4, 2, 0},
+		{"the clock is set back", []*tick.Tick{start, used(-time.Hour, 1, 3000, batchPod("a", 1000)), used(time.Second-time.Hour, 1, 3000, batchPod("a", 1000))}, 2, 2, 4, 2, 0},
 		{"nothing is known of the node", []*tick.Tick{start, noNode}, 1, 1, 2, 1, 0},
 		{"no interval", []*tick.Tick{start, noInterval}, 1, 1, 2, 1, 0},
 		{"a pod of unknown use", []*tick.Tick{used(0, 1, 1000, unknown)}, 1, 0, 3, 0, 0},

@@ -51,7 +51,7 @@ func TestHeldNode(t *testing.T) {
 		{"calm", pressed(44000, 2000), 44000, object.FiguresChanged, ""},
 		{"pressure", pressed(44000, 2000, "CPUPressure"), 2000, object.FiguresChanged, "the reclaimed pods request"},
 		{"the offer moves above", pressed(40000, 2000, "CPUPressure"), 2000, object.NotDue, "the reclaimed pods request"},
-		{"a pod gives back a trifle", pressed(44000, 1990, "CPUPressure"), 1990, object.FiguresChanged, "the reclaimed pods request"},
+		{"a pod uses a little less", pressed(44000, 1990, "CPUPressure"), 1990, object.FiguresChanged, "the reclaimed pods request"},
 		{"the pods are not known", pressed(44000, -1, "CPUPressure"), 1990, object.NotDue, "is published"},
 		{"nor is there a taint any more", pressed(44000, -1), 44000, object.FiguresChanged, ""},
 		{"a taint, and the pods are not known", pressed(44000, -1, "CPUPressure"), 44000, object.NotDue, "is published"},

@@ -196,8 +196,8 @@ func (w *writer) taint(ctx context.Context, r kube.Resource, j job, have *seen, 
 func taintPatch(of func(kube.Object) object.Taints, taints []tick.Taint, at time.Time) func(kube.Object) object.Patch {
 	return func(o kube.Object) object.Patch {
 		present := of(o)
-		if wanted := present.Want(taints, at); !wanted.Equal(present) {
-			return wanted.Patch()
+		if desired := present.Want(taints, at); !desired.Equal(present) {
+			return desired.Patch()
 		}
 		return nil
 	}

@@ -41,13 +41,13 @@ func (c *taken) add(t *tick.Tick, within func(cgroup string) bool) {
 	}
 }
 
-// describeCold describes what was taken back, with advise's reasons in the last tick; it is empty where cold memory is not reclaimed.
+// describeCold describes the memory that was reclaimed, with advise's reasons in the last tick; it is empty where cold memory is not reclaimed.
 func (n *node) describeCold(t *tick.Tick) (s []string) {
 	c := &n.cold
 	if c.steps > 0 {
-		text := fmt.Sprintf("%s that batch did not use were taken back in %s from %s on", bytesOf(c.bytes), phrase.Count(c.steps, "step"), n.clock(n.begin))
+		text := fmt.Sprintf("%s that batch did not use was reclaimed in %s from %s on", bytesOf(c.bytes), phrase.Count(c.steps, "step"), n.clock(n.begin))
 		if n.pod != nil || n.lastPod != nil {
-			text = fmt.Sprintf("%s that it did not use were taken back of it in %s from %s on", bytesOf(c.bytes), phrase.Count(c.steps, "step"), n.clock(n.begin))
+			text = fmt.Sprintf("%s that it did not use was reclaimed from it in %s from %s on", bytesOf(c.bytes), phrase.Count(c.steps, "step"), n.clock(n.begin))
 		}
 		if c.part > 0 {
 			text += fmt.Sprintf(" (%d of them incomplete)", c.part)

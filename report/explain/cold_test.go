@@ -7,7 +7,7 @@ import (
 	"polder/lib/tick"
 )
 
-// explain names what was taken back for the node and for the pod that used it, not for a service, and gives the reason why it was no more.
+// explain names the memory that was reclaimed for the node and for the pod that used it, not for a service, and gives the reason why it was no more.
 func TestColdMemory(t *testing.T) {
 	x := made(noon, 4000, 1000)
 	x.Advice.Reasons = append(x.Advice.Reasons, "cold memory: nothing to reclaim now; 1 pod in hold-down, the first for 30s more")
@@ -24,8 +24,8 @@ func TestColdMemory(t *testing.T) {
 	}}
 	at := moment(t, "12:00")
 	for about, want := range map[string]string{
-		"":          "2.00 GiB that batch did not use were taken back in 2 steps from 12:00:00 on (1 of them incomplete). 1 step not done; the last reason: an earlier one is in progress?[2J. Advise reports: nothing to reclaim now; 1 pod in hold-down, the first for 30s more.",
-		"batch/job": "1.00 GiB that it did not use were taken back of it in 1 step from 12:00:00 on.",
+		"":          "2.00 GiB that batch did not use was reclaimed in 2 steps from 12:00:00 on (1 of them incomplete). 1 step not done; the last reason: an earlier one is in progress?[2J. Advise reports: nothing to reclaim now; 1 pod in hold-down, the first for 30s more.",
+		"batch/job": "1.00 GiB that it did not use was reclaimed from it in 1 step from 12:00:00 on.",
 	} {
 		text := spaces(ask(t, Question{Pod: about, At: at}, x))
 		if !strings.Contains(text, "Cold memory: "+want) || strings.Count(text, "hold-down") != 1 {

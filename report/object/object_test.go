@@ -226,13 +226,13 @@ func TestTaints(t *testing.T) {
 	}
 	const first, second = "2026-11-21T12:00:00Z", "2026-11-21T13:00:00Z"
 	for _, step := range []struct {
-		name   string
-		at     time.Time
-		wanted []tick.Taint
-		write  bool
-		want   []any
+		name    string
+		at      time.Time
+		desired []tick.Taint
+		write   bool
+		want    []any
 	}{
-		{"none wanted", noon, nil, false, []any{theirs}},
+		{"none desired", noon, nil, false, []any{theirs}},
 		{"one", noon, []tick.Taint{a}, true, []any{theirs, ours("p/A", "NoSchedule", first)}},
 		{"the same later", noon.Add(time.Hour), []tick.Taint{a}, false, []any{theirs, ours("p/A", "NoSchedule", first)}},
 		{"two, one is named twice", noon.Add(time.Hour), []tick.Taint{b, a, b}, true, []any{theirs, ours("p/A", "NoSchedule", first), ours("p/B", "NoExecute", second)}},
@@ -241,7 +241,7 @@ func TestTaints(t *testing.T) {
 		{"keys that cannot be", noon, []tick.Taint{{Key: "", Effect: "x"}, {Key: "a,b", Effect: "x"}}, false, []any{theirs}},
 	} {
 		present := TaintsOf(cnr)
-		next := present.Want(step.wanted, step.at)
+		next := present.Want(step.desired, step.at)
 		if write := !next.Equal(present); write != step.write {
 			t.Errorf("%s: to be written: %v; want %v", step.name, write, step.write)
 		}

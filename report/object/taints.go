@@ -42,9 +42,9 @@ func TaintsBy(o map[string]any, annotation, qos string) Taints {
 
 // Want sets our taints to the desired ones; those of other programs stay. A present taint keeps its time; one that
 // another program has set is not ours and will not be removed.
-func (t Taints) Want(wanted []tick.Taint, at time.Time) Taints {
+func (t Taints) Want(desired []tick.Taint, at time.Time) Taints {
 	names := map[string]bool{}
-	for _, w := range wanted {
+	for _, w := range desired {
 		names[w.Key+":"+w.Effect] = true
 	}
 	next := Taints{in: t.in, annotation: t.annotation, qos: t.qos}
@@ -60,7 +60,7 @@ func (t Taints) Want(wanted []tick.Taint, at time.Time) Taints {
 			next.ours = append(next.ours, name)
 		}
 	}
-	for _, w := range wanted {
+	for _, w := range desired {
 		name := w.Key + ":" + w.Effect
 		if present[name] || w.Key == "" || strings.Contains(name, ",") {
 			continue

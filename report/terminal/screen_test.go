@@ -46,7 +46,7 @@ func TestScreen(t *testing.T) {
 	}
 	text := out.String()
 	if !strings.HasPrefix(text, enter) || strings.Count(text, leave) != 1 {
-		t.Errorf("the terminal is not given back: %q", text)
+		t.Errorf("the terminal is not restored: %q", text)
 	}
 	if n := strings.Count(text, "\x1b[2J"); n != 1 {
 		t.Errorf("the screen was erased %d times; want once, at the start", n)

@@ -46,7 +46,7 @@ func (m *Model) coldLine() *line {
 	if !known {
 		word = Clean(c.last.State)
 	}
-	l := (&line{}).add(heading, fit("cold", labelWidth)).add(good, Bytes(&c.bytes)).add(plain, " taken back of batch in "+phrase.Count(c.steps, "step"))
+	l := (&line{}).add(heading, fit("cold", labelWidth)).add(good, Bytes(&c.bytes)).add(plain, " reclaimed from batch in "+phrase.Count(c.steps, "step"))
 	l.add(dim, "  last ").add(plain, Bytes(new(float64(c.last.ReclaimedBytes)))+" of "+strings.TrimRight(fitPath(Clean(c.last.Cgroup), 40), " ")).add(dim, " ("+word+")")
 	if c.failed > 0 {
 		l.add(bad, fmt.Sprintf("  %d failed", c.failed))

@@ -8,7 +8,7 @@ import (
 	"polder/lib/tick"
 )
 
-// The screen adds up the memory that was taken back, without skipped reclaims, and a cgroup's name cannot draw on it.
+// The screen adds up the memory that was reclaimed, without skipped reclaims, and a cgroup's name cannot draw on it.
 func TestColdRow(t *testing.T) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	var m Model
@@ -21,7 +21,7 @@ func TestColdRow(t *testing.T) {
 	}
 	shown(tick.Reclaim{Cgroup: "/b", ReclaimedBytes: 1 << 30, State: tick.ReclaimDone})
 	got := shown(tick.Reclaim{Cgroup: "/b\x1b[2J", ReclaimedBytes: 1 << 30, State: tick.ReclaimPartial}, tick.Reclaim{State: tick.ReclaimSkipped})
-	if !strings.Contains(got, "2.00 GiB taken back of batch in 2 steps") || !strings.Contains(got, "1.00 GiB of /b?[2J (no more was found)") {
+	if !strings.Contains(got, "2.00 GiB reclaimed from batch in 2 steps") || !strings.Contains(got, "1.00 GiB of /b?[2J (no more was found)") {
 		t.Errorf("the screen:\n%s", got)
 	}
 }

@@ -364,7 +364,7 @@ func (m *Model) writeSection(look Look) section {
 		if iso.Refused != "" {
 			s.rows = append(s.rows, (&line{}).add(warn, "refused: "+Clean(iso.Refused)))
 		}
-		h.add(dim, fmt.Sprintf("  %d as wanted", iso.Unchanged))
+		h.add(dim, fmt.Sprintf("  %d as advised", iso.Unchanged))
 	}
 	name := max(16, look.Width*2/5)
 	for _, w := range slices.Backward(m.writes) {

@@ -264,7 +264,19 @@ func (w *world) satisfaction() {
 	if _, err := w.TryKubectl("", "get", "pod", batchPod); err == nil || !strings.Contains(err.Error(), `Error from server (NotFound): pods "`+batchPod+`" not found`) {
 		w.Errorf("kubectl get pod %s: %v", batchPod, err)
 	}
-	// The guide's own release is 1200 of 4000: the difference from half to 80 percent. The mean over a minute may still be over half.
+	// The guide's own release is 1200 of 4000: the difference from half to 80 percent. The mean over a minute may still be over half, and
+	// what batch may use is less than half where a busy machine makes the guest's own programs use more: the ticks have it.
+	most := 0.0
+	for _, tk := range w.ticks() {
+		if tk.Eviction == nil {
+			continue
+		}
+		for _, f := range tk.Eviction.Pressures {
+			if f.Scope == "be.cpu.satisfaction.percent" && f.Met {
+				most = max(most, 4000*(80-f.Value)/100)
+			}
+		}
+	}
 	want := regexp.MustCompile(`(?m)^\S+ +Warning +evictPodSuccess +pod/` + batchPod + ` +evict Pod:` + batchPod +
 		`, reason: EvictPodByBECPUSatisfaction, message: killAndEvictBEPodsRelease for node\(` + wire.Node + `\), need realase CPU : (\d+)$`)
 	var events string
@@ -274,8 +286,8 @@ func (w *world) satisfaction() {
 		if m == nil {
 			return "so far: " + events
 		}
-		if release, err := strconv.Atoi(m[1]); err != nil || release < 800 || release > 1200 {
-			w.Errorf("the release is %s, want 800 to 1200", m[1])
+		if release, err := strconv.Atoi(m[1]); err != nil || release < 800 || float64(release) > most {
+			w.Errorf("the release is %s, want 800 to %.0f", m[1], most)
 		}
 		if !regexp.MustCompile(`(?m)^\S+ +Normal +Killing +pod/` + batchPod + ` +Stopping container stress$`).MatchString(events) {
 			return "kubelet's own event is missing:\n" + events

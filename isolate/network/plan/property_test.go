@@ -174,7 +174,7 @@ func TestAnyAdvice(t *testing.T) {
 				checkShaped(t, l)
 			}
 			if touched[l.Name] && !shaped && (l.RootMajor != 0 || !slices.Contains(due, l.Name) || !before[i].IsOurs()) {
-				t.Fatalf("%s is changed and neither shaped nor given back", l.Name)
+				t.Fatalf("%s is changed and neither shaped nor restored", l.Name)
 			}
 		}
 		checkMarks(t, &p, k.links)

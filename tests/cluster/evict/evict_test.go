@@ -242,7 +242,7 @@ func TestBudget(t *testing.T) {
 	until(t, x, kept.Name, tick.StateFailed, alone)
 	c.Eventually(controlplane.Soon, "one event for both failures", func() string {
 		lines := c.events(kept.Name)
-		if len(lines) != 1 || !strings.HasPrefix(lines[0], "Warning EvictFailed Pod Evict failed: refused 3 times: ") || !strings.HasSuffix(lines[0], " 2") {
+		if len(lines) != 1 || !strings.HasPrefix(lines[0], "Warning EvictFailed Pod Evict failed: eviction refused 3 times: ") || !strings.HasSuffix(lines[0], " 2") {
 			return strings.Join(lines, "\n")
 		}
 		return ""

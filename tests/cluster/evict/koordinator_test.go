@@ -232,7 +232,7 @@ func TestKoordinatorBudget(t *testing.T) {
 	c.printed("Warning   evictPodSuccess   pod/other   evict Pod:other" + message)
 	c.Eventually(controlplane.Soon, "one event for all refusals", func() string {
 		lines := c.podEvents(kept.Name)
-		if len(lines) != 1 || !strings.HasPrefix(lines[0], "Warning evictPodFail Pod evict Pod:kept"+message+": refused 3 times: ") || !strings.Contains(lines[0], "violate the pod's disruption budget") {
+		if len(lines) != 1 || !strings.HasPrefix(lines[0], "Warning evictPodFail Pod evict Pod:kept"+message+": eviction refused 3 times: ") || !strings.Contains(lines[0], "violate the pod's disruption budget") {
 			return strings.Join(lines, "\n")
 		}
 		return ""

@@ -84,7 +84,7 @@ func writeIOCost(t *T) {
 	if again := t.isolate("--journal /run/journal-io-cost", wanted...); again.Applied != 0 || len(again.Errors) > 0 {
 		t.Errorf("again: %+v", again)
 	}
-	t.refuses(t.isolate("", tick.Cgroup{Cgroup: "/write/batch", IOCost: []tick.DiskCost{cost}}), "/write/batch", "in the root cgroup alone")
+	t.refuses(t.isolate("", tick.Cgroup{Cgroup: "/write/batch", IOCost: []tick.DiskCost{cost}}), "/write/batch", "only the root cgroup has them")
 	t.restore("io-cost", before)
 	if got := line("io.cost.qos"); !strings.HasPrefix(got, "enable=0 ctrl=auto") || first != "" {
 		t.Errorf("restored, io.cost.qos is %q; at first %q", got, first)

@@ -1,4 +1,4 @@
-// Command sbom writes the bill of materials of Go programs, in CycloneDX's JSON: what each program has in itself says which modules it
+// Command sbom writes the bill of materials of Go programs, in CycloneDX's JSON: what each program has in itself names the modules that it
 // was built from (go version -m), and a list of Debian packages says what an image has besides.
 //
 //	sbom -name NAME -version VERSION [-packages FILE] PROGRAM...
