@@ -78,8 +78,8 @@ reduced when the quota falls below it; quotas and bursts are written in an order
 memory.low fall from the bottom up and rise from the top down, so that no cgroup protects more below it than it has itself.
 
 A key without a file or mount on this machine (resctrl, cpu.cfs_burst_us before Linux 5.14, memory.min on cgroup v1, the memory.wmark_*
-of other vendors' kernels) is skipped: it is in isolation.errors and in the log once, when it is first desired, and from then on in
-isolation.unavailable. isolate checks for the file again every 100 ticks.
+of Anolis' and Alibaba Cloud Linux' kernels) is skipped: it is in isolation.errors and in the log once, when it is first desired, and
+from then on in isolation.unavailable. isolate checks for the file again every 100 ticks.
 
 advice.memoryReclaim requests that memory is reclaimed once (memory.reclaim of version 2). isolate does it beside the ticks, one request
 at a time, for a second at most, and never twice: the kernel's boot ID and time since boot identify a request, and the time must be later
@@ -99,4 +99,4 @@ with an error, until there was no change for 100 rounds. A container that kubele
 are weight and quota of kubelet's cgroups above the pods if they are reset as kubelet does: about once a minute, and with each new pod.
 
 RESTORE (--restore)
-The exit status is 1, too, if a value could not be restored, or was skipped because another program changed it.`
+The exit status is 1 if a value could not be restored, or was skipped because another program changed it.`

@@ -76,6 +76,7 @@ func mergeInto(into, c *tick.Cgroup, a *tick.Advice) {
 		}
 	}
 	into.IOMax = slices.Concat(into.IOMax, c.IOMax) // isolate takes the tighter limits of a disk
+	into.IOCost = slices.Concat(into.IOCost, c.IOCost)
 	into.MemoryTighterOnly = into.MemoryTighterOnly || c.MemoryTighterOnly
 	mergeSwitches(into, c, addConflict)
 }

@@ -148,7 +148,7 @@ var aliasOf = func() map[string]string {
 	return aliases
 }()
 
-// Settings returns the values of objects in the order of rising priority, without those for which given returns true:
+// Settings returns the values of objects in the order of rising priority, without those for which isGiven returns true:
 // flags and files of flags take precedence over objects.
 func Settings(objects []Object, isGiven func(setting string) bool) []Setting {
 	type ranked struct {

@@ -60,7 +60,7 @@ func (s *Settings) IsDryRun(rule string) bool {
 // Selected returns the rules that are measured.
 func (s *Settings) Selected() ([]*rule.Rule, error) { return rule.Select(s.Rules) }
 
-// check calls bad for every invalid setting.
+// check calls report for every invalid setting.
 func (s *Settings) check(report func(name string, err error)) {
 	s.Settings.Check(report)
 	if _, err := rule.Select(s.Rules); err != nil {

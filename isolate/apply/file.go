@@ -26,7 +26,7 @@ type file struct {
 	contest
 }
 
-// read reads the file. If the file does not exist, [gone] is true of the error.
+// read reads the file. If the file does not exist, [isGone] is true of the error.
 func (a *Applier) read(f *file) error {
 	if f.handle != nil {
 		if err := a.readOpen(f); err == nil || !isGone(err) {

@@ -4,13 +4,15 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"polder/lib/tick"
 )
 
 // Unlimited as a limit of pods means no limit.
 const Unlimited = -1
 
 // OptOut is the annotation that protects a pod, unless the setting opt-out names others.
-const OptOut = "polder/evict=false"
+const OptOut = tick.AnnotationEvict + "=false"
 
 // Rows returns all settings of s, in the order of the manual. The defaults are those of the guide, or the present Katalyst's for
 // settings that the guide does not have. Only the tolerance of the reclaimed resources is longer than theirs, which is 0: an offer that

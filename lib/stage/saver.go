@@ -25,8 +25,9 @@ type Saver struct {
 	writers     sync.WaitGroup
 }
 
-// saveTimeout is the time limit of a write: a disk that hangs must not delay a caller that waits for a record. At the end of the input
-// nobody waits, and a disk that others fill takes its time: endTimeout is the limit there. After a signal Main's is shorter.
+// saveTimeout is the time limit of a write: a disk that hangs must not delay for longer a caller that acts only when its intention is
+// saved, as evict does. At the end of the input nobody waits, and a disk that others fill takes its time: endTimeout is the limit there.
+// After a signal stopWithin is the limit.
 const (
 	saveTimeout = 5 * time.Second
 	endTimeout  = time.Minute

@@ -27,6 +27,10 @@ const (
 // Ended reports whether the pod has ended, so that it no longer uses resources.
 func (p *Pod) Ended() bool { return p.Phase == "Succeeded" || p.Phase == "Failed" }
 
+// AnnotationEvict is Polder's own annotation of pods: with the value false it protects a pod from eviction, unless the setting opt-out of
+// evict names others. collect always passes it on.
+const AnnotationEvict = "polder/evict"
+
 // Pod is a pod; on a machine without Kubernetes, a cgroup that the classification rules name.
 type Pod struct {
 	UID       string `json:"uid"`

@@ -41,7 +41,8 @@ func (c *taken) add(t *tick.Tick, within func(cgroup string) bool) {
 	}
 }
 
-// describeCold describes the memory that was reclaimed, with advise's reasons in the last tick; it is empty where cold memory is not reclaimed.
+// describeCold describes the memory that was reclaimed, with advise's reasons in the last tick; it is empty where cold memory is not
+// reclaimed.
 func (n *node) describeCold(t *tick.Tick) (s []string) {
 	c := &n.cold
 	if c.steps > 0 {

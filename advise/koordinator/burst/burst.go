@@ -191,7 +191,7 @@ func (r *round) explain(scaling bool) {
 		add("%s", w)
 	}
 	if more := len(r.invalid) - maxListed; more > 0 {
-		add("annotations of %s more are invalid", phrase.Count(more, "pod"))
+		add("invalid annotations of other pods: %d", more)
 	}
 }
 

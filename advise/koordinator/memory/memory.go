@@ -235,6 +235,6 @@ func (n *round) explain() {
 		add("%s", w)
 	}
 	if more := len(n.invalid) - maxListed; more > 0 {
-		add("annotations of %s more are invalid", phrase.Count(more, "pod"))
+		add("invalid annotations of other pods: %d", more)
 	}
 }

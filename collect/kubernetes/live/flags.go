@@ -28,13 +28,10 @@ func (r *ReadingFlags) Add(f *stage.Flags) {
 	f.Strings(&r.annotations, "keep-annotation", "also pass on the pods' annotation `KEY`\nKatalyst's, Koordinator's and polder/evict are always passed on. The option may be repeated.")
 }
 
-// annotationEvict is the annotation that protects a pod from evict, unless a flag names another one.
-const annotationEvict = "polder/evict"
-
 // Reading returns the settings by which pods are read.
 func (r *ReadingFlags) Reading() kubernetes.Reading {
 	return kubernetes.Reading{
-		BestEffort: r.bestEffort, Annotations: append([]string{annotationEvict}, r.annotations...),
+		BestEffort: r.bestEffort, Annotations: append([]string{tick.AnnotationEvict}, r.annotations...),
 		SystemNamespaces: r.systemNamespaces,
 	}
 }
