@@ -18,9 +18,9 @@ const Unlimited = evictconfig.Unlimited
 
 // Limits bound the victims. Each is a number of pods, or Unlimited.
 type Limits struct {
-	// PerRule limits one rule at one tick, Burst all rules together. PerCovered is PerRule for the findings that must be
+	// PerRule limits one rule at one tick, PerTick all rules together. PerRuleUntilCovered is PerRule for the findings that must be
 	// covered at one tick (see [rule.Finding.UntilCovered]).
-	PerRule, Burst, PerCovered int
+	PerRule, PerTick, PerRuleUntilCovered int
 	// PerHour limits the last hour of the ticks' time, PerNamespace the pods of one namespace within it.
 	PerHour, PerNamespace int
 	// OptOut are annotations that protect a pod: KEY=VALUE, or KEY for any value.
@@ -323,7 +323,7 @@ func (r *round) exceededLimit(f *rule.Finding, p *tick.Pod) string {
 		return LimitPerRule
 	case f.DryRun:
 		return ""
-	case !allowsOneMore(r.limits.Burst, len(r.result.Victims)):
+	case !allowsOneMore(r.limits.PerTick, len(r.result.Victims)):
 		return LimitBurst
 	case r.state.IsCounted(p.UID):
 		return ""
@@ -338,7 +338,7 @@ func (r *round) exceededLimit(f *rule.Finding, p *tick.Pod) string {
 // perRule returns the limit of the finding's rule at one tick.
 func (l *Limits) perRule(f *rule.Finding) int {
 	if f.UntilCovered {
-		return l.PerCovered
+		return l.PerRuleUntilCovered
 	}
 	return l.PerRule
 }

@@ -48,12 +48,12 @@ func stateWith(inProgress, failed, inCooldown []string) *State {
 
 // unlimited are limits that are never reached.
 func unlimited() Limits {
-	return Limits{PerRule: Unlimited, Burst: Unlimited, PerHour: Unlimited, PerNamespace: Unlimited, OptOut: []string{OptOut}}
+	return Limits{PerRule: Unlimited, PerTick: Unlimited, PerHour: Unlimited, PerNamespace: Unlimited, OptOut: []string{OptOut}}
 }
 
 // defaultLimits are the defaults, except for the burst.
 func defaultLimits(burst int) Limits {
-	return Limits{PerRule: 1, Burst: burst, PerHour: 60, PerNamespace: Unlimited, OptOut: []string{OptOut}}
+	return Limits{PerRule: 1, PerTick: burst, PerHour: 60, PerNamespace: Unlimited, OptOut: []string{OptOut}}
 }
 
 func names(victims []Victim) []string {

@@ -168,7 +168,7 @@ func TestRounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := func(name string) int { return rapid.IntRange(-1, 4).Draw(t, name) }
 		w := &world{state: stateWith(nil, nil, nil), clock: now, lastRequest: map[string]time.Duration{}}
-		w.limits = Limits{PerRule: limit("per rule"), PerCovered: limit("per covered rule"), Burst: limit("burst"), PerHour: limit("per hour"), PerNamespace: limit("per namespace"), OptOut: []string{OptOut}}
+		w.limits = Limits{PerRule: limit("per rule"), PerRuleUntilCovered: limit("per covered rule"), PerTick: limit("burst"), PerHour: limit("per hour"), PerNamespace: limit("per namespace"), OptOut: []string{OptOut}}
 		for range rapid.IntRange(1, 12).Draw(t, "ticks") {
 			w.step(t)
 			findings := w.findings(t)
@@ -194,8 +194,8 @@ func TestRounds(t *testing.T) {
 }
 
 func (w *world) checkVictims(t *rapid.T, round Round) {
-	if len(round.Victims) > w.limits.Burst && w.limits.Burst != Unlimited {
-		t.Fatalf("%d victims; burst %d", len(round.Victims), w.limits.Burst)
+	if len(round.Victims) > w.limits.PerTick && w.limits.PerTick != Unlimited {
+		t.Fatalf("%d victims; burst %d", len(round.Victims), w.limits.PerTick)
 	}
 	for _, victims := range [][]Victim{round.Victims, round.WouldEvict} {
 		perRule, seen := map[string]int{}, map[string]bool{}
@@ -211,7 +211,7 @@ func (w *world) checkVictims(t *rapid.T, round Round) {
 		for r, n := range perRule {
 			limit := w.limits.PerRule
 			if r == covered {
-				limit = w.limits.PerCovered
+				limit = w.limits.PerRuleUntilCovered
 			}
 			if n > limit && limit != Unlimited {
 				t.Fatalf("rule %s has %d victims in a round; the limit is %d", r, n, limit)

@@ -21,7 +21,7 @@ func TestUntilCovered(t *testing.T) {
 	a, b, c := candidate(pod("a"), 10), candidate(pod("b"), 5), candidate(pod("c"), 4)
 	limits := func(change func(*Limits)) Limits {
 		l := defaultLimits(Unlimited)
-		l.PerCovered = Unlimited
+		l.PerRuleUntilCovered = Unlimited
 		change(&l)
 		return l
 	}
@@ -44,8 +44,8 @@ func TestUntilCovered(t *testing.T) {
 		{"all of them", []rule.Finding{koordinatorFinding("MemoryEvict", 100, a, b, c)}, limits(none), empty(), []string{"a", "b", "c"}, nil},
 		{"its value does not show the need", []rule.Finding{changed(koordinatorFinding("MemoryEvict", 100, a, b, c), func(f *rule.Finding) { f.Value = f.Threshold })}, limits(none), empty(), []string{"a", "b", "c"}, nil},
 		{"nor under a threshold", []rule.Finding{changed(koordinatorFinding("BECPUEvict", 11, a, b, c), func(f *rule.Finding) { f.Below, f.Value, f.Threshold = true, 60, 60 })}, limits(none), empty(), []string{"a", "b"}, nil},
-		{"as many as per-rule allows, if set", []rule.Finding{koordinatorFinding("MemoryEvict", 100, a, b, c)}, limits(func(l *Limits) { l.PerCovered = 2 }), empty(), []string{"a", "b"}, []ReachedLimit{{"MemoryEvict", LimitPerRule}}},
-		{"as many as burst allows", []rule.Finding{koordinatorFinding("MemoryEvict", 100, a, b, c)}, limits(func(l *Limits) { l.Burst = 1 }), empty(), []string{"a"}, []ReachedLimit{{"MemoryEvict", LimitBurst}}},
+		{"as many as per-rule allows, if set", []rule.Finding{koordinatorFinding("MemoryEvict", 100, a, b, c)}, limits(func(l *Limits) { l.PerRuleUntilCovered = 2 }), empty(), []string{"a", "b"}, []ReachedLimit{{"MemoryEvict", LimitPerRule}}},
+		{"as many as burst allows", []rule.Finding{koordinatorFinding("MemoryEvict", 100, a, b, c)}, limits(func(l *Limits) { l.PerTick = 1 }), empty(), []string{"a"}, []ReachedLimit{{"MemoryEvict", LimitBurst}}},
 		{"as many as per-hour allows", []rule.Finding{koordinatorFinding("MemoryEvict", 100, a, b, c)}, limits(func(l *Limits) { l.PerHour = 2 }), empty(), []string{"a", "b"}, []ReachedLimit{{"MemoryEvict", LimitPerHour}}},
 		{"evictions in progress count", []rule.Finding{koordinatorFinding("MemoryEvict", 12, a, b, c)}, limits(none), stateWith([]string{"uid-a"}, nil, nil), []string{"b"}, nil},
 		{"and can be enough", []rule.Finding{koordinatorFinding("MemoryEvict", 10, a, b, c)}, limits(none), stateWith([]string{"uid-a"}, nil, nil), nil, nil},
@@ -72,7 +72,7 @@ func TestUntilCovered(t *testing.T) {
 func TestSharedCooldown(t *testing.T) {
 	a, b := candidate(pod("a"), 10), candidate(pod("b"), 5)
 	l := unlimited()
-	l.PerCovered = Unlimited
+	l.PerRuleUntilCovered = Unlimited
 	m := stateWith(nil, nil, nil)
 	both := []rule.Finding{koordinatorFinding("BEMemoryEvict", 10, a), koordinatorFinding("MemoryEvict", 5, b)}
 	round := Choose(now, both, l, m)
@@ -102,7 +102,7 @@ func TestJoinedTexts(t *testing.T) {
 	first, second := koordinatorFinding("BEMemoryEvict", 10, a), koordinatorFinding("MemoryEvict", 20, a)
 	katalystFinding := finding("memory-pressure-eviction-plugin", 20, 10, a)
 	l := unlimited()
-	l.PerCovered = Unlimited
+	l.PerRuleUntilCovered = Unlimited
 	for _, tt := range []struct {
 		findings        []rule.Finding
 		reason, message string

@@ -62,11 +62,11 @@ type Applier struct {
 	problems []tick.IsolationError
 	failed   int // number of failures in the last Apply
 
-	files        map[plan.File]*file
-	generation   uint64 // counts the lists of items; a file that the current one does not use is closed
-	openFiles    int
-	maxOpenFiles int
-	buf          []byte
+	files           map[plan.File]*file
+	itemsGeneration uint64 // counts the lists of items; a file that the current one does not use is closed
+	openFiles       int
+	maxOpenFiles    int
+	buf             []byte
 
 	records        map[plan.File]*record
 	pruneThreshold int
@@ -233,12 +233,12 @@ func (a *Applier) readRoot(list string, before cpus.Set, names ...string) cpus.S
 		if f == nil {
 			f = &file{File: plan.File{Controller: "cpuset", Cgroup: "/", Name: name}}
 		}
-		changes := f.changes
+		changes := f.textVersion
 		if err := a.read(f); err != nil {
 			continue
 		}
 		a.rootLists[name] = f
-		if changes == f.changes && !before.IsEmpty() {
+		if changes == f.textVersion && !before.IsEmpty() {
 			return before
 		}
 		set, err := cpus.Parse(f.text)

@@ -61,25 +61,25 @@ func (c *contest) reconsider(at time.Time, pods map[string]bool) {
 // isContested reports whether a value is left to another program that keeps changing it.
 func (a *Applier) isContested(it *item, r *round) bool {
 	f := it.file
-	if a.DryRun || !f.hasExpected {
+	if a.DryRun || !f.hasLastApplied {
 		return false
 	}
 	report := func(format string, args ...any) {
 		r.fail(tick.IsolationError{Cgroup: it.Cgroup, Key: it.Key, Error: fmt.Sprintf(format, args...)})
 	}
 	switch {
-	case plan.Same(it.Name, it.Observed, f.expected):
-		f.Unchanged()
+	case plan.Same(it.Name, it.Observed, f.lastApplied):
+		f.RecordUnchanged()
 	case a.machine.Kubelet.IsDefaultList(it.File, it.Observed): // once, because its assignment changed: no contest
-		report("set by kubelet from %s to its default %s", messageText(f.expected), messageText(it.Observed))
-		f.expected = it.Observed
+		report("set by kubelet from %s to its default %s", messageText(f.lastApplied), messageText(it.Observed))
+		f.lastApplied = it.Observed
 	case plan.IsKubeletReset(it.File, it.Observed) && f.isKubeletUpdate(a.now, a.kubeletPods(it.File)):
-		report("reset by kubelet from %s to %s, as it does about once a minute and with each new pod", messageText(f.expected), messageText(it.Observed))
-		f.expected = it.Observed
+		report("reset by kubelet from %s to %s, as it does about once a minute and with each new pod", messageText(f.lastApplied), messageText(it.Observed))
+		f.lastApplied = it.Observed
 	default:
-		f.Change()
-		report("changed externally from %s to %s", messageText(f.expected), messageText(it.Observed))
-		f.expected = it.Observed
+		f.RecordChange()
+		report("changed externally from %s to %s", messageText(f.lastApplied), messageText(it.Observed))
+		f.lastApplied = it.Observed
 	}
 	reason := f.YieldReason(a.Contest)
 	if reason == "" {

@@ -18,7 +18,7 @@ func TestContestEnds(t *testing.T) {
 		left  bool
 	}{{1, true}, {10, true}, {19, true}, {30, false}, {60, false}, {99, false}, {150, false}} {
 		a := &Applier{Options: Options{Contest: 5}}
-		it := &item{file: &file{expected: "90000", hasExpected: true}}
+		it := &item{file: &file{lastApplied: "90000", hasLastApplied: true}}
 		it.Setting = plan.Setting{File: plan.File{Controller: "cpu", Cgroup: "/a", Name: "cpu.cfs_quota_us"}, Key: "cpuMaxMilliCPU"}
 		left := false
 		for i := range 5000 {
@@ -27,7 +27,7 @@ func TestContestEnds(t *testing.T) {
 				it.Observed = "-1"
 			}
 			left = a.isContested(it, &round{Isolation: tick.Isolation{}}) || left
-			it.file.expected = "90000" // it is written again
+			it.file.lastApplied = "90000" // it is written again
 		}
 		if left != tt.left {
 			t.Errorf("changed every %d rounds: left to the other writer %t; want %t", tt.every, left, tt.left)
@@ -69,9 +69,9 @@ func TestKubeletResetIsNoContest(t *testing.T) {
 				}
 				switch reset := due(tt.kubelet, at) || due(tt.foreign, at) || due(tt.pod, at); {
 				case !reset:
-					c.Unchanged()
+					c.RecordUnchanged()
 				case !c.isKubeletUpdate(begin.Add(at), pods):
-					c.Change()
+					c.RecordChange()
 				}
 				worst = max(worst, c.Changes())
 			}
@@ -218,7 +218,7 @@ func TestPodAppearsAfterReset(t *testing.T) {
 		c, now := contest{}, time.Unix(1_767_225_600, 0)
 		for range 2 {
 			if !c.isKubeletUpdate(now, map[string]bool{"a": true}) {
-				c.Change()
+				c.RecordChange()
 			}
 		}
 		if c.Changes() != 1 || !c.mayAwaitPod {

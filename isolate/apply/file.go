@@ -16,13 +16,13 @@ type file struct {
 	handle *cgroup.File
 	data   []byte
 	text   string // as [kernfile.Text] returned it
-	// changes counts the changes of the text, so that a caller who judged one text knows when it changed.
-	changes    uint64
-	generation uint64
+	// textVersion counts the changes of the text, so that a caller who judged one text knows when it changed.
+	textVersion    uint64
+	usedGeneration uint64 // the itemsGeneration that used the file last
 
-	// expected is the last value that was as desired, or that was written last.
-	expected    string
-	hasExpected bool
+	// lastApplied is the last value that was as desired, or that was written last.
+	lastApplied    string
+	hasLastApplied bool
 	contest
 }
 
@@ -34,7 +34,7 @@ func (a *Applier) read(f *file) error {
 		}
 		// The cgroup was removed; another one of the same name may exist, about which nothing is known.
 		a.closeFile(f)
-		f.hasExpected, f.contest = false, contest{}
+		f.hasLastApplied, f.contest = false, contest{}
 	}
 	handle, err := a.Hierarchy.Open(f.Controller, f.Cgroup, f.Name)
 	if err != nil {
@@ -55,18 +55,18 @@ func (a *Applier) readOpen(f *file) error {
 		return err
 	}
 	a.buf = data[:cap(data)]
-	if f.changes > 0 && bytes.Equal(data, f.data) {
+	if f.textVersion > 0 && bytes.Equal(data, f.data) {
 		return nil
 	}
 	f.data = append(f.data[:0], data...)
 	text := string(kernfile.Text(data))
 	if f.Device != "" { // the lines of other disks may have changed
-		if text = plan.DeviceText(text, f.Device); f.changes > 0 && text == f.text {
+		if text = plan.DeviceText(text, f.Device); f.textVersion > 0 && text == f.text {
 			return nil
 		}
 	}
 	f.text = text
-	f.changes++
+	f.textVersion++
 	return nil
 }
 
@@ -80,8 +80,8 @@ func (a *Applier) closeFile(f *file) {
 
 // expect records that the value is as desired.
 func (f *file) expect(text string) {
-	f.expected, f.hasExpected = text, true
-	f.Unchanged()
+	f.lastApplied, f.hasLastApplied = text, true
+	f.RecordUnchanged()
 }
 
 // fileOf returns what is known about a file, and marks it as in use.
@@ -90,11 +90,11 @@ func (a *Applier) fileOf(f plan.File) *file {
 	if known == nil {
 		known = &file{File: f}
 		if r := a.records[f]; r != nil && r.Inode == a.inode(f) && len(r.Written) > 0 { // written by an earlier run
-			known.expected, known.hasExpected = r.Written[len(r.Written)-1], true
+			known.lastApplied, known.hasLastApplied = r.Written[len(r.Written)-1], true
 		}
 		a.files[f] = known
 	}
-	known.generation = a.generation
+	known.usedGeneration = a.itemsGeneration
 	return known
 }
 

@@ -20,10 +20,10 @@ const maxShownBytes = 300
 // makeItems makes items from the desired state, unless they were made from the same one.
 func (a *Applier) makeItems(desired []tick.Cgroup) {
 	isSame := slices.EqualFunc(a.desired, desired, func(x, y tick.Cgroup) bool { return plan.Equal(&x, &y) })
-	if isSame && !a.machineChanged && a.generation > 0 {
+	if isSame && !a.machineChanged && a.itemsGeneration > 0 {
 		return
 	}
-	a.generation++
+	a.itemsGeneration++
 	a.desired, a.problems, a.items = desired, nil, nil
 	checked := make([]tick.Cgroup, 0, len(desired))
 	for _, c := range desired {
@@ -42,7 +42,7 @@ func (a *Applier) makeItems(desired []tick.Cgroup) {
 		a.attachFiles(&a.items[i])
 	}
 	for key, f := range a.files {
-		if f.generation != a.generation {
+		if f.usedGeneration != a.itemsGeneration {
 			a.closeFile(f)
 			delete(a.files, key)
 		}
@@ -140,11 +140,11 @@ func (a *Applier) readItem(it *item) bool {
 			it.file, it.checkedChanges, err = f, 0, nil
 		}
 	}
-	changes := it.file.changes
+	changes := it.file.textVersion
 	for _, extra := range []*file{it.period, it.quota} {
 		if err == nil && extra != nil {
 			err = a.read(extra)
-			changes += extra.changes
+			changes += extra.textVersion
 		}
 	}
 	it.err = err

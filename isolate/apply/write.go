@@ -115,7 +115,7 @@ func (a *Applier) write(r *round, w plan.Write) error {
 		}
 		return fmt.Errorf("written, but reading it back failed: %w", err)
 	}
-	f.expected, f.hasExpected = f.text, true
+	f.lastApplied, f.hasLastApplied = f.text, true
 	r.addWrite(w, old, f.text)
 	if !plan.Same(w.Name, f.text, w.New) {
 		return fmt.Errorf("wrote %q to %s, but it reads %q", clip.Text(w.New, maxShownBytes), w.Name, clip.Text(f.text, maxShownBytes))

@@ -15,15 +15,15 @@ type Contest struct {
 	unchanged int // rounds since the last one
 }
 
-// Unchanged records a round without an external change.
-func (c *Contest) Unchanged() {
+// RecordUnchanged records a round without an external change.
+func (c *Contest) RecordUnchanged() {
 	if c.unchanged++; c.unchanged >= resetRounds {
 		c.changes = 0
 	}
 }
 
-// Change records an external change.
-func (c *Contest) Change() {
+// RecordChange records an external change.
+func (c *Contest) RecordChange() {
 	c.changes = max(0, c.changes-c.unchanged/decayRounds) + 1
 	c.unchanged = 0
 }

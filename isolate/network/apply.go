@@ -168,7 +168,7 @@ func (r *round) lossReason(s plan.Step) (reason string) {
 		r.contests[s.Link] = c
 	}
 	if reason = c.YieldReason(r.Contest); reason == "" {
-		c.Change()
+		c.RecordChange()
 		reason = c.YieldReason(r.Contest)
 	}
 	return reason
@@ -218,7 +218,7 @@ func (r *round) finish() {
 		}
 	}
 	for _, c := range r.contests {
-		c.Unchanged()
+		c.RecordUnchanged()
 	}
 	slices.Sort(r.out.Unavailable)
 	r.out.Unavailable = slices.Compact(r.out.Unavailable)

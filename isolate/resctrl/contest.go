@@ -25,7 +25,7 @@ func (r *round) expect(group string, l schemata.Line) {
 		r.contests[key] = c
 	}
 	c.expected = l
-	c.Unchanged()
+	c.RecordUnchanged()
 }
 
 // isContested reports whether a line that differs is left to another program that keeps changing it.
@@ -35,9 +35,9 @@ func (r *round) isContested(group string, current schemata.Line) bool {
 		return false
 	}
 	if c.expected.Contains(current) { // the advice changed, or the value stays as the other program set it
-		c.Unchanged()
+		c.RecordUnchanged()
 	} else {
-		c.Change()
+		c.RecordChange()
 		r.fail(group, keySchemata, fmt.Errorf("changed externally from %s to %s", textOf(c.expected), textOf(current)))
 		c.expected = current
 	}

@@ -114,11 +114,11 @@ func Lines(data []byte) map[string]int {
 	return lines
 }
 
-// quietTime is how long a file must not change before it is read again: editors and ConfigMap updates write several times.
-const quietTime = 100 * time.Millisecond
+// debounce is how long a file must not change before it is read again: editors and ConfigMap updates write several times.
+const debounce = 100 * time.Millisecond
 
-// maxQuietTime bounds that wait if the directory keeps changing.
-const maxQuietTime = 20 * quietTime
+// maxDebounce bounds that wait if the directory keeps changing.
+const maxDebounce = 20 * debounce
 
 // Watch calls changed, from its own goroutine, each time the file's content may have changed, until ctx ends. It
 // watches the file's directory, so that it detects a rename over the file and a ConfigMap's symlink swap.
@@ -138,15 +138,15 @@ func Watch(ctx context.Context, path string, log *slog.Logger, changed func()) e
 
 func watch(ctx context.Context, w *fsnotify.Watcher, path string, lastData []byte, log *slog.Logger, changed func()) {
 	defer w.Close()
-	timer := time.NewTimer(quietTime)
+	timer := time.NewTimer(debounce)
 	timer.Stop()
-	var since time.Time // of the first event that was not handled
-	wait := func() {
-		if since.IsZero() {
-			since = time.Now()
+	var firstPending time.Time // of the first event that was not handled
+	postpone := func() {
+		if firstPending.IsZero() {
+			firstPending = time.Now()
 		}
-		if time.Since(since) < maxQuietTime { // a busy directory never stops changing
-			timer.Reset(quietTime)
+		if time.Since(firstPending) < maxDebounce { // a busy directory never stops changing
+			timer.Reset(debounce)
 		}
 	}
 	for {
@@ -157,15 +157,15 @@ func watch(ctx context.Context, w *fsnotify.Watcher, path string, lastData []byt
 			if !ok {
 				return
 			}
-			wait()
+			postpone()
 		case err, ok := <-w.Errors:
 			if !ok {
 				return
 			}
 			log.Warn("watch configuration", "path", path, "error", err)
-			wait()
+			postpone()
 		case <-timer.C:
-			since = time.Time{}
+			firstPending = time.Time{}
 			now, err := os.ReadFile(path)
 			if err == nil && bytes.Equal(now, lastData) {
 				continue

@@ -210,7 +210,7 @@ func TestWatchBusyDirectory(t *testing.T) {
 	if err := Watch(t.Context(), path, slog.New(slog.DiscardHandler), func() { changed <- struct{}{} }); err != nil {
 		t.Fatal(err)
 	}
-	busy := time.NewTicker(quietTime / 4)
+	busy := time.NewTicker(debounce / 4)
 	defer busy.Stop()
 	end := time.After(3 * time.Minute)
 	if err := os.WriteFile(path, []byte("two"), 0o600); err != nil {

@@ -33,11 +33,11 @@ type NetworkQOS struct {
 // System is the part of system-config that the tools use.
 type System struct {
 	// TotalNetworkBandwidth is the rate of the node's uplink in bits per second.
-	TotalNetworkBandwidth *Bits `json:"totalNetworkBandwidth,omitempty"`
+	TotalNetworkBandwidth *BitRate `json:"totalNetworkBandwidth,omitempty"`
 }
 
-// maxBits bounds a rate, in bits per second.
-const maxBits = 1_000_000_000_000_000
+// maxBitRate bounds a rate, in bits per second.
+const maxBitRate = 1_000_000_000_000_000
 
 // Bandwidth is Koordinator's IntOrString: a number is a percentage of the node's rate, a text is bits per second as a quantity ("50M").
 // It is kept as the text "10%" or "50M".
@@ -71,28 +71,28 @@ func (b Bandwidth) Parse() (percent float64, bitsPerSecond int64, err error) {
 		}
 		return float64(n), 0, nil
 	}
-	n, err := wholeBits(string(b))
+	n, err := parseBitRate(string(b))
 	return 0, n, err
 }
 
-// Bits is a quantity of bits per second, as a text or a number.
-type Bits string
+// BitRate is a quantity of bits per second, as a text or a number.
+type BitRate string
 
 // UnmarshalJSON accepts any value, likewise.
-func (b *Bits) UnmarshalJSON(data []byte) error {
+func (b *BitRate) UnmarshalJSON(data []byte) error {
 	if len(data) > 0 && data[0] == '"' {
 		return json.Unmarshal(data, (*string)(b))
 	}
-	*b = Bits(fields.Clip(string(data)))
+	*b = BitRate(fields.Clip(string(data)))
 	return nil
 }
 
 // BitsPerSecond returns the number.
-func (b Bits) BitsPerSecond() (int64, error) { return wholeBits(string(b)) }
+func (b BitRate) BitsPerSecond() (int64, error) { return parseBitRate(string(b)) }
 
-func wholeBits(text string) (int64, error) {
+func parseBitRate(text string) (int64, error) {
 	f, err := quantity.Integer(text)
-	if err != nil || !(f >= 0 && f <= maxBits) {
+	if err != nil || !(f >= 0 && f <= maxBitRate) {
 		return 0, fmt.Errorf("%q: want bits per second, such as 50M, and at most 1P", fields.Clip(text))
 	}
 	return int64(f), nil

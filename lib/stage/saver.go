@@ -20,7 +20,7 @@ type Saver struct {
 	save     func(state tick.Raw) error
 
 	snapshots   int64         // counts the snapshots, so that an older one never replaces a newer one
-	writer      chan struct{} // taken by the writer, so that a disk that hangs blocks only one
+	writeLock   chan struct{} // taken by the writer, so that a disk that hangs blocks only one
 	lastWritten int64         // the last one that was written; only the writer uses it
 	writers     sync.WaitGroup
 }
@@ -37,8 +37,8 @@ const (
 func (s *Session) NewSaver(version int, every time.Duration, snapshot func() (tick.Raw, error)) *Saver {
 	return &Saver{
 		session: s, snapshot: snapshot, isOff: s.State == "" || s.DryRun, interval: every, lastSave: s.Now(),
-		writer: make(chan struct{}, 1),
-		save:   func(state tick.Raw) error { return s.SaveState(version, state) },
+		writeLock: make(chan struct{}, 1),
+		save:      func(state tick.Raw) error { return s.SaveState(version, state) },
 	}
 }
 
@@ -81,13 +81,13 @@ func (v *Saver) write(number int64, state tick.Raw, timeout time.Duration) error
 	defer timer.Stop()
 	errTimeout := fmt.Errorf("write --state %s: not finished after %s (does the disk hang?)", v.session.State, timeout)
 	select {
-	case v.writer <- struct{}{}:
+	case v.writeLock <- struct{}{}:
 	case <-timer.C:
 		return errTimeout
 	}
 	done := make(chan error, 1)
 	go func() {
-		defer func() { <-v.writer }()
+		defer func() { <-v.writeLock }()
 		if number < v.lastWritten {
 			done <- nil
 			return

@@ -39,9 +39,9 @@ type State struct {
 type advised struct {
 	// MilliCPU is a container's quota; 0 if that is its limit.
 	MilliCPU int64 `json:"milliCPU,omitempty"`
-	// Quota and Burst report whether the key has had another value than that of the pod's spec and the kernel.
-	Quota bool `json:"quota,omitempty"`
-	Burst bool `json:"burst,omitempty"`
+	// QuotaWasChanged and BurstWasChanged report whether the key has had another value than that of the pod's spec and the kernel.
+	QuotaWasChanged bool `json:"quota,omitempty"`
+	BurstWasChanged bool `json:"burst,omitempty"`
 	revert.Last
 }
 
@@ -58,7 +58,7 @@ func (st *State) Advise(t *tick.Tick, s *sloconfig.Strategies, a *tick.Advice) {
 	scaling := false
 	for i := range t.Sample.Pods {
 		configs[i] = r.config(&t.Sample.Pods[i])
-		scaling = scaling || configs[i].hasQuota
+		scaling = scaling || configs[i].quotaEnabled
 	}
 	if scaling {
 		r.measureLoad(t.Sample)
@@ -116,7 +116,7 @@ func (r *round) pod(p *tick.Pod, c config) {
 	if !isActive(p) || c == (config{}) && len(r.state.Cgroups.EntriesOf(p)) == 0 {
 		return
 	}
-	isOnlyContainer := false
+	sharesPodCgroup := false
 	var growth, bursts int64
 	for i := range p.Containers {
 		t := &p.Containers[i]
@@ -125,7 +125,7 @@ func (r *round) pod(p *tick.Pod, c config) {
 		}
 		limit := limitOf(t.Limits)
 		if t.Cgroup == p.Cgroup {
-			isOnlyContainer = true
+			sharesPodCgroup = true
 			if t.Limits == nil { // not a pod of Kubernetes
 				limit = limitOf(p.Limits)
 			}
@@ -136,7 +136,7 @@ func (r *round) pod(p *tick.Pod, c config) {
 		bursts += burst
 		r.advise(t.Cgroup, p, limit, quota, burst)
 	}
-	if limit := limitOf(p.Limits); p.Cgroup != "" && !isOnlyContainer {
+	if limit := limitOf(p.Limits); p.Cgroup != "" && !sharesPodCgroup {
 		quota := min(limit+growth, maxMilliCPU)
 		if limit == 0 {
 			quota = 0
@@ -156,18 +156,18 @@ func (r *round) advise(cgroup string, p *tick.Pod, limit, quota, burst int64) {
 	h := r.state.Cgroups.Entry(cgroup)
 	h.MilliCPU = 0
 	if quota != limit {
-		h.MilliCPU, h.Quota, h.At = quota, true, r.now
+		h.MilliCPU, h.QuotaWasChanged, h.At = quota, true, r.now
 		r.aboveLimit++
 	}
 	if burst > 0 {
-		h.Burst, h.At = true, r.now
+		h.BurstWasChanged, h.At = true, r.now
 	}
 	c := tick.Cgroup{Cgroup: cgroup}
-	if h.Quota && limit > 0 && qos.Koordinator(p) != qos.BE { // a batch pod's quota comes from its batch requests
+	if h.QuotaWasChanged && limit > 0 && qos.Koordinator(p) != qos.BE { // a batch pod's quota comes from its batch requests
 		c.CPUMaxMilliCPU = &quota
 		r.advice.Fallback = append(r.advice.Fallback, tick.Cgroup{Cgroup: cgroup, CPUMaxMilliCPU: &limit})
 	}
-	if h.Burst {
+	if h.BurstWasChanged {
 		c.CPUBurstMilliCPU = &burst
 	}
 	if c.CPUMaxMilliCPU != nil || c.CPUBurstMilliCPU != nil {

@@ -61,7 +61,7 @@ func TestQuotaOfAnUnknownMachineStays(t *testing.T) {
 // One cgroup of a pod is reverted although the others never had other values: a container may have been restarted.
 func TestOneCgroupIsReverted(t *testing.T) {
 	for _, cgroup := range []string{podPath, containerPath} {
-		st := &State{Cgroups: map[string]*advised{cgroup: {Burst: true, Last: revert.Last{At: start}}}}
+		st := &State{Cgroups: map[string]*advised{cgroup: {BurstWasChanged: true, Last: revert.Last{At: start}}}}
 		a := advise(st, burstPolicy("none"), sampleOf(1000, pod(1000)), time.Second)
 		if diff := cmp.Diff([]tick.Cgroup{{Cgroup: cgroup, CPUBurstMilliCPU: new(int64(0))}}, a.Cgroups); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", cgroup, diff)

@@ -105,7 +105,7 @@ func (r *round) scale(p *tick.Pod, t *tick.Container, c config, limit int64) int
 	if h := r.state.Cgroups[t.Cgroup]; h != nil && h.MilliCPU > 0 {
 		quota = max(h.MilliCPU, limit) // the limit may have changed
 	}
-	if !c.hasQuota || c.quotaPercent < 100 {
+	if !c.quotaEnabled || c.quotaPercent < 100 {
 		if quota > limit {
 			r.lowered++
 		}
@@ -154,10 +154,10 @@ func (r *round) operation(p *tick.Pod, t *tick.Container, c config, limit int64)
 
 // config is the configuration in force for a pod.
 type config struct {
-	hasBurst, hasQuota bool  // what the policy enables
-	burstPercent       int64 // cpuBurstPercent
-	quotaPercent       int64 // cfsQuotaBurstPercent
-	periodSeconds      int64 // cfsQuotaBurstPeriodSeconds
+	burstEnabled, quotaEnabled bool  // what the policy enables
+	burstPercent               int64 // cpuBurstPercent
+	quotaPercent               int64 // cfsQuotaBurstPercent
+	periodSeconds              int64 // cfsQuotaBurstPeriodSeconds
 }
 
 // Koordinator's defaults.
@@ -172,11 +172,11 @@ func (r *round) configOf(b *sloconfig.CPUBurst) config {
 	}
 	switch valueOf(b.Policy, sloconfig.BurstNone) {
 	case sloconfig.BurstAutomatic:
-		c.hasBurst, c.hasQuota = true, true
+		c.burstEnabled, c.quotaEnabled = true, true
 	case sloconfig.BurstCPU:
-		c.hasBurst = true
+		c.burstEnabled = true
 	case sloconfig.BurstCFSQuota:
-		c.hasQuota = true
+		c.quotaEnabled = true
 	default:
 		return config{}
 	}
@@ -193,7 +193,7 @@ func valueOf[T any](p *T, defaultValue T) T {
 // burstOf returns the burst that a container may accumulate: a percentage of its limit, and at most its quota, because the kernel accepts
 // no more.
 func (c config) burstOf(limit, quota int64) int64 {
-	if !c.hasBurst || limit == 0 || c.burstPercent <= 0 {
+	if !c.burstEnabled || limit == 0 || c.burstPercent <= 0 {
 		return 0
 	}
 	return int64(min(float64(limit)*float64(c.burstPercent)/100, float64(quota), maxBurstMilliCPU))
