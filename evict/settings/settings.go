@@ -44,7 +44,8 @@ func Default() Settings { return Settings{Settings: evictconfig.Defaults()} }
 // Limits returns the limits of the selection of victims.
 func (s *Settings) Limits() pick.Limits {
 	l := pick.Limits{
-		PerRule: s.PerRule, PerTick: s.Burst, PerRuleUntilCovered: pick.Unlimited, PerHour: s.PerHour, PerNamespace: s.PerNamespace, OptOut: s.OptOut,
+		PerRule: s.PerRule, PerTick: s.Burst, PerRuleUntilCovered: pick.Unlimited, PerHour: s.PerHour, PerNamespace: s.PerNamespace,
+		OptOut: s.OptOut,
 	}
 	if s.From[pick.LimitPerRule] != FromDefault {
 		l.PerRuleUntilCovered = s.PerRule
