@@ -33,15 +33,15 @@ func (w *round) applyOwnLimits(limitsMemory bool) {
 				sum += smaller(quota, kubeletLimitsOf(c.Limits).milliCPU) // a limit that kubelet sets is never widened
 			}
 			if limitsMemory {
-				limited, isOver := w.limitMemory(c.Cgroup, c.Limits, c.Memory)
-				memory, overLimit = memory+limited, overLimit+isOver
+				limited, over := w.limitMemory(c.Cgroup, c.Limits, c.Memory)
+				memory, overLimit = memory+limited, overLimit+over
 			}
 		}
 		if isPodOnly && p.Limits != nil {
 			sum = quotaOf(p.Limits.ReclaimedMilliCPU)
 			if limitsMemory {
-				limited, isOver := w.limitMemory(p.Cgroup, p.Limits, p.Memory)
-				memory, overLimit = memory+limited, overLimit+isOver
+				limited, over := w.limitMemory(p.Cgroup, p.Limits, p.Memory)
+				memory, overLimit = memory+limited, overLimit+over
 			}
 		}
 		if sum > 0 && isPath(p.Cgroup) {

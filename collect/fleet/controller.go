@@ -148,9 +148,9 @@ func (c *controller) release() error {
 // loop makes a round an interval until ctx ends or the lease is lost. It also watches while another process leads, so that it
 // knows since when each agent has its state when it becomes the leader.
 func (c *controller) loop(ctx context.Context) error {
-	var isLeader, lost <-chan struct{}
+	var acquired, lost <-chan struct{}
 	if c.lease != nil {
-		isLeader, lost = c.lease.Acquired(), c.lease.Lost()
+		acquired, lost = c.lease.Acquired(), c.lease.Lost()
 	}
 	waiting, cancel := context.WithTimeout(ctx, live.WaitLoop)
 	c.live.Wait(waiting)
@@ -161,7 +161,7 @@ func (c *controller) loop(ctx context.Context) error {
 		if err := c.put(); err != nil {
 			return err
 		}
-		if isLeader == nil {
+		if acquired == nil {
 			n++
 		}
 		if n == c.count && n > 0 {
@@ -172,8 +172,8 @@ func (c *controller) loop(ctx context.Context) error {
 			return nil
 		case <-lost:
 			return fmt.Errorf("no longer leading: %w", c.lease.Err())
-		case <-isLeader:
-			isLeader = nil
+		case <-acquired:
+			acquired = nil
 			c.session.Log.Info("became leader", "lease", c.leaseName)
 		case <-rounds.C:
 		}

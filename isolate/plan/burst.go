@@ -47,13 +47,13 @@ func (s *Setting) burstText(quota string) (string, error) {
 	if err != nil || p <= 0 || p > math.MaxInt64/maxBurstMilliCPU {
 		return "", fmt.Errorf("the period is %q, want microseconds", clip.Text(period, maxShownBytes))
 	}
-	burstText := s.milli * p / 1000
+	burstMicroseconds := s.milli * p / 1000
 	if limit, err := microsOf(micros); err != nil {
 		return "", fmt.Errorf("the quota is %w", err)
 	} else if limit >= 0 {
-		burstText = min(burstText, limit)
+		burstMicroseconds = min(burstMicroseconds, limit)
 	}
-	return strconv.FormatInt(burstText, 10), nil
+	return strconv.FormatInt(burstMicroseconds, 10), nil
 }
 
 // microsOf returns a quota or burst in microseconds, -1 for none.

@@ -141,9 +141,9 @@ func wholeDisk(root, device string) string {
 	if err != nil {
 		return ""
 	}
-	isWhole, err := kernfile.ReadText(filepath.Join(filepath.Dir(at), filepath.Dir(link), "dev"))
-	if err != nil || !IsDevice(isWhole) {
+	wholeDisk, err := kernfile.ReadText(filepath.Join(filepath.Dir(at), filepath.Dir(link), "dev"))
+	if err != nil || !IsDevice(wholeDisk) {
 		return ""
 	}
-	return isWhole
+	return wholeDisk
 }

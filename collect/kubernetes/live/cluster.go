@@ -115,7 +115,7 @@ func (c *Cluster) Config() (tick.Raw, error) {
 	if katalyst == nil && c.targets.State().Synced && len(c.config.last) == 0 && len(c.config.verdicts) == 0 {
 		katalyst = noKatalyst // known to be none, even if the ConfigMap has errors
 	}
-	return c.both.sourceVersions(katalyst, koordinator), errors.Join(append(errs, wrong...)...)
+	return c.both.overlay(katalyst, koordinator), errors.Join(append(errs, wrong...)...)
 }
 
 var noKatalyst = tick.Raw(`{"katalyst":{}}`)

@@ -133,7 +133,7 @@ func (g *registry) listError(what string, s kube.State) error {
 	case s.Err == nil:
 		return fmt.Errorf("%s is being read for the first time", what)
 	}
-	describeNoAnswer := g.now().Sub(s.Since).Round(time.Second)
+	silentFor := g.now().Sub(s.Since).Round(time.Second)
 	cause := kube.Cause(s.Err)
 	answer := "not reachable"
 	if !kube.IsUnreachable(s.Err) {
@@ -147,7 +147,7 @@ func (g *registry) listError(what string, s kube.State) error {
 		cause = "the first request is under way"
 	}
 	if !s.Synced {
-		return fmt.Errorf("%s was never read: API server %s %s for %s (%s)", what, g.client.Server(), answer, describeNoAnswer, cause)
+		return fmt.Errorf("%s was never read: API server %s %s for %s (%s)", what, g.client.Server(), answer, silentFor, cause)
 	}
-	return fmt.Errorf("%s is stale: API server %s %s for %s (%s)", what, g.client.Server(), answer, describeNoAnswer, cause)
+	return fmt.Errorf("%s is stale: API server %s %s for %s (%s)", what, g.client.Server(), answer, silentFor, cause)
 }

@@ -135,7 +135,7 @@ func (s *slo) load(saved *sloconfig.Saved) {
 // both caches the dialects' configurations merged into one.
 type both struct{ katalyst, koordinator, raw tick.Raw }
 
-func (b *both) sourceVersions(katalyst, koordinator tick.Raw) tick.Raw {
+func (b *both) overlay(katalyst, koordinator tick.Raw) tick.Raw {
 	if !same(b.katalyst, katalyst) || !same(b.koordinator, koordinator) {
 		*b = both{katalyst, koordinator, sloconfig.Overlay(katalyst, koordinator)}
 	}
