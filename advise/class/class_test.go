@@ -211,19 +211,24 @@ func TestACgroupIsNamedOnce(t *testing.T) {
 	}
 }
 
-// TestDefaultIsByTheKindOfPod: a batch cgroup is idle; pods in kubelet's tiers are left alone if Koordinator's schedIdle decides.
+// TestDefaultIsByTheKindOfPod: auto for a batch cgroup of a plain host, idle for a pod of Kubernetes; pods in kubelet's tiers are left alone if
+// Koordinator's schedIdle decides.
 func TestDefaultIsByTheKindOfPod(t *testing.T) {
 	for cgroup, onHosts := range map[string]string{
-		"/batch.slice": Idle, "/batch": Idle, "/grid/jobs/1": Idle,
+		"/batch.slice": Auto, "/batch": Auto, "/grid/jobs/1": Auto,
 		"/kubepods/besteffort/pod1": None, "/node/kubepods/besteffort/pod1": None,
 		"/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-podabc.slice":                           None,
 		"/node.slice/node-kubepods.slice/node-kubepods-besteffort.slice/node-kubepods-besteffort-podabc.slice": None,
 	} {
 		p := tick.Pod{QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromRule, Cgroup: cgroup}
-		if got := Of("", &p); got != Idle {
-			t.Errorf("%s: class %s, want the idle class", cgroup, got)
+		want := Auto
+		if onHosts == None {
+			want = Idle
 		}
-		if got := Of(IdleOnHosts, &p); got != onHosts {
+		if got := Of("", &p); got != want {
+			t.Errorf("%s: class %s, want %s", cgroup, got, want)
+		}
+		if got := Of(AutoOnHosts, &p); got != onHosts {
 			t.Errorf("%s: class %s on hosts alone, want %s", cgroup, got, onHosts)
 		}
 		if got := Of(Weight, &p); got != Weight {
@@ -232,7 +237,7 @@ func TestDefaultIsByTheKindOfPod(t *testing.T) {
 	}
 	for _, source := range []string{"", tick.QoSFromKatalyst, tick.QoSFromKoordinator, tick.QoSFromKubernetes} {
 		p := tick.Pod{QoS: tick.QoSReclaimed, QoSSource: source, Cgroup: "/pods/1"}
-		if byDefault, onHosts := Of("", &p), Of(IdleOnHosts, &p); byDefault != Idle || onHosts != None {
+		if byDefault, onHosts := Of("", &p), Of(AutoOnHosts, &p); byDefault != Idle || onHosts != None {
 			t.Errorf("source %q: class %s, on hosts alone %s; want the idle class and none", source, byDefault, onHosts)
 		}
 	}
@@ -367,7 +372,7 @@ func TestBatchCgroups(t *testing.T) {
 	in.Sample.BatchCgroups = []string{"/grid", "/grid/jobs", "/mixed", "/", "", "grid", "/kubepods/besteffort", "/n.slice/n-kubepods.slice"}
 	a := &tick.Advice{}
 	var st *State
-	st = st.Advise(in, a, "", small)
+	st = st.Advise(in, a, Idle, small)
 	for _, cgroup := range []string{"/grid", "/grid/jobs", "/grid/jobs/1", "/mixed/1"} {
 		if c := entryOf(t, a, cgroup); c == nil || c.CPUIdle == nil || !*c.CPUIdle {
 			t.Errorf("%s: %+v; want cpuIdle", cgroup, c)
@@ -507,5 +512,75 @@ func TestReasonNamesTheFirstCgroupWithServices(t *testing.T) {
 		if text := strings.Join(a.Reasons, "\n"); !strings.Contains(text, "2 batch cgroups below a cgroup that also contains services (/a):") {
 			t.Errorf("in the order %q: %s", order, text)
 		}
+	}
+}
+
+// TestAutoFollowsTheServices: batch has the weight while services use less than 45 % of a machine with few CPUs, and the idle class as soon as
+// they use more, at least for 10 s, or while nothing is known. Batch's own use does not count.
+func TestAutoFollowsTheServices(t *testing.T) {
+	var st *State
+	for _, step := range []struct {
+		seconds    int
+		all, batch float64
+		idle       bool
+	}{
+		{0, -1, 0, true},
+		{1, 2000, 1101, false},
+		{2, 2000, 1100, true}, // exactly 45 %
+		{11, 100, 0, true},
+		{12, 100, 0, false},
+		{13, -1, 0, false}, // unknown
+		{14, 1500, 0, true},
+		{15, -1, 0, true},
+		{13, 100, 0, false}, // the clock was set back
+	} {
+		in := at(step.seconds, step.all, step.batch)
+		in.Sample.Pods[0].QoSSource = tick.QoSFromRule
+		if step.all < 0 {
+			in.Sample.CPU.UsageMilliCPU = nil
+		}
+		a := &tick.Advice{}
+		st = st.Advise(in, a, "", small)
+		c := entryOf(t, a, "/batch")
+		if got := c.CPUIdle != nil && *c.CPUIdle; got != step.idle || *c.CPUWeight != 1 {
+			t.Errorf("%+v: %+v", step, c)
+		}
+		want := map[bool]string{true: "batch class idle: 1 pod", false: "batch class weight: 1 pod"}[step.idle]
+		if !slices.Contains(a.Reasons, want) {
+			t.Errorf("%+v: reasons %q; want %q", step, a.Reasons, want)
+		}
+	}
+	// A pod whose use is unknown changes nothing, and a machine with 8 CPUs has the idle class.
+	in := at(20, 2000, 0)
+	in.Sample.Pods[0].QoSSource, in.Sample.Pods[0].UsageMilliCPU = tick.QoSFromRule, nil
+	for _, tt := range []struct {
+		milliCPU int64
+		idle     bool
+	}{{2000, false}, {7999, false}, {8000, true}} {
+		a := &tick.Advice{}
+		st = st.Advise(in, a, Auto, Machine{MilliCPU: tt.milliCPU, FloorMilliCPU: 200, CgroupVersion: 2})
+		if c := entryOf(t, a, "/batch"); *c.CPUIdle != tt.idle {
+			t.Errorf("%+v: %+v", tt, c)
+		}
+	}
+}
+
+// TestAutoIsUndone: it may have set both values. A pod of Kubernetes beside it is idle, and has its own reason.
+func TestAutoIsUndone(t *testing.T) {
+	in := at(0, 100, 50)
+	in.Sample.Pods[0].QoSSource = tick.QoSFromRule
+	in.Sample.Pods = append(in.Sample.Pods, tick.Pod{QoS: tick.QoSReclaimed, Cgroup: "/kubepods/besteffort/pod1", UsageMilliCPU: new(0.0)})
+	var st *State
+	a := &tick.Advice{}
+	st = st.Advise(in, a, "", small)
+	if diff := cmp.Diff([]string{"batch class idle: 1 pod", "batch class weight: 1 pod"}, a.Reasons); diff != "" {
+		t.Errorf("reasons (-want +got):\n%s", diff)
+	}
+	in = at(1, 100, 50)
+	in.Sample.Pods[0].QoS = tick.QoSShared
+	a = &tick.Advice{}
+	st.Advise(in, a, "", small)
+	if c := entryOf(t, a, "/batch"); c == nil || c.CPUIdle == nil || *c.CPUIdle || c.CPUWeight == nil || *c.CPUWeight != 100 {
+		t.Errorf("%+v; want cpuIdle off and the kernel's default weight", c)
 	}
 }

@@ -39,7 +39,7 @@ part of the CPUs, or to a quota, that follows the services' load. The strategies
 type Settings struct {
 	// ReservedCPUs is a list of CPUs that belong to no pool (the system's own).
 	ReservedCPUs string
-	// BatchClass is the scheduling class of batch pods, one of [class.Names]; empty means [class.IdleOnHosts]. A strategy's schedIdle applies
+	// BatchClass is the scheduling class of batch pods, one of [class.Names]; empty means [class.AutoOnHosts]. A strategy's schedIdle applies
 	// in addition.
 	BatchClass string
 	// Guard takes from batch pods while services wait; it is off by default, because Koordinator has no guard.
@@ -116,7 +116,7 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 		policy.ClearIdleTiers(t.Sample, a)
 	}
 	a.Fallback = merge(a.Fallback, a)
-	n.Class = n.Class.Advise(t, a, cmp.Or(d.Settings.BatchClass, class.IdleOnHosts), machineOf(t.Sample))
+	n.Class = n.Class.Advise(t, a, cmp.Or(d.Settings.BatchClass, class.AutoOnHosts), machineOf(t.Sample))
 	if isDecided {
 		n.Disk = n.Disk.Advise(t, a, d.Settings.Disk, diskStrategy(s, a), false)
 	}

@@ -147,9 +147,10 @@ func (s *Settings) commonRows() []Row {
 		oneOf("policy", &s.Policy, PolicyNames(), "the algorithm ("+strings.Join(PolicyNames(), ", ")+")\n--list describes each."),
 		reserved,
 		oneOf("batch-class", &s.BatchClass, class.Names,
-			"scheduling class of batch ("+strings.Join(class.Names, ", ")+"; default idle)\n"+
-				"Policy koordinator leaves pods of a cluster to schedIdle by default. Cgroups in idle run only while no sibling has a task to run.").
-			withDefaultText("idle; under policy koordinator on a plain host only"),
+			"scheduling class of batch ("+strings.Join(class.Names, ", ")+"; default auto)\n"+
+				"Cgroups in idle run only while no sibling has a task to run. auto is idle, and weight on plain hosts with fewer than 8 CPUs while services "+
+				"use less than 45 % of them. Policy koordinator leaves pods of a cluster to schedIdle by default.").
+			withDefaultText("auto; under policy koordinator on a plain host only"),
 		oneOf("guard", &s.Guard.Mode, guard.Modes,
 			"limit batch while services wait ("+strings.Join(guard.Modes, ", ")+"; default on for harvest)\n"+
 				"It takes CPUs, quota and memory from batch. It is off by default under the other policies.").

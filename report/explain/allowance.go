@@ -122,6 +122,20 @@ func (a allowance) milliCPU() (float64, bool) {
 	return most, known
 }
 
+// comesLast reports whether the pod has a class below the services'.
+func (a allowance) comesLast() bool { return a.idle || a.weight != nil && *a.weight == smallestWeight }
+
+// smallestWeight is the kernel's smallest CPU weight; class weight is that.
+const smallestWeight = 1
+
+// class names the class of a pod that comes last.
+func (a allowance) class() string {
+	if a.idle {
+		return "the idle class"
+	}
+	return "the smallest weight"
+}
+
 // describe returns the allowance in sentences.
 func (a allowance) describe(t *tick.Tick, p *tick.Pod) []string {
 	var s []string

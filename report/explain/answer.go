@@ -110,11 +110,11 @@ func (r *Recording) held(t *tick.Tick, p *tick.Pod, a allowance) string {
 		return fmt.Sprintf("Its CPUs: the pods on them used %s of %s.", coresNumber(used), coresOf(float64(a.size)*1000))
 	case a.size > 0 && used < roomPart*float64(a.size)*1000:
 		return fmt.Sprintf("Nothing: the pods on its CPUs used %s of %s.", coresNumber(used), coresOf(float64(a.size)*1000))
-	case a.idle && busy(t) >= fullPart:
-		return fmt.Sprintf("Its class: the machine was %.0f %% busy, and the idle class gets only what the others leave.", busy(t)*100)
-	case waiting && a.idle:
-		return "Its class, as far as the recording shows: threads were ready to run and waited, as those of the idle class do " +
-			"while others run on the same CPUs."
+	case a.comesLast() && busy(t) >= fullPart:
+		return fmt.Sprintf("Its class: the machine was %.0f %% busy, and %s gets only what the others leave.", busy(t)*100, a.class())
+	case waiting && a.comesLast():
+		return fmt.Sprintf("Its class, as far as the recording shows: threads were ready to run and waited, as those of %s do "+
+			"while others run on the same CPUs.", a.class())
 	case waiting:
 		return "Threads were ready to run and waited, although no limit was reached: short waits that the averages do not show."
 	}

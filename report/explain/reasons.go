@@ -133,7 +133,7 @@ func otherReasons(t *tick.Tick, about *tick.Pod, most int) []string {
 		switch {
 		case strings.HasPrefix(r, coldReason): // has a paragraph of its own
 		case share.MatchString(r) || suppression.MatchString(r) || systemUse.MatchString(r) ||
-			about != nil && strings.HasPrefix(r, "batch class idle:"):
+			about != nil && (strings.HasPrefix(r, "batch class idle:") || strings.HasPrefix(r, "batch class weight:")):
 		case diskReason.MatchString(r) || diskStep.MatchString(r): // describeDisks has them
 		case about != nil && (about.Cgroup != "" && strings.Contains(r, about.Cgroup) || strings.Contains(r, about.Name)):
 			own = append(own, plain(r))

@@ -25,12 +25,19 @@ type method struct {
 	start func(b *testing.B, m *measurement) (end func())
 }
 
+// idleByHand is the line of shell with which batch's CPUs are compared.
+const idleByHand = "cpu.idle by hand"
+
 // methods are what is compared: what a user has without Polder, and each of its policies.
 var methods = []method{
 	{"unmanaged", func(*testing.B, *measurement) func() { return func() {} }},
-	{"cpu.idle by hand", func(b *testing.B, m *measurement) func() {
+	{idleByHand, func(b *testing.B, m *measurement) func() {
 		m.batch.Write(b, "cpu.idle", "1")
 		return func() { m.batch.Write(b, "cpu.idle", "0") }
+	}},
+	{"cpu.shares 2 by hand", func(b *testing.B, m *measurement) func() {
+		m.batch.Write(b, "cpu.shares", "2")
+		return func() { m.batch.Write(b, "cpu.shares", "1024") } // the kernel's default
 	}},
 	{"Polder, policy katalyst", polder("katalyst")},
 	{"Polder, policy koordinator", polder("koordinator")},
@@ -39,8 +46,8 @@ var methods = []method{
 
 // How long a cell runs before it is measured, and how long it is measured. Polder's first decision is in the second tick.
 const (
-	warmUp      = 3 * time.Second
-	measureTime = 4 * time.Second
+	warmUp      = 2 * time.Second
+	measureTime = 3 * time.Second
 )
 
 // A measurement during which the host took more than tolerable percent of the machine means little. It is repeated once, unless
@@ -107,7 +114,7 @@ func BenchmarkColocation(b *testing.B) {
 		rounds = n
 	}
 	client := build(b)
-	table := newTable()
+	table, rates := newTable(), rates{}
 	var kubernetes *kubernetesNode
 	if !quick {
 		kubernetes = startKubernetesNode(b)
@@ -123,11 +130,11 @@ func BenchmarkColocation(b *testing.B) {
 				}
 			}
 			if len(serviceCells) > 0 {
-				b.Run(fmt.Sprintf("round %d, %s", round+1, s.name), func(b *testing.B) { measureService(b, client, s, serviceCells, table, &repeats) })
+				b.Run(fmt.Sprintf("round %d, %s", round+1, s.name), func(b *testing.B) { measureService(b, client, s, serviceCells, table, rates, &repeats) })
 			}
 		}
 		if kubernetes != nil {
-			b.Run(fmt.Sprintf("round %d, %s", round+1, onKubernetes.name), func(b *testing.B) { measureKubernetes(b, kubernetes, client, table, &repeats) })
+			b.Run(fmt.Sprintf("round %d, %s", round+1, onKubernetes.name), func(b *testing.B) { measureKubernetes(b, kubernetes, client, table, rates, &repeats) })
 		}
 		fmt.Printf("%s: round %d of %d\n", time.Since(start).Round(time.Second), round+1, rounds)
 	}
@@ -142,7 +149,7 @@ func BenchmarkColocation(b *testing.B) {
 }
 
 // measureService measures all cells of one service, alone first for each load.
-func measureService(b *testing.B, client string, s *service, serviceCells []cell, table *table, repeats *int) {
+func measureService(b *testing.B, client string, s *service, serviceCells []cell, table *table, rates rates, repeats *int) {
 	dir := b.TempDir()
 	// At the top, where systemd has its slices: batch work below a cgroup that also holds services uses up that cgroup's share against the
 	// kernel's own threads, which the services wait for (BenchmarkHierarchy).
@@ -152,7 +159,7 @@ func measureService(b *testing.B, client string, s *service, serviceCells []cell
 	m.address = "127.0.0.1:" + port
 	s.start(b, m.service, dir, port)
 	awaitService(b, client, s.protocol, m.address)
-	m.cells(b, serviceCells, methods, table)
+	m.cells(b, serviceCells, methods, table, rates)
 }
 
 // writeClassification writes the rules that classify the cgroups.
@@ -165,17 +172,30 @@ func (m *measurement) writeClassification(b *testing.B, dir string) {
 	}
 }
 
+// load is a service that uses a part of the machine.
+type load struct {
+	service *service
+	percent int
+}
+
+// rates are the requests a second of each load, the same in all rounds.
+type rates map[load]float64
+
 // cells measures the service alone at each load, and in each way beside each job.
-func (m *measurement) cells(b *testing.B, list []cell, methods []method, table *table) {
+func (m *measurement) cells(b *testing.B, list []cell, methods []method, table *table, rates rates) {
 	b.Helper()
-	rates := map[int]float64{}
+	measuredAlone := map[load]bool{}
 	for _, c := range list {
-		if rates[c.percent] == 0 {
-			rates[c.percent] = m.rate(b, c.percent)
-			table.add(c, alone, rates[c.percent], m.measure(b, rates[c.percent]))
+		l := load{c.service, c.percent}
+		if rates[l] == 0 {
+			rates[l] = m.rate(b, c.percent)
+		}
+		if !measuredAlone[l] {
+			measuredAlone[l] = true
+			table.add(c, alone, rates[l], m.measure(b, rates[l]))
 		}
 		for _, w := range methods {
-			table.add(c, w.name, rates[c.percent], m.measureBeside(b, c.job, &w, rates[c.percent]))
+			table.add(c, w.name, rates[l], m.measureBeside(b, c.job, &w, rates[l]))
 		}
 	}
 }

@@ -93,15 +93,15 @@ func nativeDisk(b *testing.B, client string) string {
 	s.start(b, m.service, dir, port)
 	awaitService(b, client, s.protocol, m.address)
 	methods := []method{methods[0], {"Polder, `--policy harvest --guard-disk on`", polder("harvest --guard-disk on")}, {"Polder, `--policy harvest " + diskLimit + "`", untilLimitIsSet(polder("harvest " + diskLimit))}}
-	list, table, written := []cell{{&s, 20, hdd}, {&s, 20, &directJob}}, newTable(), map[string]float64{}
-	const rounds = 3
+	list, table, rates, written := []cell{{&s, 20, hdd}, {&s, 20, &directJob}}, newTable(), rates{}, map[string]float64{}
+	const rounds = 2
 	for range rounds {
 		for _, c := range list {
 			withWrites := make([]method, len(methods))
 			for i, w := range methods {
 				withWrites[i] = method{w.name, measureWrites(w, func(bytes float64) { written[c.job.name+w.name] += bytes / rounds })}
 			}
-			m.cells(b, []cell{c}, withWrites, table)
+			m.cells(b, []cell{c}, withWrites, table, rates)
 		}
 	}
 	var rows strings.Builder
@@ -186,7 +186,7 @@ func guestDisk(b *testing.B, client string) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, `
 In a guest (Debian's kernel, cgroup v2, ext4 on a virtio disk of %d MiB/s) `+"`stress-ng --hdd 4`"+` writes through the page cache to the same file
-system. 30 writes a second; each row is measured for 30 s, after its method has been in force for 40 s.
+system. 30 writes a second; each row is measured for 20 s, after its method has run for 15 s (the guard: 40 s).
 [disk.md](disk.md#on-a-file-system-that-batch-shares-with-services) explains why the two modes of ext4 differ.
 `, guestDiskSpeed>>20)
 	for _, data := range []string{"ordered", "writeback"} {

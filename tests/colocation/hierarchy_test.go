@@ -96,9 +96,9 @@ func BenchmarkHierarchy(b *testing.B) {
 	m.address = "127.0.0.1:" + servicePort
 	belowKubepods.start(b, h.service, b.TempDir(), servicePort)
 	awaitService(b, client, m.protocol, m.address)
-	table := newTable()
+	table, rates := newTable(), rates{}
 	for range 3 {
-		m.cells(b, []cell{{&belowKubepods, 30, &jobs[0]}}, h.methods(), table)
+		m.cells(b, []cell{{&belowKubepods, 30, &jobs[0]}}, h.methods(), table, rates)
 	}
 	fmt.Print(table.markdown())
 	fmt.Printf("\np99 of a server outside kubepods with %d requests a second, in ms, medians with minimum and maximum in brackets:\n\n", outsideRate)
@@ -129,9 +129,9 @@ func BenchmarkKernelThreads(b *testing.B) {
 		end, revert := all[2].start(b, m), raiseKernelThreads(b)
 		return func() { end(); revert() }
 	}}}
-	table := newTable()
+	table, rates := newTable(), rates{}
 	for range 3 {
-		m.cells(b, []cell{{&s, 20, &jobs[0]}}, methods, table)
+		m.cells(b, []cell{{&s, 20, &jobs[0]}}, methods, table, rates)
 	}
 	fmt.Print(table.markdown())
 }

@@ -127,7 +127,7 @@ PATH=%[2]s:$PATH; collect --kubeconfig %[3]s --node %[4]s 2>%[5]s/collect.log | 
 }
 
 // measureKubernetes measures the cells of a node.
-func measureKubernetes(b *testing.B, l *kubernetesNode, client string, table *table, repeats *int) {
+func measureKubernetes(b *testing.B, l *kubernetesNode, client string, table *table, rates rates, repeats *int) {
 	const polderCgroup = "/polder"
 	for _, controller := range []string{"cpu", "cpuacct"} {
 		dir := l.node.CgroupPath(controller, polderCgroup)
@@ -143,5 +143,5 @@ func measureKubernetes(b *testing.B, l *kubernetesNode, client string, table *ta
 	onKubernetes.start(b, l.service, dir, port)
 	b.Cleanup(func() { l.service.Kill(b, ownProcesses...) }) // nginx's workers outlive a killed master, and keep the pod's cgroup
 	awaitService(b, client, m.protocol, m.address)
-	m.cells(b, kubernetesCells(), l.methods(), table)
+	m.cells(b, kubernetesCells(), l.methods(), table, rates)
 }

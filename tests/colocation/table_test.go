@@ -105,7 +105,7 @@ func (t *table) page() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `# Does colocation work?
 
-`+"`make bench-colocation`"+` makes these measurements and writes this page (`+"`ROUNDS=1`"+`: in 15 minutes; `+"`QUICK=1`"+`: a part of them in 4 minutes, without the
+`+"`make bench-colocation`"+` makes these measurements and writes this page (`+"`ROUNDS=1`"+`: in 18 minutes; `+"`QUICK=1`"+`: a part of them in 4 minutes, without the
 page). Measured on a machine of %d CPUs, %s.
 
 Each service runs in a cgroup of its own at the top of the hierarchy, as below systemd's slices, together with its client. The client
@@ -128,7 +128,7 @@ least steal time counts.
 
 Not measured here: clients on another machine; latency on cgroup v2 (a guest's CPUs are emulated).
 `, runtime.NumCPU(), kernel(), warmUp, measureTime, maxSteal, maxRepeats)
-	b.WriteString(t.summary("Summary", func(c cell) bool { return c.service != &onKubernetes }, methods[1].name))
+	b.WriteString(t.summary("Summary", func(c cell) bool { return c.service != &onKubernetes }, idleByHand))
 	b.WriteString(t.summary("On the Kubernetes node", func(c cell) bool { return c.service == &onKubernetes }, podIdle))
 	b.WriteString(t.markdown())
 	return b.String()

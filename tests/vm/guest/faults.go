@@ -98,9 +98,9 @@ func hotplug(t *T) {
 }
 
 // hotplugSmall takes a CPU from a machine of 8, which makes it too small for pools: both sides get all CPUs, and the batch
-// work a quota, where the flag asks for it, beside the idle class that it always has; and back.
+// work a quota and the idle class, where the flags ask for them; and back.
 func hotplugSmall(t *T) {
-	p, journal := t.node("--hold 2s --limit quota")
+	p, journal := t.node("--hold 2s --limit quota --batch-class idle")
 	t.divided(p, "0-7")
 	t.setOnline(5, "0")
 	const left = "0-4,6-7"
