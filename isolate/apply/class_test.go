@@ -56,6 +56,10 @@ func TestIdleClassIsRestored(t *testing.T) {
 		{true, new(int64(1)), "3", "1"},
 		{false, new(int64(12)), "64", "0"},
 		{true, new(int64(1)), "3", "1"},
+		{false, new(int64(1)), "2", "0"}, // the kernel changed the weight, not another program
+		{true, new(int64(1)), "3", "1"},
+		{false, new(int64(1)), "2", "0"},
+		{true, new(int64(1)), "3", "1"},
 		{false, nil, "512", "0"},
 		{true, new(int64(1)), "3", "1"},
 	} {

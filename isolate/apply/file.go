@@ -89,7 +89,7 @@ func (a *Applier) fileOf(f plan.File) *file {
 	known := a.files[f]
 	if known == nil {
 		known = &file{File: f}
-		if r := a.records[f]; r != nil && r.Inode == a.inode(f) && len(r.Written) > 0 { // written by an earlier run
+		if r := a.records[f]; r != nil && r.Inode == a.inode(f) && len(r.Written) > 0 && !r.IsSideEffect { // written by an earlier run
 			known.lastApplied, known.hasLastApplied = r.Written[len(r.Written)-1], true
 		}
 		a.files[f] = known

@@ -116,6 +116,13 @@ func (a *Applier) write(r *round, w plan.Write) error {
 		return fmt.Errorf("written, but reading it back failed: %w", err)
 	}
 	f.lastApplied, f.hasLastApplied = f.text, true
+	if w.SideEffect != "" { // the kernel changes that file now, not another program
+		sideEffect := w.File
+		sideEffect.Name = w.SideEffect
+		if known := a.files[sideEffect]; known != nil {
+			known.hasLastApplied = false
+		}
+	}
 	r.addWrite(w, old, f.text)
 	if !plan.Same(w.Name, f.text, w.New) {
 		return fmt.Errorf("wrote %q to %s, but it reads %q", clip.Text(w.New, maxShownBytes), w.Name, clip.Text(f.text, maxShownBytes))
