@@ -86,6 +86,7 @@ type runner struct {
 	out   io.Writer
 	begun time.Time
 	setUp map[string]bool // the scripts that have run
+	busy  bool            // other programs use most of the machine's CPU
 
 	mu       sync.Mutex
 	lastLine time.Time  // when the last line was written
@@ -110,6 +111,9 @@ func (u *used) add(cmd *exec.Cmd) {
 func runAll(out io.Writer, chosen [][]tier, o options) bool {
 	r := &runner{options: o, out: out, begun: time.Now(), lastLine: time.Now(), setUp: map[string]bool{}, env: os.Environ()}
 	stop := r.reportProgress(time.Minute)
+	if r.busy = hasBusyArgs(chosen) && isBusy(time.Second); r.busy {
+		r.printf(">> other programs use most of this machine's CPU: fewer tests run at a time, which takes longer")
+	}
 	var all sync.WaitGroup
 	for _, beside := range chosen {
 		var ready []tier
@@ -305,6 +309,9 @@ func (r *runner) goTest(one run) error {
 	}
 	// The tier `lint` runs `go vet` over everything.
 	args := append([]string{"test", "-json", "-vet=off"}, one.args...)
+	if r.busy {
+		args = append(args, one.busyArgs...)
+	}
 	env := r.environment(append(slices.Clone(one.env), binaries.Variable+"="+dir)...)
 	found := r.result()
 	found.cpu = one.cpu

@@ -32,6 +32,7 @@ type run struct {
 	packages []string // patterns of `go list`
 	except   []string // patterns of excluded packages
 	args     []string // flags of `go test`
+	busyArgs []string // more of them, where other programs use most of the machine's CPU
 	env      []string
 	race     bool     // with the race detector, where there is a C compiler
 	command  []string // a program that is not `go test`
@@ -87,7 +88,11 @@ var tiers = []tier{
 	{
 		name: "vmnode", does: "the guides on a real node in a virtual machine: kubelet, cgroup v2, 48 CPUs; others with systemd, v2 and v1", takes: "13 minutes",
 		setup: []setup{kernel, debian, cluster},
-		runs:  []run{{packages: []string{"./tests/vmnode/..."}, args: []string{"-count=1", "-parallel=3", "-timeout=60m"}, env: []string{"POLDER_VM=1"}}},
+		// Beside a load on all CPUs two of three such machines hung: each got half a CPU for its emulated ones.
+		runs: []run{{
+			packages: []string{"./tests/vmnode/..."}, args: []string{"-count=1", "-parallel=3", "-timeout=60m"}, env: []string{"POLDER_VM=1"},
+			busyArgs: []string{"-parallel=1"},
+		}},
 	},
 	{
 		name: "faults", does: "faults and hostile input at full length", takes: "6 to 9 minutes",
