@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"polder/tests/binaries"
+	"polder/tests/cputime"
 	"polder/tests/group"
 	"polder/tests/need"
 )
@@ -247,8 +248,11 @@ func (m *measurement) runOnce(b *testing.B, rate float64) result {
 		batch, polder, busy, steal time.Duration
 	}
 	read := func() reading {
-		busy, steal := machineTime(b)
-		return reading{time.Now(), m.batch.CPUTime(b), m.polder.CPUTime(b), busy, steal}
+		machine, err := cputime.Read()
+		if err != nil {
+			b.Fatal(err)
+		}
+		return reading{time.Now(), m.batch.CPUTime(b), m.polder.CPUTime(b), machine.Busy, machine.Steal}
 	}
 	firstReading := make(chan reading, 1)
 	timer := time.AfterFunc(warmUp, func() {

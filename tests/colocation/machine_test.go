@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -93,32 +92,6 @@ func stressor(name, of, options string, always bool) job {
 	return job{"stress-ng --" + name + ", " + of, always, func(n int, dir string) string {
 		return fmt.Sprintf("exec stress-ng --quiet --temp-path %s --%s %d %s", dir, name, n, options)
 	}}
-}
-
-// machineTime is the CPU time that the whole machine used, without idle time and waits for a disk, and the steal time, which the host
-// took from this virtual machine while it wanted to run.
-func machineTime(b *testing.B) (busy, steal time.Duration) {
-	b.Helper()
-	data, err := os.ReadFile("/proc/stat")
-	if err != nil {
-		b.Fatal(err)
-	}
-	line, _, _ := strings.Cut(string(data), "\n")
-	const idleField, iowaitField, stealField = 3, 4, 7
-	for i, field := range strings.Fields(line)[1:] {
-		n, err := strconv.ParseInt(field, 10, 64)
-		if err != nil {
-			b.Fatal(err)
-		}
-		ticks := time.Duration(n) * 10 * time.Millisecond // USER_HZ
-		switch {
-		case i == stealField:
-			steal = ticks
-		case i != idleField && i != iowaitField && i < stealField: // the fields after it, guests, are already in user time
-			busy += ticks
-		}
-	}
-	return busy, steal
 }
 
 // build compiles the client.

@@ -11,8 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/procfs"
-
 	"polder/tests/binaries"
 )
 
@@ -310,21 +308,8 @@ func running(t *testing.T) {
 	}
 }
 
-// TestBusy: half of the CPU time in use is not busy yet, waits for a disk are not use, and equal readings tell nothing.
-func TestBusy(t *testing.T) {
-	first := procfs.CPUStat{User: 10, System: 5, Idle: 100, Iowait: 50}
-	for _, tt := range []struct {
-		last procfs.CPUStat
-		want float64
-	}{
-		{first, 0},
-		{procfs.CPUStat{User: 11, Nice: 1, System: 6, IRQ: 1, SoftIRQ: 1, Steal: 1, Idle: 106, Iowait: 50}, 0.5},
-		{procfs.CPUStat{User: 13, System: 5, Idle: 100, Iowait: 51}, 0.75},
-	} {
-		if got := usedPart(first, tt.last); got != tt.want {
-			t.Errorf("%+v: %v, want %v", tt.last, got, tt.want)
-		}
-	}
+// TestHasBusyArgs: of any run of any tier.
+func TestHasBusyArgs(t *testing.T) {
 	if !hasBusyArgs([][]tier{{{}}, {{runs: []run{{}, {busyArgs: []string{"-parallel=1"}}}}}}) || hasBusyArgs([][]tier{{{runs: []run{{}}}}}) {
 		t.Error("arguments for a busy machine are not found, or found where there are none")
 	}
