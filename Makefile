@@ -62,7 +62,7 @@ bench: ## the figures of docs/performance.md
 bench-cluster: ## its figures of 1,000 nodes: five minutes, and the programs of test-cluster
 	POLDER_CLUSTER=$$(scripts/setup-cluster) && export POLDER_CLUSTER && $(GO) test -run '^$$' -bench ThousandNodes -benchtime 1x -timeout 15m ./tests/cluster/report
 
-bench-colocation: ## latency of services and CPU time of batch, compared with a one-line shell script: half an hour, writes docs/colocation.md and .svg; ROUNDS=1: 18 minutes; QUICK=1: 4 minutes, prints
+bench-colocation: ## latency of services and CPU time of batch, compared with a one-line shell script: about half an hour, writes docs/colocation.md and .svg; ROUNDS=N: with N rounds; QUICK=1: 4 minutes, prints
 	scripts/setup-bench
 	$(if $(QUICK),,scripts/setup-vm)
 	$(if $(QUICK),,POLDER_CLUSTER=$$(scripts/setup-cluster) && export POLDER_CLUSTER &&) COLOCATION_OUTPUT=$(if $(QUICK),,$(CURDIR)/docs/colocation.md) $(GO) test -run '^$$' -bench Colocation -benchtime 1x -timeout 100m ./tests/colocation

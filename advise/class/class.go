@@ -87,8 +87,9 @@ const (
 	// time for which it keeps the weight.
 	starvingFor   = 10 * time.Second
 	minReliefTime = 30 * time.Second
-	// Class auto means the idle class from autoIdlePermille of the machine in services' use on, and for autoHold after that; and always on a
-	// machine with more CPUs than autoMaxMilliCPU. It was measured on two CPUs (docs/adr/0019); machines with pools start at 8 CPUs.
+	// Class auto means the idle class while services use autoIdlePermille of the machine or more, and for autoHold after that. On a machine
+	// with more CPUs than autoMaxMilliCPU it always means that: it was measured on two CPUs (docs/adr/0019), and 8 CPUs are divided into
+	// pools.
 	autoIdlePermille = 450
 	autoHold         = 10 * time.Second
 	autoMaxMilliCPU  = 7999

@@ -211,8 +211,8 @@ func TestACgroupIsNamedOnce(t *testing.T) {
 	}
 }
 
-// TestDefaultIsByTheKindOfPod: auto for a batch cgroup of a plain host, idle for a pod of Kubernetes; pods in kubelet's tiers are left alone if
-// Koordinator's schedIdle decides.
+// TestDefaultIsByTheKindOfPod: auto for a batch cgroup of a plain host, idle for a pod of Kubernetes; pods in kubelet's tiers are left
+// alone if Koordinator's schedIdle decides.
 func TestDefaultIsByTheKindOfPod(t *testing.T) {
 	for cgroup, onHosts := range map[string]string{
 		"/batch.slice": Auto, "/batch": Auto, "/grid/jobs/1": Auto,
@@ -515,8 +515,8 @@ func TestReasonNamesTheFirstCgroupWithServices(t *testing.T) {
 	}
 }
 
-// TestAutoFollowsTheServices: batch has the weight while services use less than 45 % of a machine with few CPUs, and the idle class as soon as
-// they use more, at least for 10 s, or while nothing is known. Batch's own use does not count.
+// TestAutoFollowsTheServices: batch has the weight while services use less than 45 % of a machine with few CPUs, and the idle class as
+// soon as they use more, at least for 10 s, or before their use is known. Batch's own use does not count.
 func TestAutoFollowsTheServices(t *testing.T) {
 	var st *State
 	for _, step := range []struct {

@@ -39,8 +39,8 @@ part of the CPUs, or to a quota, that follows the services' load. The strategies
 type Settings struct {
 	// ReservedCPUs is a list of CPUs that belong to no pool (the system's own).
 	ReservedCPUs string
-	// BatchClass is the scheduling class of batch pods, one of [class.Names]; empty means [class.AutoOnHosts]. A strategy's schedIdle applies
-	// in addition.
+	// BatchClass is the scheduling class of batch pods, one of [class.Names]; empty means [class.AutoOnHosts]. A strategy's schedIdle
+	// applies in addition.
 	BatchClass string
 	// Guard takes from batch pods while services wait; it is off by default, because Koordinator has no guard.
 	Guard guard.Settings

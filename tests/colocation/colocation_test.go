@@ -131,11 +131,15 @@ func BenchmarkColocation(b *testing.B) {
 				}
 			}
 			if len(serviceCells) > 0 {
-				b.Run(fmt.Sprintf("round %d, %s", round+1, s.name), func(b *testing.B) { measureService(b, client, s, serviceCells, table, rates, &repeats) })
+				b.Run(fmt.Sprintf("round %d, %s", round+1, s.name), func(b *testing.B) {
+					measureService(b, client, s, serviceCells, table, rates, &repeats)
+				})
 			}
 		}
 		if kubernetes != nil {
-			b.Run(fmt.Sprintf("round %d, %s", round+1, onKubernetes.name), func(b *testing.B) { measureKubernetes(b, kubernetes, client, table, rates, &repeats) })
+			b.Run(fmt.Sprintf("round %d, %s", round+1, onKubernetes.name), func(b *testing.B) {
+				measureKubernetes(b, kubernetes, client, table, rates, &repeats)
+			})
 		}
 		fmt.Printf("%s: round %d of %d\n", time.Since(start).Round(time.Second), round+1, rounds)
 	}

@@ -105,8 +105,8 @@ func (t *table) page() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `# Does colocation work?
 
-`+"`make bench-colocation`"+` makes these measurements and writes this page (`+"`ROUNDS=1`"+`: in 18 minutes; `+"`QUICK=1`"+`: a part of them in 4 minutes, without the
-page). Measured on a machine of %d CPUs, %s.
+`+"`make bench-colocation`"+` makes these measurements and writes this page (`+"`ROUNDS=N`"+`: with N rounds; `+"`QUICK=1`"+`: a part of them in
+4 minutes, without the page). Measured on a machine of %d CPUs, %s.
 
 Each service runs in a cgroup of its own at the top of the hierarchy, as below systemd's slices, together with its client. The client
 starts a request whenever one is due, and counts the latency from that time. Each batch job has twice as many processes as there are

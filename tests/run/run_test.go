@@ -77,7 +77,7 @@ func TestResults(t *testing.T) {
 		}
 	}
 	if len(failures) != 3 {
-		t.Errorf("failed: %q, want three:\n%s", failures, text)
+		t.Errorf("the tests that failed: %q, want three:\n%s", failures, text)
 	}
 	if got := fmt.Sprint(maps.Collect(maps.All(found.skipped))); got != "map[needs root:[skips TestRoot skips TestToo]]" {
 		t.Errorf("skipped: %s", got)
@@ -310,7 +310,9 @@ func running(t *testing.T) {
 
 // TestHasBusyArgs: of any run of any tier.
 func TestHasBusyArgs(t *testing.T) {
-	if !hasBusyArgs([][]tier{{{}}, {{runs: []run{{}, {busyArgs: []string{"-parallel=1"}}}}}}) || hasBusyArgs([][]tier{{{runs: []run{{}}}}}) {
+	with := tier{runs: []run{{}, {busyArgs: []string{"-parallel=1"}}}}
+	without := tier{runs: []run{{}}}
+	if !hasBusyArgs([][]tier{{without}, {without, with}}) || hasBusyArgs([][]tier{{without}, {{}}}) {
 		t.Error("arguments for a busy machine are not found, or found where there are none")
 	}
 }

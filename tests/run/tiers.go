@@ -90,8 +90,8 @@ var tiers = []tier{
 		setup: []setup{kernel, debian, cluster},
 		// Beside a load on all CPUs two of three such machines hung: each got half a CPU for its emulated ones.
 		runs: []run{{
-			packages: []string{"./tests/vmnode/..."}, args: []string{"-count=1", "-parallel=3", "-timeout=60m"}, env: []string{"POLDER_VM=1"},
-			busyArgs: []string{"-parallel=1"},
+			packages: []string{"./tests/vmnode/..."}, env: []string{"POLDER_VM=1"},
+			args: []string{"-count=1", "-parallel=3", "-timeout=60m"}, busyArgs: []string{"-parallel=1"},
 		}},
 	},
 	{

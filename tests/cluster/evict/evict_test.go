@@ -227,7 +227,7 @@ func TestBudget(t *testing.T) {
 	untilError(t, x, kept.Name, tick.StateRequested, "disruption budget", both)
 	failed := until(t, x, kept.Name, tick.StateFailed, both)
 	if !strings.Contains(failed.Error, "refused 3 times") {
-		t.Errorf("failed with %q", failed.Error)
+		t.Errorf("the eviction's error is %q", failed.Error)
 	}
 	until(t, x, other.Name, tick.StateCreated, both)
 	c.gone(other.Name)

@@ -225,7 +225,7 @@ func TestKoordinatorBudget(t *testing.T) {
 	watch(t, x, at)
 	failed := until(t, x, kept.Name, tick.StateFailed, now)
 	if !strings.Contains(failed.Error, "refused 3 times") || !strings.Contains(failed.Error, "disruption budget") {
-		t.Errorf("failed with %q", failed.Error)
+		t.Errorf("the eviction's error is %q", failed.Error)
 	}
 	until(t, x, other.Name, tick.StateCreated, now)
 	message := ", reason: EvictPodByBECPUSatisfaction, message: killAndEvictBEPodsRelease for node(" + c.node + "), need realase CPU : 4000"

@@ -75,7 +75,7 @@ func TestBudgetNext(t *testing.T) {
 		t.Errorf("while the first eviction is in progress: %v; want it alone", asked)
 	}
 	if !strings.Contains(failure, "refused 3 times") || !strings.Contains(failure, "disruption budget") {
-		t.Errorf("failed with %q", failure)
+		t.Errorf("the eviction's error is %q", failure)
 	}
 	until(t, x, other.Name, tick.StateCreated, both)
 	c.gone(other.Name)
@@ -124,7 +124,7 @@ spec: {minAvailable: 1, selector: {matchLabels: {app: kept}}}
 	both := func() *tick.Tick { return c.round(kept, other) }
 	failed := until(t, x, kept.Name, tick.StateFailed, both)
 	if !strings.Contains(failed.Error, "refused 3 times") || !strings.Contains(failed.Error, "more than one PodDisruptionBudget") {
-		t.Errorf("failed with %q", failed.Error)
+		t.Errorf("the eviction's error is %q", failed.Error)
 	}
 	until(t, x, other.Name, tick.StateCreated, both)
 	if got := c.leaving(kept.Name); got != "" {
@@ -171,7 +171,7 @@ func TestRefusesToGo(t *testing.T) {
 	terminating := func() *tick.Tick { return c.round(stays, other) }
 	failed := until(t, x, stays.Name, tick.StateFailed, terminating)
 	if failed.Error != "the pod still exists after 10s" {
-		t.Errorf("failed with %q; want max(10 s, 1.5 x 1 s)", failed.Error)
+		t.Errorf("the eviction's error is %q; want max(10 s, 1.5 x 1 s)", failed.Error)
 	}
 	c.sees(stays.Name,
 		"Normal EvictCreated Pod Successfully create eviction; reason: "+reason+" <none>",
@@ -208,7 +208,7 @@ func TestAway(t *testing.T) {
 			until(t, x, two.Name, tick.StateRequested, both)
 			failed := until(t, x, two.Name, tick.StateFailed, both)
 			if !strings.Contains(failed.Error, tt.want) {
-				t.Errorf("failed after %s: %q; want %q", time.Since(away), failed.Error, tt.want)
+				t.Errorf("after %s the eviction's error is %q; want %q", time.Since(away), failed.Error, tt.want)
 			}
 			// evict asks for the same pod again, and for no other; so does the next run after a crash.
 			until(t, x, two.Name, tick.StateRequested, both)

@@ -125,7 +125,7 @@ func systemdBoots(t *T) {
 		t.Fatalf("the system is %s: %s", state, jobs)
 	}
 	if failed, _ := run("systemctl", "list-units", "--failed", "--plain", "--no-legend", "--no-pager"); failed != "" {
-		t.Errorf("failed units: %s\n%s", failed, unitLogs())
+		t.Errorf("units in state failed: %s\n%s", failed, unitLogs())
 	}
 	took, _ := run("systemd-analyze", "time")
 	t.Logf("%s", took)
