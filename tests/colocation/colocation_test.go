@@ -117,9 +117,14 @@ func BenchmarkColocation(b *testing.B) {
 	client := build(b)
 	table, rates := newTable(), rates{}
 	var kubernetes *kubernetesNode
-	if !quick {
+	switch {
+	case quick:
+	case os.Getenv("POLDER_CLUSTER") == "":
+		fmt.Println("not measured: the Kubernetes node, whose programs POLDER_CLUSTER names")
+	default:
 		kubernetes = startKubernetesNode(b)
 	}
+	output := os.Getenv("COLOCATION_OUTPUT")
 	start, repeats := time.Now(), 0
 	for round := range rounds {
 		for i := range services {
@@ -141,15 +146,15 @@ func BenchmarkColocation(b *testing.B) {
 				measureKubernetes(b, kubernetes, client, table, rates, &repeats)
 			})
 		}
+		if output != "" { // after each round, so that a run that is ended early has those before
+			if err := table.write(output); err != nil {
+				b.Fatal(err)
+			}
+		}
 		fmt.Printf("%s: round %d of %d\n", time.Since(start).Round(time.Second), round+1, rounds)
 	}
-	out := os.Getenv("COLOCATION_OUTPUT")
-	if out == "" {
+	if output == "" {
 		fmt.Print(table.markdown()) // a benchmark's log is not printed
-		return
-	}
-	if err := table.write(out); err != nil {
-		b.Fatal(err)
 	}
 }
 

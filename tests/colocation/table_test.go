@@ -126,12 +126,20 @@ If the host took more than %.0f %% of this virtual machine's CPUs (steal time) d
 %d times in a run. Rounds above that do not count, unless all rounds of a row are above it: then the one with the
 least steal time counts.
 
-Not measured here: clients on another machine; latency on cgroup v2 (a guest's CPUs are emulated).
-`, runtime.NumCPU(), kernel(), warmUp, measureTime, maxSteal, maxRepeats)
+Not measured here: clients on another machine; latency on cgroup v2 (a guest's CPUs are emulated)%s.
+`, runtime.NumCPU(), kernel(), warmUp, measureTime, maxSteal, maxRepeats, t.missing())
 	b.WriteString(t.summary("Summary", func(c cell) bool { return c.service != &onKubernetes }, idleByHand))
 	b.WriteString(t.summary("On the Kubernetes node", func(c cell) bool { return c.service == &onKubernetes }, podIdle))
 	b.WriteString(t.markdown())
 	return b.String()
+}
+
+// missing names what this run has left out, to be added to a list of what is not measured.
+func (t *table) missing() string {
+	if slices.ContainsFunc(t.rows, func(r *row) bool { return r.cell.service == &onKubernetes }) {
+		return ""
+	}
+	return "; in this run, the Kubernetes node"
 }
 
 // summary is a table with a line for each way, over all cells of a kind: geometric means, and how many cells are within 5 % of
