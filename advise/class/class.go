@@ -4,7 +4,7 @@
 //	idle    cpu.idle: the cgroup's tasks run only while no sibling wants the CPU (SCHED_IDLE for cgroups, Linux 5.15)
 //	weight  the smallest weight: batch gets about 1 % of the CPU beside a busy sibling
 //	none    no class is set; a class that was set before is undone
-//	auto    on a plain host with few CPUs, weight while services use little of the machine and idle while they use much; else idle
+//	auto    on a plain host with few CPUs, weight while services use little of the machine and the disks are written little; else idle
 //
 // The default is auto, except for resizable pods of kubelet: they get no class. docs/adr/0019 says why services with a low load wait less
 // beside the weight than beside the idle class. Below kubelet's tiers the tiers' weights decide between batch and services; but a CPU that
@@ -87,10 +87,11 @@ const (
 	// time for which it keeps the weight.
 	starvingFor   = 10 * time.Second
 	minReliefTime = 30 * time.Second
-	// Class auto means the idle class while services use autoIdlePermille of the machine or more, and for autoHold after that. On a machine
-	// with more CPUs than autoMaxMilliCPU it always means that: it was measured on two CPUs (docs/adr/0019), and 8 CPUs are divided into
-	// pools.
+	// Class auto means the idle class while services use autoIdlePermille of the machine or more, or the disks have autoIdleWrites a second
+	// or more, and for autoHold after that. On a machine with more CPUs than autoMaxMilliCPU it always means that: it was measured on two CPUs
+	// (docs/adr/0019), and 8 CPUs are divided into pools.
 	autoIdlePermille = 450
+	autoIdleWrites   = 100
 	autoHold         = 10 * time.Second
 	autoMaxMilliCPU  = 7999
 	// undoFor is how long the class of a cgroup above pods is undone after the last tick in which it had one.
@@ -116,7 +117,8 @@ type State struct {
 	RelievedAt    time.Time `json:"relievedAt,omitzero"`
 	// Weight is the weight that batch has had since RelievedAt.
 	Weight int64 `json:"weight,omitempty"`
-	// ByWeight is whether class auto means the weight at present, and BusyAt when services last used too much for it; zero means never.
+	// ByWeight is whether class auto means the weight at present, and BusyAt when services or disks were last too busy for it; zero means
+	// never.
 	ByWeight bool      `json:"byWeight,omitempty"`
 	BusyAt   time.Time `json:"busyAt,omitzero"`
 
@@ -334,19 +336,32 @@ func undoValues(cgroup, previous string) tick.Cgroup {
 	return desired
 }
 
-// updateAuto decides what class auto means. A use that is unknown changes nothing; before the first known one it is the idle class.
+// updateAuto decides what class auto means. A CPU use that is unknown changes nothing; before the first known one it is the idle class. A
+// disk whose writes are unknown is not counted: a machine may have none, and every disk's are unknown in the first tick.
 func (st *State) updateAuto(t *tick.Tick, m Machine) {
 	cpu := t.Sample.CPU
 	batchUse, isKnown := batchUse(t.Sample)
 	switch {
 	case m.MilliCPU > autoMaxMilliCPU:
 		st.ByWeight, st.BusyAt = false, time.Time{}
+	case writesPerSecond(t.Sample.Disks) >= autoIdleWrites:
+		st.ByWeight, st.BusyAt = false, t.Time
 	case cpu == nil || cpu.UsageMilliCPU == nil || !isKnown:
 	case (*cpu.UsageMilliCPU-batchUse)*1000 >= float64(m.MilliCPU)*autoIdlePermille:
 		st.ByWeight, st.BusyAt = false, t.Time
 	case st.BusyAt.IsZero() || t.Time.Sub(st.BusyAt) >= autoHold || st.BusyAt.After(t.Time): // or the clock was set back
 		st.ByWeight, st.BusyAt = true, time.Time{}
 	}
+}
+
+// writesPerSecond returns the known writes of all disks.
+func writesPerSecond(disks []tick.Disk) (sum float64) {
+	for i := range disks {
+		if w := disks[i].WritesPerSecond; w != nil {
+			sum += *w
+		}
+	}
+	return sum
 }
 
 // batchUse returns the CPU use of all reclaimed pods in milli-CPU, and whether the use of each is known.

@@ -565,6 +565,53 @@ func TestAutoFollowsTheServices(t *testing.T) {
 	}
 }
 
+// TestAutoFollowsTheDisks: batch has the idle class while the disks together have 100 writes a second, and for 10 s after that. Unknown
+// writes are none: no disk has a rate in the first tick.
+func TestAutoFollowsTheDisks(t *testing.T) {
+	var st *State
+	for _, step := range []struct {
+		seconds int
+		writes  []float64 // of each disk; -1 is unknown
+		idle    bool
+	}{
+		{0, nil, false},
+		{1, []float64{-1}, false},
+		{2, []float64{99.9, -1}, false},
+		{3, []float64{40, 60}, true},
+		{4, []float64{0, 0}, true},
+		{12, []float64{0, 0}, true},
+		{13, []float64{0, 0}, false},
+		{14, []float64{2000, 0}, true},
+	} {
+		in := at(step.seconds, 1500, 1400)
+		in.Sample.Pods[0].QoSSource = tick.QoSFromRule
+		for _, writes := range step.writes {
+			disk := tick.Disk{Name: "vda"}
+			if writes >= 0 {
+				disk.WritesPerSecond = &writes
+			}
+			in.Sample.Disks = append(in.Sample.Disks, disk)
+		}
+		a := &tick.Advice{}
+		st = st.Advise(in, a, "", small)
+		if c := entryOf(t, a, "/batch"); (c.CPUIdle != nil && *c.CPUIdle) != step.idle {
+			t.Errorf("%+v: %+v", step, c)
+		}
+	}
+	// The use of the CPUs may be unknown: the disks alone decide. On a machine with 8 CPUs nothing changes.
+	in := at(40, 0, 0)
+	in.Sample.Pods[0].QoSSource, in.Sample.CPU.UsageMilliCPU = tick.QoSFromRule, nil
+	in.Sample.Disks = []tick.Disk{{Name: "vda", WritesPerSecond: new(100.0)}}
+	st = &State{ByWeight: true}
+	for _, milliCPU := range []int64{2000, 8000} {
+		a := &tick.Advice{}
+		st = st.Advise(in, a, Auto, Machine{MilliCPU: milliCPU, FloorMilliCPU: 200, CgroupVersion: 2})
+		if c := entryOf(t, a, "/batch"); c.CPUIdle == nil || !*c.CPUIdle {
+			t.Errorf("%d milli-CPU: %+v; want the idle class", milliCPU, c)
+		}
+	}
+}
+
 // TestAutoIsUndone: it may have set both values. A pod of Kubernetes beside it is idle, and has its own reason.
 func TestAutoIsUndone(t *testing.T) {
 	in := at(0, 100, 50)

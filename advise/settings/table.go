@@ -149,7 +149,8 @@ func (s *Settings) commonRows() []Row {
 		oneOf("batch-class", &s.BatchClass, class.Names,
 			"scheduling class of batch ("+strings.Join(class.Names, ", ")+"; default auto)\n"+
 				"Cgroups in idle run only while no sibling has a task to run. auto is idle, and weight on plain hosts with "+
-				"fewer than 8 CPUs while services use less than 45 % of them. Policy koordinator leaves pods of a cluster to schedIdle by default.").
+				"fewer than 8 CPUs while services use less than 45 % of them and the disks have fewer than 100 writes a second. "+
+				"Policy koordinator leaves pods of a cluster to schedIdle by default.").
 			withDefaultText("auto; under policy koordinator on a plain host only"),
 		oneOf("guard", &s.Guard.Mode, guard.Modes,
 			"limit batch while services wait ("+strings.Join(guard.Modes, ", ")+"; default on for harvest)\n"+
