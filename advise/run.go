@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -33,30 +32,25 @@ type decider interface {
 	Reboot()
 }
 
-// unreadOfDisks are the fields of disks that no policy uses: only the writes are of use, to choose batch's class.
-var unreadOfDisks = []string{
-	"Disk.Name", "Disk.Device", "Disk.UsePercent", "Disk.Queue", "Disk.ReadBytesPerSecond", "Disk.WriteBytesPerSecond", "Disk.ReadsPerSecond",
-	"Disk.ReadLatencyMicroseconds", "Disk.WriteLatencyMicroseconds",
-}
-
 // policies lists the values of --policy; the first is the default.
 var policies = []policyKind{
-	{katalyst.Policy, slices.Concat(unreadOfDisks, []string{
-		"Sample.Annotations", "Sample.Resctrl", "Sample.IO", "NodeCPU.Load1", "NodeCPU.Load5", "NodeCPU.Load15",
+	{katalyst.Policy, []string{
+		"Sample.Annotations", "Sample.Resctrl", "Sample.IO", "Sample.Disks", "NodeCPU.Load1", "NodeCPU.Load5", "NodeCPU.Load15",
 		"Pod.Priority", "Pod.KoordinatorPriority", "Pod.KubernetesQOS", "Pod.Labels", "Pod.OwnerKind", "Pod.Static", "Pod.Errors",
 		"Container.ID", "Container.Name", "Container.ThrottledPercent", "Container.NUMAMemory",
 		"Memory.CacheBytes",
-	}), func(l *loaded) decider { return katalystDecider{katalyst.New(l.ForKatalyst(l.sources))} }},
-	{koordinator.Policy, slices.Concat(unreadOfDisks, []string{
-		"Sample.NUMANodes", "Sample.IO",
+	}, func(l *loaded) decider { return katalystDecider{katalyst.New(l.ForKatalyst(l.sources))} }},
+	{koordinator.Policy, []string{
+		"Sample.NUMANodes", "Sample.IO", "Sample.Disks",
 		"Pod.KoordinatorPriority", "Pod.StartTime", "Pod.Load1", "Pod.Load5", "Pod.Threads", "Pod.OwnerKind", "Pod.Static", "Pod.Errors",
 		"Container.ID", "Container.Load1", "Container.Load5", "Container.Threads", "Container.NUMAMemory",
 		"NodeCPU.Load1", "NodeCPU.Load5", "NodeCPU.Load15", "NodeMemory.Pressure", "NodeMemory.CacheBytes",
 		"NodeMemory.LowWatermarkBytes", "NodeMemory.WatermarkScaleFactor", "NodeMemory.KswapdStealPages", "NodeMemory.KswapdStealPerSecond",
-	}), func(l *loaded) decider { return koordinatorDecider{koordinator.New(l.ForKoordinator())} }},
-	{harvest.Policy, slices.Concat(unreadOfDisks, []string{
+	}, func(l *loaded) decider { return koordinatorDecider{koordinator.New(l.ForKoordinator())} }},
+	{harvest.Policy, []string{
 		"Sample.PeriodSeconds", "Sample.IntervalSeconds", "Sample.NUMANodes", "Sample.Labels", "Sample.Annotations", "Sample.Config",
-		"Sample.Resctrl", "Sample.IO",
+		"Sample.Resctrl",
+		"Sample.IO", "Sample.Disks",
 		"NodeCPU.Load1", "NodeCPU.Load5", "NodeCPU.Load15", "NodeMemory.Pressure", "NodeMemory.FreeBytes", "NodeMemory.CacheBytes",
 		"NodeMemory.LowWatermarkBytes", "NodeMemory.WatermarkScaleFactor", "NodeMemory.KswapdStealPages", "NodeMemory.KswapdStealPerSecond",
 		"Pod.Priority", "Pod.KoordinatorPriority", "Pod.Labels", "Pod.Annotations", "Pod.Load1", "Pod.Load5", "Pod.Threads",
@@ -64,7 +58,7 @@ var policies = []policyKind{
 		"Container.ID", "Container.Name", "Container.Load1", "Container.Load5", "Container.Threads", "Container.ThrottledPercent",
 		"Container.NUMAMemory",
 		"Memory.CacheBytes",
-	}), func(l *loaded) decider { return harvestDecider{harvest.New(l.ForHarvest())} }},
+	}, func(l *loaded) decider { return harvestDecider{harvest.New(l.ForHarvest())} }},
 }
 
 type katalystDecider struct{ *katalyst.Decider }

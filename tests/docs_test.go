@@ -106,7 +106,7 @@ func TestVersionAndCompletion(t *testing.T) {
 	}{
 		{"_polder_complete", []string{"advise", "--policy", ""}, "harvest katalyst koordinator"},
 		{"_polder_complete", []string{"advise", "--policy", "=", "ka"}, "katalyst"},
-		{"_polder_complete", []string{"advise", "--batch-class", ""}, "auto idle none weight"},
+		{"_polder_complete", []string{"advise", "--batch-class", ""}, "idle none weight"},
 		{"_polder_complete", []string{"advise", "--limit", "q"}, "quota"},
 		{"_polder_complete", []string{"advise", "--shadow", "h"}, "harvest"},
 		{"_polder_complete", []string{"report", "--resource-prefix", "koo"}, "koordinator.sh"},

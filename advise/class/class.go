@@ -4,11 +4,14 @@
 //	idle    cpu.idle: the cgroup's tasks run only while no sibling wants the CPU (SCHED_IDLE for cgroups, Linux 5.15)
 //	weight  the smallest weight: batch gets about 1 % of the CPU beside a busy sibling
 //	none    no class is set; a class that was set before is undone
-//	auto    on a plain host with few CPUs, weight while services use little of the machine and the disks are written little; else idle
 //
-// The default is auto, except for resizable pods of kubelet: they get no class. docs/adr/0019 says why services with a low load wait less
-// beside the weight than beside the idle class. Below kubelet's tiers the tiers' weights decide between batch and services; but a CPU that
-// runs only idle tasks counts as free when the kernel selects a CPU for a waking thread of a service (docs/adr/0010).
+// The default is idle, except for resizable pods of kubelet: they get no class. On a plain host, batch then waits for every sibling. Below
+// kubelet's tiers it does not, because there the tiers' weights decide between batch and services; but a CPU that runs only idle tasks
+// counts as free when the kernel selects a CPU for a waking thread of a service (docs/adr/0010).
+//
+// The idle class alone leaves services waiting for each other and, at times, for batch: where a service seldom runs on a CPU, its cgroup's
+// weight there is a small part of the whole, and batch's turn comes sooner. So the weights of the services beside batch are multiplied too,
+// on a plain host (services.go, docs/adr/0020).
 //
 // Both classes are relative to the cgroup's siblings, so they are set on the pod's cgroup and on the cgroups above it that contain only
 // batch: the outermost of these is the services' sibling, and a cgroup that appears below it between two ticks has the class immediately. A
@@ -34,37 +37,31 @@ import (
 
 // Names of classes.
 const (
-	Auto   = "auto"
 	Idle   = "idle"
 	Weight = "weight"
 	None   = "none"
 )
 
 // Names contains all names of classes.
-var Names = []string{Auto, Idle, Weight, None}
+var Names = []string{Idle, Weight, None}
 
-// AutoOnHosts is the default setting of policy koordinator; it is not one of [Names]: auto on a plain host, and no class for pods of
-// Kubernetes. There Koordinator's own schedIdle decides, because batch pods have weights according to their requests, and an idle cgroup
+// IdleOnHosts is the default setting of policy koordinator; it is not one of [Names]: the idle class on a plain host, and no class for pods
+// of Kubernetes. There Koordinator's own schedIdle decides, because batch pods have weights according to their requests, and an idle cgroup
 // has no weight.
-const AutoOnHosts = "auto on hosts"
+const IdleOnHosts = "idle on hosts"
 
-// Of returns a reclaimed pod's class according to the setting; an empty setting means the default, auto. Only a cgroup of a plain host has
-// class auto; a pod of Kubernetes is idle then. A resizable pod of Kubernetes (one that is not BestEffort) never has a class: kubelet
-// writes its weight then, and the kernel refuses a weight for an idle cgroup. A pod whose cgroup is unknown has no class either, because
-// there is no cgroup to set it on.
+// Of returns a reclaimed pod's class according to the setting; an empty setting means the default, the idle class. A resizable pod of
+// Kubernetes (one that is not BestEffort) never has a class: kubelet writes its weight then, and the kernel refuses a weight for an idle
+// cgroup. A pod whose cgroup is unknown has no class either, because there is no cgroup to set it on.
 func Of(setting string, p *tick.Pod) string {
-	class := className(setting)
 	switch {
 	case !hasCgroup(p):
 		return None
 	case isPlain(p):
-		return class
-	case setting == AutoOnHosts, qos.KubernetesOf(p) != qos.BestEffort, isKubeletCgroup(p.Cgroup) && policy.TierOf(p.Cgroup) == "":
+	case setting == IdleOnHosts, qos.KubernetesOf(p) != qos.BestEffort, isKubeletCgroup(p.Cgroup) && policy.TierOf(p.Cgroup) == "":
 		return None
-	case class == Auto:
-		return Idle
 	}
-	return class
+	return className(setting)
 }
 
 // isPlain reports whether a pod is a cgroup of a plain host, which only a rule of the classification makes a pod.
@@ -72,8 +69,8 @@ func isPlain(p *tick.Pod) bool { return p.QoSSource == tick.QoSFromRule && !isKu
 
 // className returns the class that a setting means, one of [Names].
 func className(setting string) string {
-	if setting == "" || setting == AutoOnHosts {
-		return Auto
+	if setting == "" || setting == IdleOnHosts {
+		return Idle
 	}
 	return setting
 }
@@ -87,18 +84,19 @@ const (
 	// time for which it keeps the weight.
 	starvingFor   = 10 * time.Second
 	minReliefTime = 30 * time.Second
-	// Class auto means the idle class while services use autoIdlePermille of the machine or more, or the disks have autoIdleWrites a second
-	// or more, and for autoHold after that. On a machine with more CPUs than autoMaxMilliCPU it always means that: it was measured on two CPUs
-	// (docs/adr/0019), and 8 CPUs are divided into pools.
-	autoIdlePermille = 450
-	autoIdleWrites   = 100
-	autoHold         = 10 * time.Second
-	autoMaxMilliCPU  = 7999
 	// undoFor is how long the class of a cgroup above pods is undone after the last tick in which it had one.
 	undoFor = time.Minute
 	// fullMachinePermille is the share of the machine's CPU from which the machine counts as full.
 	fullMachinePermille = 970
 )
+
+// Settings are the package's settings.
+type Settings struct {
+	// Class is the scheduling class of batch pods, one of [Names] or [IdleOnHosts]; empty means the default, the idle class.
+	Class string
+	// ServiceWeightFactor multiplies the weights of services beside batch; 0 and 1 do not change them.
+	ServiceWeightFactor int
+}
 
 // Machine is what the floor is measured against: all CPU and the floor, in milli-CPU, and the version of the cgroups.
 type Machine struct {
@@ -117,93 +115,82 @@ type State struct {
 	RelievedAt    time.Time `json:"relievedAt,omitzero"`
 	// Weight is the weight that batch has had since RelievedAt.
 	Weight int64 `json:"weight,omitempty"`
-	// ByWeight is whether class auto means the weight at present, and BusyAt when services or disks were last too busy for it; zero means
-	// never.
-	ByWeight bool      `json:"byWeight,omitempty"`
-	BusyAt   time.Time `json:"busyAt,omitzero"`
+	// Services is what is remembered of the services beside batch.
+	Services ServiceState `json:"services,omitzero"`
 
 	indexOf map[string]int // index of a cgroup in the advice; the map is reused
 }
 
 // Advise adds the class of each reclaimed pod's cgroup, and of the cgroups that contain only such pods, to the advice and to its fallback,
-// and sets how the floor is kept. The setting is one of [Names], or empty. It returns the new state, nil if there is nothing to remember.
-func (st *State) Advise(t *tick.Tick, a *tick.Advice, setting string, m Machine) *State {
+// and the weights of the services beside them, and sets how the floor is kept. It returns the new state, nil if there is nothing to
+// remember.
+func (st *State) Advise(t *tick.Tick, a *tick.Advice, s Settings, m Machine) *State {
 	if t.Sample == nil {
 		return st
 	}
 	if st == nil {
 		st = &State{}
 	}
-	st.updateAuto(t, m)
-	c := choices{previous: st.Set, current: make(map[string]string, len(st.Set)), auto: Idle, counts: map[string]*count{}}
-	if st.ByWeight {
-		c.auto = Weight
-	}
-	if st.updateFloorWeight(t, a, setting, m) {
+	c := choices{previous: st.Set, current: make(map[string]string, len(st.Set))}
+	if st.updateFloorWeight(t, a, s.Class, m) {
 		c.floorWeight = st.Weight
 	}
 	for i := range t.Sample.Pods {
-		if p := &t.Sample.Pods[i]; hasCgroup(p) {
-			if n := c.add(p.Cgroup, classOf(setting, p)); n != nil {
-				n.pods++
-			}
+		if p := &t.Sample.Pods[i]; hasCgroup(p) && c.add(p.Cgroup, classOf(s.Class, p)) {
+			c.pods++
 		}
 	}
 	seen := map[string]time.Time{}
 	for _, cgroup := range BatchCgroups(t.Sample) {
-		if n := c.add(cgroup, className(setting)); n != nil {
-			n.batchCgroups++
+		if c.add(cgroup, className(s.Class)) {
 			seen[cgroup] = t.Time
 		}
 	}
+	c.batchCgroups = len(seen)
 	warning := c.servicesBeside(t.Sample.Pods)
 	st.undoDropped(t.Time, &c, seen)
-	if st.Set, st.BatchCgroups = c.current, seen; len(st.Set) == 0 {
+	services := st.Services.advise(t, &c, s.ServiceWeightFactor, m)
+	if st.Set, st.BatchCgroups = c.current, seen; len(st.Set) == 0 && len(st.Services.Multiplied) == 0 {
 		return nil
 	}
 	st.index(a.Cgroups)
-	a.Cgroups = st.join(a.Cgroups, c.desired)
+	a.Cgroups = st.join(a.Cgroups, slices.Concat(c.desired, services.desired))
 	st.index(a.Fallback)
-	a.Fallback = st.join(a.Fallback, c.desired)
-	if reasons := c.reasons(); len(reasons) > 0 && c.floorWeight == 0 { // otherwise updateFloorWeight adds the reason
-		a.Reasons = append(a.Reasons, reasons...)
+	a.Fallback = st.join(a.Fallback, slices.Concat(c.desired, services.fallback))
+	if c.pods > 0 && c.floorWeight == 0 { // otherwise starves adds the reason
+		a.Reasons = append(a.Reasons, c.reason(className(s.Class)))
 		if warning != "" {
 			a.Reasons = append(a.Reasons, warning)
 		}
+	}
+	if services.reason != "" {
+		a.Reasons = append(a.Reasons, services.reason)
 	}
 	return st
 }
 
 // choices are the classes chosen in one tick.
 type choices struct {
-	previous, current map[string]string // cgroup -> class, of the last tick and of this one
-	desired           []tick.Cgroup
-	chosen            []string          // cgroups that have a class now, without those whose class is undone
-	floorWeight       int64             // weight that replaces the class outside of kubelet's cgroups while batch starves, else 0
-	auto              string            // what class auto means now
-	counts            map[string]*count // class -> its cgroups; auto counts as what it means
+	previous, current  map[string]string // cgroup -> class, of the last tick and of this one
+	desired            []tick.Cgroup
+	chosen             []string // cgroups that have a class now, without those whose class is undone
+	floorWeight        int64    // weight that replaces the class outside of kubelet's cgroups while batch starves, else 0
+	pods, batchCgroups int      // cgroups with a class: pods', and batch cgroups above pods
 }
 
-// count is the number of cgroups with a class: pods', and batch cgroups above pods.
-type count struct{ pods, batchCgroups int }
-
-// add chooses a class for a cgroup and returns the class's count, nil if the cgroup has none. A second pod with the same cgroup changes
-// nothing.
-func (c *choices) add(cgroup, class string) *count {
+// add chooses a class for a cgroup and reports whether the cgroup has one. A second pod with the same cgroup changes nothing.
+func (c *choices) add(cgroup, class string) bool {
 	if c.current[cgroup] != "" {
-		return nil
+		return false
 	}
 	previous, wasSet := c.previous[cgroup]
 	if class == None {
 		if wasSet {
 			c.undo(cgroup, previous)
 		}
-		return nil
+		return false
 	}
 	c.current[cgroup], c.chosen = class, append(c.chosen, cgroup)
-	if class == Auto {
-		class = c.auto
-	}
 	hasFloorWeight := c.floorWeight > 0 && !isKubeletCgroup(cgroup)
 	weight := int64(minWeight) // for class weight, and for kernels without the idle class
 	if hasFloorWeight {
@@ -214,10 +201,7 @@ func (c *choices) add(cgroup, class string) *count {
 		desired.CPUIdle = new(class == Idle && !hasFloorWeight)
 	}
 	c.desired = append(c.desired, desired)
-	if c.counts[class] == nil {
-		c.counts[class] = &count{}
-	}
-	return c.counts[class]
+	return true
 }
 
 // undo undoes a cgroup's class, and remembers the class as long as it advises that.
@@ -226,20 +210,13 @@ func (c *choices) undo(cgroup, previous string) {
 	c.desired = append(c.desired, undoValues(cgroup, previous))
 }
 
-// reasons returns the number of cgroups in each class as text, without classes that no pod has.
-func (c *choices) reasons() (list []string) {
-	for _, class := range Names {
-		n := c.counts[class]
-		if n == nil || n.pods == 0 {
-			continue
-		}
-		text := fmt.Sprintf("batch class %s: %s", class, phrase.Count(n.pods, "pod"))
-		if n.batchCgroups > 0 {
-			text += fmt.Sprintf(" and %s", phrase.Count(n.batchCgroups, "batch cgroup"))
-		}
-		list = append(list, text)
+// reason returns the number of cgroups in the class as text.
+func (c *choices) reason(class string) string {
+	text := fmt.Sprintf("batch class %s: %s", class, phrase.Count(c.pods, "pod"))
+	if c.batchCgroups > 0 {
+		text += fmt.Sprintf(" and %s", phrase.Count(c.batchCgroups, "batch cgroup"))
 	}
-	return list
+	return text
 }
 
 // servicesBeside names the first cgroup that contains both batch and a service, if any. For the kernel's own threads, which are in the root
@@ -324,58 +301,12 @@ func classOf(setting string, p *tick.Pod) string {
 }
 
 // undoValues returns the desired values that undo a cgroup's class. isolate restores the weight that the idle class replaced; a weight that
-// class weight set becomes the kernel's default, and so does one of class auto, which may have set both.
+// class weight set becomes the kernel's default.
 func undoValues(cgroup, previous string) tick.Cgroup {
-	desired := tick.Cgroup{Cgroup: cgroup}
-	if previous != Weight {
-		desired.CPUIdle = new(false)
+	if previous == Weight {
+		return tick.Cgroup{Cgroup: cgroup, CPUWeight: new(int64(defaultWeight))}
 	}
-	if previous != Idle {
-		desired.CPUWeight = new(int64(defaultWeight))
-	}
-	return desired
-}
-
-// updateAuto decides what class auto means. A CPU use that is unknown changes nothing; before the first known one it is the idle class. A
-// disk whose writes are unknown is not counted: a machine may have none, and every disk's are unknown in the first tick.
-func (st *State) updateAuto(t *tick.Tick, m Machine) {
-	cpu := t.Sample.CPU
-	batchUse, isKnown := batchUse(t.Sample)
-	switch {
-	case m.MilliCPU > autoMaxMilliCPU:
-		st.ByWeight, st.BusyAt = false, time.Time{}
-	case writesPerSecond(t.Sample.Disks) >= autoIdleWrites:
-		st.ByWeight, st.BusyAt = false, t.Time
-	case cpu == nil || cpu.UsageMilliCPU == nil || !isKnown:
-	case (*cpu.UsageMilliCPU-batchUse)*1000 >= float64(m.MilliCPU)*autoIdlePermille:
-		st.ByWeight, st.BusyAt = false, t.Time
-	case st.BusyAt.IsZero() || t.Time.Sub(st.BusyAt) >= autoHold || st.BusyAt.After(t.Time): // or the clock was set back
-		st.ByWeight, st.BusyAt = true, time.Time{}
-	}
-}
-
-// writesPerSecond returns the known writes of all disks.
-func writesPerSecond(disks []tick.Disk) (sum float64) {
-	for i := range disks {
-		if w := disks[i].WritesPerSecond; w != nil {
-			sum += *w
-		}
-	}
-	return sum
-}
-
-// batchUse returns the CPU use of all reclaimed pods in milli-CPU, and whether the use of each is known.
-func batchUse(s *tick.Sample) (milliCPU float64, isKnown bool) {
-	for i := range s.Pods {
-		switch p := &s.Pods[i]; {
-		case p.QoS != tick.QoSReclaimed || !hasCgroup(p):
-		case p.UsageMilliCPU == nil:
-			return 0, false
-		default:
-			milliCPU += *p.UsageMilliCPU
-		}
-	}
-	return milliCPU, true
+	return tick.Cgroup{Cgroup: cgroup, CPUIdle: new(false)}
 }
 
 // floorWeight returns the weight with which a cgroup gets the floor beside one busy sibling with the default weight: w / (w + default) of
@@ -493,6 +424,9 @@ func (st *State) join(list, desired []tick.Cgroup) []tick.Cgroup {
 		}
 		if w.CPUWeight != nil && (c.CPUWeight == nil || w.CPUIdle == nil || !*w.CPUIdle) {
 			c.CPUWeight = w.CPUWeight
+		}
+		if c.CPUWeight == nil {
+			c.CPUWeightFactor = w.CPUWeightFactor
 		}
 	}
 	return list

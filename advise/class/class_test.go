@@ -62,7 +62,7 @@ func wantClass(t *testing.T, a *tick.Advice, idle bool, weight int64) {
 func TestBatchPodsAreIdleAndServicesAreNot(t *testing.T) {
 	a := &tick.Advice{Cgroups: []tick.Cgroup{{Cgroup: "/batch", CPUSetCPUs: "0"}}}
 	var st *State
-	st = st.Advise(at(0, 100, 50), a, Idle, small)
+	st = st.Advise(at(0, 100, 50), a, Settings{Class: Idle}, small)
 	wantClass(t, a, true, 1)
 	if c := entryOf(t, a, "/batch"); c.CPUSetCPUs != "0" && len(a.Cgroups) != 1 {
 		t.Errorf("what the policy wants is lost: %+v", a.Cgroups)
@@ -90,7 +90,7 @@ func TestAPolicysWeightIsForKernelsWithoutTheIdleClass(t *testing.T) {
 			st.RelievedAt, st.Weight = begin, 12
 		}
 		a := &tick.Advice{Cgroups: []tick.Cgroup{{Cgroup: "/batch", CPUWeight: new(int64(50))}}}
-		st.Advise(at(1, 2000, 200), a, tt.class, small)
+		st.Advise(at(1, 2000, 200), a, Settings{Class: tt.class}, small)
 		if got := *a.Cgroups[0].CPUWeight; got != tt.want {
 			t.Errorf("%+v: weight %d", tt, got)
 		}
@@ -101,7 +101,7 @@ func TestAPolicysWeightIsForKernelsWithoutTheIdleClass(t *testing.T) {
 func TestClassIsUndone(t *testing.T) {
 	for _, class := range []string{Idle, Weight} {
 		var st *State
-		st = st.Advise(at(0, 100, 50), &tick.Advice{}, class, small)
+		st = st.Advise(at(0, 100, 50), &tick.Advice{}, Settings{Class: class}, small)
 		now := at(1, 100, 50)
 		now.Sample.Pods[0].QoS = tick.QoSShared
 		for _, next := range []struct {
@@ -109,7 +109,7 @@ func TestClassIsUndone(t *testing.T) {
 			tick  *tick.Tick
 		}{{class, now}, {None, at(2, 100, 50)}, {None, at(3, 100, 50)}} {
 			a := &tick.Advice{}
-			st = st.Advise(next.tick, a, next.class, small)
+			st = st.Advise(next.tick, a, Settings{Class: next.class}, small)
 			c := entryOf(t, a, "/batch")
 			switch {
 			case c == nil:
@@ -122,7 +122,7 @@ func TestClassIsUndone(t *testing.T) {
 		}
 		gone := at(4, 100, 0)
 		gone.Sample.Pods = gone.Sample.Pods[1:]
-		if st = st.Advise(gone, &tick.Advice{}, None, small); st != nil {
+		if st = st.Advise(gone, &tick.Advice{}, Settings{Class: None}, small); st != nil {
 			t.Errorf("remembered without a cgroup: %+v", st)
 		}
 	}
@@ -134,7 +134,7 @@ func TestFloorIsKept(t *testing.T) {
 	var st *State
 	step := func(seconds int, all, batch float64) *tick.Advice {
 		a := &tick.Advice{}
-		st = st.Advise(at(seconds, all, batch), a, Idle, small)
+		st = st.Advise(at(seconds, all, batch), a, Settings{Class: Idle}, small)
 		if want := all == 2000 && batch < 200; a.BatchStarved == nil || *a.BatchStarved != want {
 			t.Errorf("after %d s, with %vm of %vm: batchStarved is not %v", seconds, batch, all, want)
 		}
@@ -166,14 +166,14 @@ func TestBatchStarvesBelowItsFloorOnAFullMachine(t *testing.T) {
 	}{{1940, 199, true}, {1939, 199, false}, {1940, 200, false}} {
 		a := &tick.Advice{}
 		st := &State{StarvingSince: begin}
-		st.Advise(at(10, tt.all, tt.batch), a, Idle, small)
+		st.Advise(at(10, tt.all, tt.batch), a, Settings{Class: Idle}, small)
 		wantClass(t, a, !tt.want, map[bool]int64{true: 12, false: 1}[tt.want])
 		if a.BatchStarved == nil || *a.BatchStarved != tt.want {
 			t.Errorf("batch has %vm of %vm in use: batchStarved is not %t", tt.batch, tt.all, tt.want)
 		}
 	}
 	a := &tick.Advice{}
-	new(State).Advise(at(0, 2000, 0), a, Idle, Machine{})
+	new(State).Advise(at(0, 2000, 0), a, Settings{Class: Idle}, Machine{})
 	if a.BatchStarved != nil {
 		t.Errorf("batchStarved is %t on a machine whose floor is unknown", *a.BatchStarved)
 	}
@@ -188,7 +188,7 @@ func TestFloorsWeightEnds(t *testing.T) {
 	}{{29, 600, 200, false}, {30, 600, 200, true}, {30, 2000, 399, false}, {30, 2000, 400, true}} {
 		a := &tick.Advice{}
 		st := &State{RelievedAt: begin, Weight: 12}
-		st.Advise(at(tt.seconds, tt.all, tt.batch), a, Idle, small)
+		st.Advise(at(tt.seconds, tt.all, tt.batch), a, Settings{Class: Idle}, small)
 		wantClass(t, a, tt.ends, map[bool]int64{true: 1, false: 12}[tt.ends])
 		if tt.batch == 399 {
 			want := "batch class: weight 12 until the services leave 400m: they use 1601m of 2000m, batch has 399m of its floor of 200m"
@@ -205,30 +205,25 @@ func TestACgroupIsNamedOnce(t *testing.T) {
 	in.Sample.Pods = append(in.Sample.Pods, in.Sample.Pods[0], tick.Pod{QoS: tick.QoSReclaimed, Cgroup: "batch"})
 	a := &tick.Advice{}
 	var st *State
-	st.Advise(in, a, Idle, small)
+	st.Advise(in, a, Settings{Class: Idle}, small)
 	if len(a.Cgroups) != 1 || len(a.Fallback) != 1 {
 		t.Errorf("named: %+v", a.Cgroups)
 	}
 }
 
-// TestDefaultIsByTheKindOfPod: auto for a batch cgroup of a plain host, idle for a pod of Kubernetes; pods in kubelet's tiers are left
-// alone if Koordinator's schedIdle decides.
+// TestDefaultIsByTheKindOfPod: a batch cgroup is idle; pods in kubelet's tiers are left alone if Koordinator's schedIdle decides.
 func TestDefaultIsByTheKindOfPod(t *testing.T) {
 	for cgroup, onHosts := range map[string]string{
-		"/batch.slice": Auto, "/batch": Auto, "/grid/jobs/1": Auto,
+		"/batch.slice": Idle, "/batch": Idle, "/grid/jobs/1": Idle,
 		"/kubepods/besteffort/pod1": None, "/node/kubepods/besteffort/pod1": None,
 		"/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-podabc.slice":                           None,
 		"/node.slice/node-kubepods.slice/node-kubepods-besteffort.slice/node-kubepods-besteffort-podabc.slice": None,
 	} {
 		p := tick.Pod{QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromRule, Cgroup: cgroup}
-		want := Auto
-		if onHosts == None {
-			want = Idle
+		if got := Of("", &p); got != Idle {
+			t.Errorf("%s: class %s, want the idle class", cgroup, got)
 		}
-		if got := Of("", &p); got != want {
-			t.Errorf("%s: class %s, want %s", cgroup, got, want)
-		}
-		if got := Of(AutoOnHosts, &p); got != onHosts {
+		if got := Of(IdleOnHosts, &p); got != onHosts {
 			t.Errorf("%s: class %s on hosts alone, want %s", cgroup, got, onHosts)
 		}
 		if got := Of(Weight, &p); got != Weight {
@@ -237,7 +232,7 @@ func TestDefaultIsByTheKindOfPod(t *testing.T) {
 	}
 	for _, source := range []string{"", tick.QoSFromKatalyst, tick.QoSFromKoordinator, tick.QoSFromKubernetes} {
 		p := tick.Pod{QoS: tick.QoSReclaimed, QoSSource: source, Cgroup: "/pods/1"}
-		if byDefault, onHosts := Of("", &p), Of(AutoOnHosts, &p); byDefault != Idle || onHosts != None {
+		if byDefault, onHosts := Of("", &p), Of(IdleOnHosts, &p); byDefault != Idle || onHosts != None {
 			t.Errorf("source %q: class %s, on hosts alone %s; want the idle class and none", source, byDefault, onHosts)
 		}
 	}
@@ -273,7 +268,7 @@ func TestStarvingUnderKubelet(t *testing.T) {
 				in.Sample.Pods[0].UsageMilliCPU = new(50.0)
 			}
 			a = &tick.Advice{}
-			st = st.Advise(in, a, "", small)
+			st = st.Advise(in, a, Settings{}, small)
 			if a.BatchStarved == nil || !*a.BatchStarved {
 				t.Errorf("batchStarved is not true: %+v", a)
 			}
@@ -316,7 +311,7 @@ func TestWeightFollowsTheFloor(t *testing.T) {
 		{23, 2000, 180, false, 12},
 	} {
 		a := &tick.Advice{}
-		st = st.Advise(at(step.seconds, step.all, step.batch), a, Idle, small)
+		st = st.Advise(at(step.seconds, step.all, step.batch), a, Settings{Class: Idle}, small)
 		if c := entryOf(t, a, "/batch"); *c.CPUIdle != step.idle || *c.CPUWeight != step.weight {
 			t.Errorf("%+v: cpuIdle %t, cpuWeight %d", step, *c.CPUIdle, *c.CPUWeight)
 		}
@@ -334,7 +329,7 @@ func TestUnknownUseIsNotStarving(t *testing.T) {
 			now.Sample.CPU = nil
 		}
 		a := &tick.Advice{}
-		st = st.Advise(now, a, Idle, small)
+		st = st.Advise(now, a, Settings{Class: Idle}, small)
 		wantClass(t, a, true, 1)
 		if a.BatchStarved != nil {
 			t.Errorf("batchStarved is %v, of what is unknown", *a.BatchStarved)
@@ -372,7 +367,7 @@ func TestBatchCgroups(t *testing.T) {
 	in.Sample.BatchCgroups = []string{"/grid", "/grid/jobs", "/mixed", "/", "", "grid", "/kubepods/besteffort", "/n.slice/n-kubepods.slice"}
 	a := &tick.Advice{}
 	var st *State
-	st = st.Advise(in, a, Idle, small)
+	st = st.Advise(in, a, Settings{}, small)
 	for _, cgroup := range []string{"/grid", "/grid/jobs", "/grid/jobs/1", "/mixed/1"} {
 		if c := entryOf(t, a, cgroup); c == nil || c.CPUIdle == nil || !*c.CPUIdle {
 			t.Errorf("%s: %+v; want cpuIdle", cgroup, c)
@@ -387,7 +382,7 @@ func TestBatchCgroups(t *testing.T) {
 		t.Errorf("reasons %q; want %q", a.Reasons, want)
 	}
 	a = &tick.Advice{}
-	st.Advise(in, a, None, small)
+	st.Advise(in, a, Settings{Class: None}, small)
 	for _, cgroup := range []string{"/grid", "/grid/jobs"} {
 		if c := entryOf(t, a, cgroup); c == nil || c.CPUIdle == nil || *c.CPUIdle {
 			t.Errorf("%s without a class: %+v; want it undone", cgroup, c)
@@ -424,13 +419,13 @@ func TestReasonNamesCgroupWithBatchAndServices(t *testing.T) {
 		}
 		a := &tick.Advice{}
 		var st *State
-		st = st.Advise(in, a, tt.class, small)
+		st = st.Advise(in, a, Settings{Class: tt.class}, small)
 		if slices.Contains(a.Reasons, lab) != tt.want {
 			t.Errorf("%s: reasons %q; named should be %t", name, a.Reasons, tt.want)
 		}
 		in.Sample.Pods[0].QoS, in.Sample.BatchCgroups = tick.QoSShared, nil
 		a = &tick.Advice{}
-		if st.Advise(in, a, tt.class, small); len(a.Reasons) > 0 {
+		if st.Advise(in, a, Settings{Class: tt.class}, small); len(a.Reasons) > 0 {
 			t.Errorf("%s, a service by now: reasons %q", name, a.Reasons)
 		}
 	}
@@ -441,7 +436,7 @@ func TestClassIsUndoneWhenBatchLeftTheCgroup(t *testing.T) {
 	with := at(0, 100, 50)
 	with.Sample.Pods[0].Cgroup, with.Sample.Pods[0].QoSSource, with.Sample.BatchCgroups = "/grid/1", tick.QoSFromRule, []string{"/grid"}
 	var st *State
-	st = st.Advise(with, &tick.Advice{}, "", small)
+	st = st.Advise(with, &tick.Advice{}, Settings{}, small)
 	encoded, err := json.Marshal(st) // also across a restart
 	if err != nil {
 		t.Fatal(err)
@@ -458,7 +453,7 @@ func TestClassIsUndoneWhenBatchLeftTheCgroup(t *testing.T) {
 	}{{0, true}, {1, true}, {2, true}, {59, true}, {60, false}, {61, false}} {
 		left.Time = begin.Add(time.Duration(step.seconds) * time.Second)
 		a := &tick.Advice{}
-		st = st.Advise(left, a, "", small)
+		st = st.Advise(left, a, Settings{}, small)
 		c := entryOf(t, a, "/grid")
 		if step.released != (c != nil) || c != nil && (c.CPUIdle == nil || *c.CPUIdle) {
 			t.Errorf("after %d s: %+v", step.seconds, c)
@@ -481,7 +476,7 @@ func TestAClockSetBackEndsTheFloorsWeight(t *testing.T) {
 	} {
 		a := &tick.Advice{}
 		st := tt.st
-		st.Advise(at(1, 2000, 200), a, Idle, small)
+		st.Advise(at(1, 2000, 200), a, Settings{Class: Idle}, small)
 		wantClass(t, a, !tt.relieve, map[bool]int64{true: 12, false: 1}[tt.relieve])
 		if st.RelievedAt.IsZero() == tt.relieve {
 			t.Errorf("%+v: relieved at %s", tt.st, st.RelievedAt)
@@ -508,126 +503,9 @@ func TestReasonNamesTheFirstCgroupWithServices(t *testing.T) {
 		}
 		a := &tick.Advice{}
 		var st *State
-		st.Advise(in, a, "", small)
+		st.Advise(in, a, Settings{}, small)
 		if text := strings.Join(a.Reasons, "\n"); !strings.Contains(text, "2 batch cgroups below a cgroup that also contains services (/a):") {
 			t.Errorf("in the order %q: %s", order, text)
 		}
-	}
-}
-
-// TestAutoFollowsTheServices: batch has the weight while services use less than 45 % of a machine with few CPUs, and the idle class as
-// soon as they use more, at least for 10 s, or before their use is known. Batch's own use does not count.
-func TestAutoFollowsTheServices(t *testing.T) {
-	var st *State
-	for _, step := range []struct {
-		seconds    int
-		all, batch float64
-		idle       bool
-	}{
-		{0, -1, 0, true},
-		{1, 2000, 1101, false},
-		{2, 2000, 1100, true}, // exactly 45 %
-		{11, 100, 0, true},
-		{12, 100, 0, false},
-		{13, -1, 0, false}, // unknown
-		{14, 1500, 0, true},
-		{15, -1, 0, true},
-		{13, 100, 0, false}, // the clock was set back
-	} {
-		in := at(step.seconds, step.all, step.batch)
-		in.Sample.Pods[0].QoSSource = tick.QoSFromRule
-		if step.all < 0 {
-			in.Sample.CPU.UsageMilliCPU = nil
-		}
-		a := &tick.Advice{}
-		st = st.Advise(in, a, "", small)
-		c := entryOf(t, a, "/batch")
-		if got := c.CPUIdle != nil && *c.CPUIdle; got != step.idle || *c.CPUWeight != 1 {
-			t.Errorf("%+v: %+v", step, c)
-		}
-		want := map[bool]string{true: "batch class idle: 1 pod", false: "batch class weight: 1 pod"}[step.idle]
-		if !slices.Contains(a.Reasons, want) {
-			t.Errorf("%+v: reasons %q; want %q", step, a.Reasons, want)
-		}
-	}
-	// A pod whose use is unknown changes nothing, and a machine with 8 CPUs has the idle class.
-	in := at(20, 2000, 0)
-	in.Sample.Pods[0].QoSSource, in.Sample.Pods[0].UsageMilliCPU = tick.QoSFromRule, nil
-	for _, tt := range []struct {
-		milliCPU int64
-		idle     bool
-	}{{2000, false}, {7999, false}, {8000, true}} {
-		a := &tick.Advice{}
-		st = st.Advise(in, a, Auto, Machine{MilliCPU: tt.milliCPU, FloorMilliCPU: 200, CgroupVersion: 2})
-		if c := entryOf(t, a, "/batch"); *c.CPUIdle != tt.idle {
-			t.Errorf("%+v: %+v", tt, c)
-		}
-	}
-}
-
-// TestAutoFollowsTheDisks: batch has the idle class while the disks together have 100 writes a second, and for 10 s after that. Unknown
-// writes are none: no disk has a rate in the first tick.
-func TestAutoFollowsTheDisks(t *testing.T) {
-	var st *State
-	for _, step := range []struct {
-		seconds int
-		writes  []float64 // of each disk; -1 is unknown
-		idle    bool
-	}{
-		{0, nil, false},
-		{1, []float64{-1}, false},
-		{2, []float64{99.9, -1}, false},
-		{3, []float64{40, 60}, true},
-		{4, []float64{0, 0}, true},
-		{12, []float64{0, 0}, true},
-		{13, []float64{0, 0}, false},
-		{14, []float64{2000, 0}, true},
-	} {
-		in := at(step.seconds, 1500, 1400)
-		in.Sample.Pods[0].QoSSource = tick.QoSFromRule
-		for _, writes := range step.writes {
-			disk := tick.Disk{Name: "vda"}
-			if writes >= 0 {
-				disk.WritesPerSecond = &writes
-			}
-			in.Sample.Disks = append(in.Sample.Disks, disk)
-		}
-		a := &tick.Advice{}
-		st = st.Advise(in, a, "", small)
-		if c := entryOf(t, a, "/batch"); (c.CPUIdle != nil && *c.CPUIdle) != step.idle {
-			t.Errorf("%+v: %+v", step, c)
-		}
-	}
-	// The use of the CPUs may be unknown: the disks alone decide. On a machine with 8 CPUs nothing changes.
-	in := at(40, 0, 0)
-	in.Sample.Pods[0].QoSSource, in.Sample.CPU.UsageMilliCPU = tick.QoSFromRule, nil
-	in.Sample.Disks = []tick.Disk{{Name: "vda", WritesPerSecond: new(100.0)}}
-	st = &State{ByWeight: true}
-	for _, milliCPU := range []int64{2000, 8000} {
-		a := &tick.Advice{}
-		st = st.Advise(in, a, Auto, Machine{MilliCPU: milliCPU, FloorMilliCPU: 200, CgroupVersion: 2})
-		if c := entryOf(t, a, "/batch"); c.CPUIdle == nil || !*c.CPUIdle {
-			t.Errorf("%d milli-CPU: %+v; want the idle class", milliCPU, c)
-		}
-	}
-}
-
-// TestAutoIsUndone: it may have set both values. A pod of Kubernetes beside it is idle, and has its own reason.
-func TestAutoIsUndone(t *testing.T) {
-	in := at(0, 100, 50)
-	in.Sample.Pods[0].QoSSource = tick.QoSFromRule
-	in.Sample.Pods = append(in.Sample.Pods, tick.Pod{QoS: tick.QoSReclaimed, Cgroup: "/kubepods/besteffort/pod1", UsageMilliCPU: new(0.0)})
-	var st *State
-	a := &tick.Advice{}
-	st = st.Advise(in, a, "", small)
-	if diff := cmp.Diff([]string{"batch class idle: 1 pod", "batch class weight: 1 pod"}, a.Reasons); diff != "" {
-		t.Errorf("reasons (-want +got):\n%s", diff)
-	}
-	in = at(1, 100, 50)
-	in.Sample.Pods[0].QoS = tick.QoSShared
-	a = &tick.Advice{}
-	st.Advise(in, a, "", small)
-	if c := entryOf(t, a, "/batch"); c == nil || c.CPUIdle == nil || *c.CPUIdle || c.CPUWeight == nil || *c.CPUWeight != 100 {
-		t.Errorf("%+v; want cpuIdle off and the kernel's default weight", c)
 	}
 }

@@ -482,8 +482,7 @@ func TestASmallMachine(t *testing.T) {
 		return s
 	}
 	a := New(withoutLimits()).Decide(at(0, small()))
-	if len(a.Pools) > 0 || len(a.Cgroups) != 1 || a.Cgroups[0].CPUSetCPUs != "" || *a.Cgroups[0].CPUWeight != 1 ||
-		milli(t, a) != 4000-1000-400 {
+	if len(a.Pools) > 0 || len(a.Cgroups) != 1 || a.Cgroups[0].CPUSetCPUs != "" || !*a.Cgroups[0].CPUIdle || milli(t, a) != 4000-1000-400 {
 		t.Errorf("%+v, %q", a.Cgroups, a.Reasons)
 	}
 	d := New(withoutLimits())

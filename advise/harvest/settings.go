@@ -32,6 +32,8 @@ type Settings struct {
 	ReservedCPUs string
 	// BatchClass is the scheduling class of batch pods, one of [class.Names]; empty means the default.
 	BatchClass string
+	// ServiceWeightFactor multiplies the weights of services beside batch, on plain hosts; 0 and 1 do not change them.
+	ServiceWeightFactor int
 	// Guard takes from batch while services wait; it is on by default.
 	Guard guard.Settings
 	// Limits cap batch pods' memory and protect the services'; both are on by default.

@@ -34,6 +34,8 @@ type Settings struct {
 	ReservedCPUs string
 	// BatchClass is the scheduling class of reclaimed pods, one of [class.Names]; empty means the default.
 	BatchClass string
+	// ServiceWeightFactor multiplies the weights of services beside batch, on plain hosts; 0 and 1 do not change them.
+	ServiceWeightFactor int
 	// Guard takes from the reclaimed pods while services wait; it is off by default, because the guide has no guard.
 	Guard guard.Settings
 	// Limits cap the reclaimed pods' memory and protect the services'; both are off by default, because the guide has neither.

@@ -56,6 +56,7 @@ func mergeInto(into, c *tick.Cgroup, a *tick.Advice) {
 		{"cpuMaxMilliCPU", &into.CPUMaxMilliCPU, c.CPUMaxMilliCPU},
 		{"cpuBurstMilliCPU", &into.CPUBurstMilliCPU, c.CPUBurstMilliCPU},
 		{"cpuWeight", &into.CPUWeight, c.CPUWeight},
+		{"cpuWeightFactor", &into.CPUWeightFactor, c.CPUWeightFactor},
 		{"memoryMinBytes", &into.MemoryMinBytes, c.MemoryMinBytes},
 		{"memoryLowBytes", &into.MemoryLowBytes, c.MemoryLowBytes},
 		{"memoryHighBytes", &into.MemoryHighBytes, c.MemoryHighBytes},

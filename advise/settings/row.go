@@ -137,6 +137,18 @@ func whole(name string, into *int, usage string) Row {
 	}, strconv.Itoa, usage)
 }
 
+// factor is a factor of weights; the kernel's largest cpu.weight is 100 times the default one.
+func factor(name string, into *int, usage string) Row {
+	const maximum = 100
+	return row(name, into, "a whole number from 1 to 100", func(text string) (int, error) {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 || n > maximum {
+			return 0, fmt.Errorf("%q is not a whole number from 1 to %d", text, maximum)
+		}
+		return n, nil
+	}, strconv.Itoa, usage)
+}
+
 func number(name string, into *float64, usage string) Row {
 	const maximum = 1e6
 	return row(name, into, "a number from 0 to 1000000", func(text string) (float64, error) {

@@ -53,6 +53,7 @@ func TestBounds(t *testing.T) {
 		"policy":               {"", "gold"},
 		"reserved-cpus":        {"1-0x", "3-1", "9999"},
 		"batch-class":          {"", "fifo"},
+		"service-weight":       {"", "0", "101", "-16", "1.5", "x"},
 		"guard":                {"", "maybe"},
 		"guard-disk":           {"", "maybe"},
 		"guard-target":         {"", "0", "-1", "100001", "NaN", "1%"},

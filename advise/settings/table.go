@@ -36,6 +36,7 @@ type Settings struct {
 	Policy string
 	// These belong to all policies. They replace the fields of Katalyst and Harvest.
 	ReservedCPUs, BatchClass string
+	ServiceWeightFactor      int
 	Guard                    guard.Settings
 	Limits                   limits.Settings
 	Cold                     cold.Settings
@@ -49,35 +50,37 @@ type Settings struct {
 // Defaults returns the default settings.
 func Defaults() Settings {
 	return Settings{
-		Policy:   Policies[0].Name,
-		Guard:    guard.Settings{MarginPermille: guard.DefaultMarginPermille},
-		Cold:     cold.Settings{Mode: cold.None},
-		Network:  network.Settings{Batch: network.Share{Ceiling: network.Bandwidth{Percent: 100}}},
-		Katalyst: katalyst.Defaults(),
-		Harvest:  harvest.Defaults(),
+		Policy:              Policies[0].Name,
+		ServiceWeightFactor: class.DefaultServiceWeightFactor,
+		Guard:               guard.Settings{MarginPermille: guard.DefaultMarginPermille},
+		Cold:                cold.Settings{Mode: cold.None},
+		Network:             network.Settings{Batch: network.Share{Ceiling: network.Bandwidth{Percent: 100}}},
+		Katalyst:            katalyst.Defaults(),
+		Harvest:             harvest.Defaults(),
 	}
 }
 
 // ForKatalyst returns those of that policy; from has the source of each setting that is set, by its name.
 func (s *Settings) ForKatalyst(from map[string]string) katalyst.Settings {
 	k := s.Katalyst
-	k.ReservedCPUs, k.BatchClass, k.Guard, k.Limits, k.Cold, k.Disk, k.Sources = s.ReservedCPUs, s.BatchClass, s.Guard, s.Limits, s.Cold,
-		s.Disk, from
+	k.ReservedCPUs, k.BatchClass, k.ServiceWeightFactor = s.ReservedCPUs, s.BatchClass, s.ServiceWeightFactor
+	k.Guard, k.Limits, k.Cold, k.Disk, k.Sources = s.Guard, s.Limits, s.Cold, s.Disk, from
 	return k
 }
 
 // ForKoordinator returns those of that policy.
 func (s *Settings) ForKoordinator() koordinator.Settings {
 	return koordinator.Settings{
-		ReservedCPUs: s.ReservedCPUs, BatchClass: s.BatchClass, Guard: s.Guard, Limits: s.Limits, Cold: s.Cold,
-		Disk: s.Disk,
+		ReservedCPUs: s.ReservedCPUs, BatchClass: s.BatchClass, ServiceWeightFactor: s.ServiceWeightFactor,
+		Guard: s.Guard, Limits: s.Limits, Cold: s.Cold, Disk: s.Disk,
 	}
 }
 
 // ForHarvest returns those of that policy.
 func (s *Settings) ForHarvest() harvest.Settings {
 	h := s.Harvest
-	h.ReservedCPUs, h.BatchClass, h.Guard, h.Limits, h.Cold, h.Disk = s.ReservedCPUs, s.BatchClass, s.Guard, s.Limits, s.Cold, s.Disk
+	h.ReservedCPUs, h.BatchClass, h.ServiceWeightFactor = s.ReservedCPUs, s.BatchClass, s.ServiceWeightFactor
+	h.Guard, h.Limits, h.Cold, h.Disk = s.Guard, s.Limits, s.Cold, s.Disk
 	return h
 }
 
@@ -147,11 +150,13 @@ func (s *Settings) commonRows() []Row {
 		oneOf("policy", &s.Policy, PolicyNames(), "the algorithm ("+strings.Join(PolicyNames(), ", ")+")\n--list describes each."),
 		reserved,
 		oneOf("batch-class", &s.BatchClass, class.Names,
-			"scheduling class of batch ("+strings.Join(class.Names, ", ")+"; default auto)\n"+
-				"Cgroups in idle run only while no sibling has a task to run. auto is idle, and weight on plain hosts with "+
-				"fewer than 8 CPUs while services use less than 45 % of them and the disks have fewer than 100 writes a second. "+
-				"Policy koordinator leaves pods of a cluster to schedIdle by default.").
-			withDefaultText("auto; under policy koordinator on a plain host only"),
+			"scheduling class of batch ("+strings.Join(class.Names, ", ")+"; default idle)\n"+
+				"Cgroups in idle run only while no sibling has a task to run. Policy koordinator leaves pods of a cluster to schedIdle by default.").
+			withDefaultText("idle; under policy koordinator on a plain host only"),
+		factor("service-weight", &s.ServiceWeightFactor,
+			"`FACTOR` of the CPU weights of services beside batch\n"+
+				"Services of a plain host wait less for batch then. It is in force while they use less than 80 % of the machine, for all "+
+				"cgroups beside batch's that contain pods; 1 does not change their weights."),
 		oneOf("guard", &s.Guard.Mode, guard.Modes,
 			"limit batch while services wait ("+strings.Join(guard.Modes, ", ")+"; default on for harvest)\n"+
 				"It takes CPUs, quota and memory from batch. It is off by default under the other policies.").

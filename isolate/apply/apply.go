@@ -270,7 +270,7 @@ func (a *Applier) itemsToWrite(r *round) []*item {
 		case it.isAsDesired:
 			it.file.expect(it.Observed)
 			r.Unchanged++
-		case a.hasExclusiveCPUs(it, r) || a.isContested(it, r) || a.isPartitionRoot(it, r) || a.wouldKill(it, r):
+		case a.hasExclusiveCPUs(it, r) || a.isContested(it, r) || a.isPartitionRoot(it, r) || a.wouldKill(it, r) || a.needsJournal(it, r):
 			it.isSkipped = true
 		default:
 			out = append(out, it)
@@ -289,6 +289,18 @@ func (a *Applier) isPartitionRoot(it *item, r *round) bool {
 		return false
 	}
 	r.fail(tick.IsolationError{Cgroup: it.Cgroup, Key: it.Key, Error: "not written: the cgroup is a CPU partition (cpuset.cpus.partition is " + clip.Text(state, maxShownBytes) + ")"})
+	return true
+}
+
+// needsJournal reports whether a value must not be written without a journal, which has the original value after a restart.
+func (a *Applier) needsJournal(it *item, r *round) bool {
+	if a.Journal != nil || a.DryRun || !it.MultipliesOriginal() {
+		return false
+	}
+	a.unavailable.report(r, tick.IsolationError{
+		Cgroup: it.Cgroup, Key: it.Key,
+		Error: "not written without --journal: after a restart the multiplied weight would count as the original one",
+	})
 	return true
 }
 

@@ -14,6 +14,12 @@ import (
 // maxMilliCPU is the largest quota that is accepted: the CPUs of the largest machine for which the kernel can be built.
 const maxMilliCPU = (cpus.MaxID + 1) * 1000
 
+// The largest weights that the kernel accepts: cpu.weight, and cpu.shares of version 1.
+const (
+	maxWeight = 10000
+	maxShares = 262144
+)
+
 // key describes how one key of [tick.Cgroup] is applied.
 type key struct {
 	name       string
@@ -148,16 +154,16 @@ func (t *translator) translate(c *tick.Cgroup) {
 		desired, err := k.set(t.machine, c, &s)
 		if !desired {
 			if err != nil {
-				t.problem(c, k.name, err.Error())
+				t.problem(c, s.Key, err.Error())
 			}
 			continue
 		}
 		switch {
 		case version == 0:
-			t.problemOnce(c, k.name, unavailable+"the controller "+k.controller+" is not mounted in any cgroup hierarchy")
+			t.problemOnce(c, s.Key, unavailable+"the controller "+k.controller+" is not mounted in any cgroup hierarchy")
 			continue
 		case err != nil:
-			t.problem(c, k.name, err.Error())
+			t.problem(c, s.Key, err.Error())
 		}
 		if k.controller == "cpuset" && !t.restrict(c, &s) {
 			continue
@@ -251,10 +257,16 @@ func setIdle(_ *Machine, c *tick.Cgroup, s *Setting) (bool, error) {
 
 func setWeight(_ *Machine, c *tick.Cgroup, s *Setting) (bool, error) {
 	switch {
+	case c.CPUWeight == nil && c.CPUWeightFactor != nil:
+		s.Key, s.factor = "cpuWeightFactor", *c.CPUWeightFactor
+		if s.factor < 1 || s.factor > maxWeight {
+			return false, fmt.Errorf("a factor of %d refused: want 1 to %d", s.factor, maxWeight)
+		}
+		return true, nil
 	case c.CPUWeight == nil:
 		return false, nil
-	case *c.CPUWeight < 1 || *c.CPUWeight > 10000:
-		return false, fmt.Errorf("%d refused: a weight is from 1 to 10000", *c.CPUWeight)
+	case *c.CPUWeight < 1 || *c.CPUWeight > maxWeight:
+		return false, fmt.Errorf("%d refused: a weight is from 1 to %d", *c.CPUWeight, maxWeight)
 	}
 	s.replacesIdle = c.CPUIdle != nil && *c.CPUIdle
 	n := *c.CPUWeight
@@ -308,7 +320,7 @@ func (s *Setting) UseAlternative() {
 func Equal(a, b *tick.Cgroup) bool {
 	return a.Cgroup == b.Cgroup && a.CPUSetCPUs == b.CPUSetCPUs && a.CPUSetMems == b.CPUSetMems &&
 		same(a.CPUMaxMilliCPU, b.CPUMaxMilliCPU) && same(a.CPUBurstMilliCPU, b.CPUBurstMilliCPU) && same(a.CPUWeight, b.CPUWeight) &&
-		same(a.CPUIdle, b.CPUIdle) &&
+		same(a.CPUWeightFactor, b.CPUWeightFactor) && same(a.CPUIdle, b.CPUIdle) &&
 		same(a.MemoryMinBytes, b.MemoryMinBytes) && same(a.MemoryLowBytes, b.MemoryLowBytes) &&
 		same(a.MemoryHighBytes, b.MemoryHighBytes) && same(a.MemoryMaxBytes, b.MemoryMaxBytes) && a.MemoryTighterOnly == b.MemoryTighterOnly &&
 		same(a.MemoryOOMGroup, b.MemoryOOMGroup) && same(a.MemoryWmarkRatioPercent, b.MemoryWmarkRatioPercent) &&

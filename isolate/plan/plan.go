@@ -53,8 +53,9 @@ type Setting struct {
 	limits     limits   // of a disk, unless raw; 0 is one that is not desired
 	exclusive  cpus.Set // CPUs that kubelet assigned exclusively to containers of the cgroup's pod
 
-	restoresOriginal bool // the desired value is the original one
-	isTighterOnly    bool // a limit that never exceeds the original one, or a protection that never falls below it
+	restoresOriginal bool  // the desired value is the original one
+	factor           int64 // of a weight: the desired value is the original one times factor; 0 means that text is it
+	isTighterOnly    bool  // a limit that never exceeds the original one, or a protection that never falls below it
 
 	isOptional   bool // the file's alternative name, beside the first: a kernel may have both
 	replacesIdle bool // a weight for kernels without the idle class, which is desired for the same cgroup

@@ -87,9 +87,28 @@ func (s *Setting) Desired() (string, error) {
 		return s.burstText(s.Quota)
 	case s.isTighterOnly && isBytes(s.Name):
 		return s.tighterText(), nil
+	case s.factor > 0:
+		return s.multipliedText()
 	}
 	return s.text, nil
 }
+
+// multipliedText returns the original weight times the factor, up to the kernel's largest.
+func (s *Setting) multipliedText() (string, error) {
+	largest := int64(maxWeight)
+	if s.Version == 1 {
+		largest = maxShares
+	}
+	original, err := strconv.ParseInt(s.Original, 10, 64)
+	if err != nil || original < 1 || original > largest {
+		return "", fmt.Errorf("the original weight is %q, want 1 to %d", clip.Text(s.Original, maxShownBytes), largest)
+	}
+	return strconv.FormatInt(min(original*s.factor, largest), 10), nil
+}
+
+// MultipliesOriginal reports whether the desired value is a multiple of the original one. Without a journal it must not be written: after
+// a restart the multiple would count as the original value.
+func (s *Setting) MultipliesOriginal() bool { return s.factor > 0 }
 
 // tighterText returns the smaller of the limit and the cgroup's original one; for a protection the larger. An original value that cannot be
 // parsed bounds nothing.
@@ -113,7 +132,7 @@ func (s *Setting) tighterText() string {
 
 // NeedsOriginal reports whether the desired value depends on the file's original value.
 func (s *Setting) NeedsOriginal() bool {
-	return s.isTighterOnly || s.restoresOriginal || IsPerDevice(s.Name)
+	return s.isTighterOnly || s.restoresOriginal || s.factor > 0 || IsPerDevice(s.Name)
 }
 
 // IsAsDesired reports whether Observed is the desired value. A value that cannot be parsed is not.
@@ -247,11 +266,11 @@ func (s share) largestQuota(period string) (string, error) {
 func sharesOf(weight int64) int64 {
 	exponent := math.Log10(float64(weight))
 	l := (-125 + math.Sqrt(125*125+4*612*(exponent+7.0/34))) / 2
-	shares := min(max(int64(math.Round(math.Exp2(l))), 2), 262144)
+	shares := min(max(int64(math.Round(math.Exp2(l))), 2), maxShares)
 	for shares > 2 && weightOf(shares) > weight {
 		shares--
 	}
-	for shares < 262144 && weightOf(shares) < weight {
+	for shares < maxShares && weightOf(shares) < weight {
 		shares++
 	}
 	return shares
@@ -261,8 +280,8 @@ func weightOf(shares int64) int64 {
 	switch {
 	case shares <= 2:
 		return 1
-	case shares >= 262144:
-		return 10000
+	case shares >= maxShares:
+		return maxWeight
 	}
 	l := math.Log2(float64(shares))
 	return int64(math.Ceil(math.Pow(10, (l*l+125*l)/612.0-7.0/34.0)))

@@ -80,7 +80,10 @@ type Cgroup struct {
 	// 100 ms are 50 ms. The kernel accepts no more than the quota.
 	CPUBurstMilliCPU *int64 `json:"cpuBurstMilliCPU,omitempty"`
 	// CPUWeight is cgroup v2's cpu.weight, 1 to 10000. Beside a true CPUIdle it applies if the kernel has no idle class.
-	CPUWeight       *int64 `json:"cpuWeight,omitempty"`
+	CPUWeight *int64 `json:"cpuWeight,omitempty"`
+	// CPUWeightFactor multiplies the cgroup's original weight (cpu.weight, or cpu.shares of version 1), up to the kernel's largest; 1
+	// means the original one. It has no effect beside CPUWeight, and isolate needs a journal for it, which has the original value.
+	CPUWeightFactor *int64 `json:"cpuWeightFactor,omitempty"`
 	CPUIdle         *bool  `json:"cpuIdle,omitempty"`
 	MemoryMinBytes  *int64 `json:"memoryMinBytes,omitempty"`
 	MemoryLowBytes  *int64 `json:"memoryLowBytes,omitempty"`

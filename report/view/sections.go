@@ -400,6 +400,7 @@ func shortName(key string) string {
 		{"cpusetMems", "mems"},
 		{"cpuMaxMilliCPU", "quota"},
 		{"cpuWeight", "weight"},
+		{"cpuWeightFactor", "weight"},
 		{"cpuIdle", "idle"},
 	} {
 		if key == n[0] {
