@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"polder/tests/await"
 	"polder/tests/binaries"
 	"polder/tests/cputime"
 	"polder/tests/group"
@@ -338,6 +339,13 @@ func polder(policy string) func(*testing.B, *measurement) func() {
 		tool := func(name string) string { return binaries.Path(b, name) }
 		pipe := m.polder.Run(b, fmt.Sprintf("%[2]s --classify %[3]s --interval 1s 2>%[1]s/collect.log | %[4]s --policy %[5]s 2>%[1]s/advise.log | %[6]s --journal %[7]s >%[1]s/ticks 2>%[1]s/isolate.log",
 			dir, tool("collect"), m.classify, tool("advise"), policy, tool("isolate"), journal))
+		// The client starts after the first decision: else the requests that queue before it, beside the unmanaged job, would be measured.
+		await.Until(b, 30*time.Second, "batch's class", func() string {
+			if idle := m.batch.Read("cpu.idle"); idle != "1" {
+				return fmt.Sprintf("cpu.idle of batch is %q", idle)
+			}
+			return ""
+		})
 		return func() {
 			b.Helper()
 			if pids := m.polder.PIDs(b); len(pids) < len([]string{"collect", "advise", "isolate"}) {

@@ -111,8 +111,9 @@ func (t *table) page() string {
 Each service runs in a cgroup of its own at the top of the hierarchy, as below systemd's slices, together with its client. The client
 starts a request whenever one is due, and counts the latency from that time. Each batch job has twice as many processes as there are
 CPUs, in a cgroup beside the service's. At the request rate of a section, service and client alone use that percentage of the machine. In
-each round every method is measured once. "Polder" is collect | advise | isolate at their defaults, in another cgroup beside these; it
-starts %s before the measurement, which takes %s.
+each round every method is measured once. "Polder" is collect | advise | isolate at their defaults, in another cgroup beside these. The
+client starts when batch is in its class, or, on the Kubernetes node, when the tools have started; the measurement begins %s later and
+takes %s.
 
 On the Kubernetes node (a real kubelet, containerd and control plane, all on this machine) service and batch job run in the cgroups of the
 containers of a Burstable and a BestEffort pod.
