@@ -88,7 +88,9 @@ func walkGuide(t *T) {
 		t.checkGuideStep(p, step, web, spark)
 	}
 	t.await(p, "nothing left to write, and the metrics of 40 CPUs", func(tk *tick.Tick) bool {
-		return settled(tk) && tk.Isolation.Unchanged == 3 && strings.Contains(read(guideMetrics), " 40\n")
+		const values = 4 // two CPU lists, batch's class and the service's weight
+		return settled(tk) && tk.Isolation.Unchanged == values && has(v2+"/polder", "service/cpu.weight", "6400") &&
+			strings.Contains(read(guideMetrics), " 40\n")
 	})
 	t.logGuideMetrics()
 	t.stop(p)
