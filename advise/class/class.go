@@ -147,7 +147,7 @@ func (st *State) Advise(t *tick.Tick, a *tick.Advice, s Settings, m Machine) *St
 		}
 	}
 	c.batchCgroups = len(seen)
-	warning := c.servicesBeside(t.Sample.Pods)
+	warning := c.mixedCgroups(t.Sample.Pods)
 	st.undoDropped(t.Time, &c, seen)
 	services := st.Services.advise(t, &c, s.ServiceWeightFactor, m)
 	if st.Set, st.BatchCgroups = c.current, seen; len(st.Set) == 0 && len(st.Services.Multiplied) == 0 {
@@ -157,7 +157,7 @@ func (st *State) Advise(t *tick.Tick, a *tick.Advice, s Settings, m Machine) *St
 	a.Cgroups = st.join(a.Cgroups, slices.Concat(c.desired, services.desired))
 	st.index(a.Fallback)
 	a.Fallback = st.join(a.Fallback, slices.Concat(c.desired, services.fallback))
-	if c.pods > 0 && c.floorWeight == 0 { // otherwise starves adds the reason
+	if c.pods > 0 && c.floorWeight == 0 { // otherwise updateFloorWeight adds the reason
 		a.Reasons = append(a.Reasons, c.reason(className(s.Class)))
 		if warning != "" {
 			a.Reasons = append(a.Reasons, warning)
@@ -219,10 +219,10 @@ func (c *choices) reason(class string) string {
 	return text
 }
 
-// servicesBeside names the first cgroup that contains both batch and a service, if any. For the kernel's own threads, which are in the root
+// mixedCgroups names the first cgroup that contains both batch and a service, if any. For the kernel's own threads, which are in the root
 // cgroup, such a cgroup is one sibling, whatever class batch has inside it (docs/adr/0014). kubelet's cgroups are always of that kind and
 // cannot be changed.
-func (c *choices) servicesBeside(pods []tick.Pod) string {
+func (c *choices) mixedCgroups(pods []tick.Pod) string {
 	ofServices := map[string]bool{} // cgroups that contain services
 	for i := range pods {
 		if p := &pods[i]; hasCgroup(p) && p.QoS != tick.QoSReclaimed {
