@@ -1,6 +1,14 @@
 // Isolate applies the advised state of cgroups. See manual.go, or isolate --manual.
 package main
 
-import "polder/lib/stage"
+import (
+	"polder/isolate/resched"
+	"polder/lib/stage"
+)
 
-func main() { stage.Main(command()) }
+func main() {
+	if resched.IsChild() {
+		resched.RunChild()
+	}
+	stage.Main(command())
+}

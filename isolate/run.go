@@ -14,6 +14,7 @@ import (
 	"polder/isolate/apply"
 	"polder/isolate/plan"
 	"polder/isolate/reclaim"
+	"polder/isolate/resched"
 	"polder/isolate/resctrl"
 	"polder/lib/cgroup"
 	"polder/lib/cpumanager"
@@ -138,6 +139,7 @@ func isolate(ctx context.Context, s *stage.Session, o options, h *cgroup.Hierarc
 	}
 	t := &tool{s: s, o: o, apply: apply.New(a), resctrl: resctrl.New(groups)}
 	t.reclaim = reclaim.New(reclaim.Options{Hierarchy: h, Root: o.root, DryRun: s.DryRun, Now: s.Now, Log: s.Log})
+	t.resched = resched.New(resched.Options{DryRun: s.DryRun, Copy: o.root != "/", Log: s.Log})
 	defer t.close()
 	err = s.Filter(ctx, stage.Filter{
 		Section:      tick.SectionIsolation,

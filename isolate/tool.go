@@ -7,6 +7,7 @@ import (
 
 	"polder/isolate/apply"
 	"polder/isolate/reclaim"
+	"polder/isolate/resched"
 	"polder/isolate/resctrl"
 	"polder/lib/stage"
 	"polder/lib/tick"
@@ -19,6 +20,7 @@ type tool struct {
 	apply   *apply.Applier
 	resctrl *resctrl.Applier
 	reclaim *reclaim.Runner
+	resched *resched.Runner
 
 	fallback        []tick.Cgroup
 	lastAdvice      time.Time // when the last advice that was applied arrived
@@ -53,6 +55,7 @@ func (t *tool) handle(_ context.Context, in stage.Incoming) (any, error) {
 		out = t.apply.Apply(in.Advice.Cgroups)
 		t.resctrl.Apply(&out, in.Advice.Resctrl)
 		t.reclaim.Apply(&out, in.Advice.MemoryReclaim)
+		t.resched.Apply(&out, in.Advice.ReschedIntervalSeconds)
 		t.logger.logNew(t.s.Log, out.Errors)
 		t.fallback, t.lastAdvice = in.Advice.Fallback, t.s.Now()
 		if t.fallbackBegun {
@@ -75,6 +78,7 @@ func (t *tool) handle(_ context.Context, in stage.Incoming) (any, error) {
 // close ends the work that runs in parallel with the ticks, and closes the files that are kept open.
 func (t *tool) close() {
 	t.reclaim.Close()
+	t.resched.Stop()
 	t.apply.Close()
 }
 
@@ -92,6 +96,7 @@ func (t *tool) applyFallback() {
 	}
 	age := t.s.Now().Sub(t.lastAdvice)
 	t.apply.At(t.s.Now())
+	t.resched.Stop() // the services' weights are their own again
 	out := t.apply.Apply(t.fallback)
 	if !t.fallbackBegun || len(out.Errors) == 0 {
 		t.s.Log.Warn("no advice: fallback applied", "after", age.Round(time.Millisecond), "applied", out.Applied, "errors", len(out.Errors))

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"polder/isolate/apply"
+	"polder/isolate/resched"
 	"polder/lib/cgroup"
 	"polder/lib/stage"
 	"polder/lib/tick"
@@ -127,7 +128,7 @@ func TestFailedFallbackIsRetried(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			a := &tool{s: s, o: options{root: root, staleAfter: time.Second, atEnd: fallbackAtEnd}, lastAdvice: time.Now()}
+			a := &tool{s: s, o: options{root: root, staleAfter: time.Second, atEnd: fallbackAtEnd}, resched: resched.New(resched.Options{Copy: true}), lastAdvice: time.Now()}
 			refused := &refusing{Hierarchy: h, left: 2}
 			a.apply = apply.New(apply.Options{Hierarchy: h, Online: onlineFile(a.o), Writer: refused, Log: s.Log})
 			defer a.apply.Close()
@@ -177,7 +178,7 @@ func TestFailedFallbackAtEndIsError(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		s := &stage.Session{Env: stage.Env{Now: time.Now}, Log: slog.New(slog.DiscardHandler)}
-		a := &tool{s: s, o: options{root: root, staleAfter: time.Second, atEnd: fallbackAtEnd}, fallback: []tick.Cgroup{{Cgroup: "/batch", CPUSetCPUs: "0"}}}
+		a := &tool{s: s, o: options{root: root, staleAfter: time.Second, atEnd: fallbackAtEnd}, resched: resched.New(resched.Options{Copy: true}), fallback: []tick.Cgroup{{Cgroup: "/batch", CPUSetCPUs: "0"}}}
 		a.apply = apply.New(apply.Options{Hierarchy: h, Online: onlineFile(a.o), Writer: &refusing{Hierarchy: h, left: 1000}, Log: s.Log})
 		defer a.apply.Close()
 		if err := a.end(t.Context()); err == nil || !strings.Contains(err.Error(), "the fallback could not be applied") {

@@ -13,6 +13,9 @@
 // weight there is a small part of the whole, and batch's turn comes sooner. So the weights of the services beside batch are multiplied too,
 // on a plain host (services.go, docs/adr/0020).
 //
+// And the kernel itself gives batch the CPU of a service that something interrupted, until its next tick. So on small machines, where no
+// CPU is kept free for services, CPUs choose again more often than that (resched.go, docs/adr/0021).
+//
 // Both classes are relative to the cgroup's siblings, so they are set on the pod's cgroup and on the cgroups above it that contain only
 // batch: the outermost of these is the services' sibling, and a cgroup that appears below it between two ticks has the class immediately. A
 // starving batch pod is a failure too (locks, liveness probes, memory that is not freed): if the machine is full and batch gets less than
@@ -94,8 +97,16 @@ const (
 type Settings struct {
 	// Class is the scheduling class of batch pods, one of [Names] or [IdleOnHosts]; empty means the default, the idle class.
 	Class string
-	// ServiceWeightFactor multiplies the weights of services beside batch; 0 and 1 do not change them.
+	// ServiceWeightFactor multiplies the weights of services beside batch, on plain hosts; 0 and 1 do not change them.
 	ServiceWeightFactor int
+	// ReschedInterval is how often CPUs choose again what they run while batch runs beside services: 0 means never, and
+	// [ReschedOnSmallMachines] means [SmallMachineInterval] on machines with fewer than [SmallMachineCPUs] CPUs.
+	ReschedInterval time.Duration
+}
+
+// Defaults returns the default settings.
+func Defaults() Settings {
+	return Settings{ServiceWeightFactor: DefaultServiceWeightFactor, ReschedInterval: ReschedOnSmallMachines}
 }
 
 // Machine is what the floor is measured against: all CPU and the floor, in milli-CPU, and the version of the cgroups.
@@ -117,13 +128,15 @@ type State struct {
 	Weight int64 `json:"weight,omitempty"`
 	// Services is what is remembered of the services beside batch.
 	Services ServiceState `json:"services,omitzero"`
+	// BothRanAt is when batch and other programs last used a part of the machine in the same tick; zero means never.
+	BothRanAt time.Time `json:"bothRanAt,omitzero"`
 
 	indexOf map[string]int // index of a cgroup in the advice; the map is reused
 }
 
 // Advise adds the class of each reclaimed pod's cgroup, and of the cgroups that contain only such pods, to the advice and to its fallback,
-// and the weights of the services beside them, and sets how the floor is kept. It returns the new state, nil if there is nothing to
-// remember.
+// the weights of the services beside them and how often CPUs choose again, and sets how the floor is kept. It returns the new state, nil
+// if there is nothing to remember.
 func (st *State) Advise(t *tick.Tick, a *tick.Advice, s Settings, m Machine) *State {
 	if t.Sample == nil {
 		return st
@@ -166,6 +179,7 @@ func (st *State) Advise(t *tick.Tick, a *tick.Advice, s Settings, m Machine) *St
 	if services.reason != "" {
 		a.Reasons = append(a.Reasons, services.reason)
 	}
+	st.adviseResched(t, a, len(c.chosen) > 0, s.ReschedInterval, m)
 	return st
 }
 

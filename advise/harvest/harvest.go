@@ -108,7 +108,7 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 	policy.ClearIdleTiers(s, a)
 	milliCPU := int64(n.shape.Online.Size()) * 1000
 	m := class.Machine{MilliCPU: milliCPU, FloorMilliCPU: milliCPU / 10, CgroupVersion: s.CgroupVersion}
-	n.Class = n.Class.Advise(t, a, class.Settings{Class: d.Settings.BatchClass, ServiceWeightFactor: d.Settings.ServiceWeightFactor}, m)
+	n.Class = n.Class.Advise(t, a, d.Settings.Class, m)
 	n.Disk = n.Disk.Advise(t, a, d.Settings.Disk, disk.Strategy{}, true)
 	n.Guard = n.Guard.Advise(t, a, d.Settings.Guard, true, m)
 	n.Limits = n.Limits.Advise(t, a, d.Settings.Limits, limits.Defaults{Own: true, Batch: true, Services: true})

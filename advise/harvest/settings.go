@@ -3,6 +3,7 @@ package harvest
 import (
 	"time"
 
+	"polder/advise/class"
 	"polder/advise/cold"
 	"polder/advise/disk"
 	"polder/advise/guard"
@@ -30,10 +31,8 @@ type Settings struct {
 	MinCPUs int
 	// ReservedCPUs is a list of CPUs that batch never runs on (the system's own).
 	ReservedCPUs string
-	// BatchClass is the scheduling class of batch pods, one of [class.Names]; empty means the default.
-	BatchClass string
-	// ServiceWeightFactor multiplies the weights of services beside batch, on plain hosts; 0 and 1 do not change them.
-	ServiceWeightFactor int
+	// Class sets how batch and services share CPUs.
+	Class class.Settings
 	// Guard takes from batch while services wait; it is on by default.
 	Guard guard.Settings
 	// Limits cap batch pods' memory and protect the services'; both are on by default.

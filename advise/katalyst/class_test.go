@@ -51,7 +51,7 @@ func TestClassLimitsBatchOnASmallMachine(t *testing.T) {
 			{Cgroup: "/kubepods/besteffort/pod1/c", CPUMaxMilliCPU: new(int64(650))},
 			{Cgroup: "/kubepods/besteffort/pod1", CPUIdle: idle, CPUWeight: one},
 		}, 2600},
-		{"class none", func(s *Settings) { s.BatchClass = class.None }, []tick.Cgroup{
+		{"class none", func(s *Settings) { s.Class.Class = class.None }, []tick.Cgroup{
 			{Cgroup: "/batch", CPUMaxMilliCPU: new(int64(650))},
 			{Cgroup: "/limited", CPUMaxMilliCPU: new(int64(300))},
 			{Cgroup: "/kubepods/besteffort/pod", CPUMaxMilliCPU: new(int64(650))},
@@ -110,7 +110,7 @@ func TestForeignQuotaStays(t *testing.T) {
 // TestClassOnTopOfPools: on a machine with pools the CPU lists stay unchanged, and the class applies in addition.
 func TestClassOnTopOfPools(t *testing.T) {
 	s := Defaults()
-	s.BatchClass = class.None
+	s.Class.Class = class.None
 	tk := at(0, shared("a", 1), fromRule("batch"))
 	plain, classed := New(s).Decide(tk), New(Defaults()).Decide(tk)
 	if diff := cmp.Diff(plain.Pools, classed.Pools); diff != "" {

@@ -135,7 +135,7 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 	a.Reasons = slices.Concat(in.reasons, faults, div.advice.Reasons)
 
 	m := class.Machine{MilliCPU: in.milliCPU, FloorMilliCPU: in.floorMilliCPU, CgroupVersion: in.sample.CgroupVersion}
-	n.Class = n.Class.Advise(t, a, class.Settings{Class: in.settings.BatchClass, ServiceWeightFactor: in.settings.ServiceWeightFactor}, m)
+	n.Class = n.Class.Advise(t, a, in.settings.Class, m)
 	n.Disk = n.Disk.Advise(t, a, in.settings.Disk, disk.Strategy{}, false)
 	n.Guard = n.Guard.Advise(t, a, in.settings.Guard, false, m)
 	a.Reasons = slices.Concat(a.Reasons, div.need.reasons(in.settings), sys.reasons)

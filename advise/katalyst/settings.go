@@ -32,10 +32,8 @@ type Settings struct {
 	PoolMinCPUs int
 	// ReservedCPUs is a list of CPUs that belong to no pool (the system's own).
 	ReservedCPUs string
-	// BatchClass is the scheduling class of reclaimed pods, one of [class.Names]; empty means the default.
-	BatchClass string
-	// ServiceWeightFactor multiplies the weights of services beside batch, on plain hosts; 0 and 1 do not change them.
-	ServiceWeightFactor int
+	// Class sets how batch and services share CPUs.
+	Class class.Settings
 	// Guard takes from the reclaimed pods while services wait; it is off by default, because the guide has no guard.
 	Guard guard.Settings
 	// Limits cap the reclaimed pods' memory and protect the services'; both are off by default, because the guide has neither.
@@ -60,7 +58,7 @@ const (
 
 // isLimitedByQuota reports whether a reclaimed pod is limited by quota on a small machine.
 func (s Settings) isLimitedByQuota(p *tick.Pod) bool {
-	return s.Limit == LimitQuota || class.Of(s.BatchClass, p) == class.None
+	return s.Limit == LimitQuota || class.Of(s.Class.Class, p) == class.None
 }
 
 // Defaults returns Katalyst's defaults (v0.1.0), except PoolMinCPUs, which is ours.

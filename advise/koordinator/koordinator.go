@@ -39,11 +39,8 @@ part of the CPUs, or to a quota, that follows the services' load. The strategies
 type Settings struct {
 	// ReservedCPUs is a list of CPUs that belong to no pool (the system's own).
 	ReservedCPUs string
-	// BatchClass is the scheduling class of batch pods, one of [class.Names]; empty means [class.IdleOnHosts]. A strategy's schedIdle
-	// applies in addition.
-	BatchClass string
-	// ServiceWeightFactor multiplies the weights of services beside batch, on plain hosts; 0 and 1 do not change them.
-	ServiceWeightFactor int
+	// Class sets how batch and services share CPUs. An empty class means [class.IdleOnHosts]; a strategy's schedIdle applies in addition.
+	Class class.Settings
 	// Guard takes from batch pods while services wait; it is off by default, because Koordinator has no guard.
 	Guard guard.Settings
 	// Limits cap batch pods' memory and protect the services'; both are off by default, because Koordinator has its own memory QoS.
@@ -118,9 +115,9 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 		policy.ClearIdleTiers(t.Sample, a)
 	}
 	a.Fallback = merge(a.Fallback, a)
-	n.Class = n.Class.Advise(t, a, class.Settings{
-		Class: cmp.Or(d.Settings.BatchClass, class.IdleOnHosts), ServiceWeightFactor: d.Settings.ServiceWeightFactor,
-	}, machineOf(t.Sample))
+	classes := d.Settings.Class
+	classes.Class = cmp.Or(classes.Class, class.IdleOnHosts)
+	n.Class = n.Class.Advise(t, a, classes, machineOf(t.Sample))
 	if isDecided {
 		n.Disk = n.Disk.Advise(t, a, d.Settings.Disk, diskStrategy(s, a), false)
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"polder/advise/class"
 	"polder/lib/choice"
 	"polder/lib/config"
 	"polder/lib/cpus"
@@ -147,6 +148,24 @@ func factor(name string, into *int, usage string) Row {
 		}
 		return n, nil
 	}, strconv.Itoa, usage)
+}
+
+// resched is an interval at which isolate wakes its threads; [class.ReschedOnSmallMachines] has no text.
+func resched(name string, into *time.Duration, usage string) Row {
+	const minimum, maximum = 200 * time.Microsecond, 10 * time.Millisecond
+	format := fmt.Sprintf("a time span from %s to %s, or 0s", minimum, maximum)
+	return row(name, into, format, func(text string) (time.Duration, error) {
+		d, err := time.ParseDuration(text)
+		if err != nil || d != 0 && (d < minimum || d > maximum) {
+			return 0, fmt.Errorf("%q: want %s", text, format)
+		}
+		return d, nil
+	}, func(d time.Duration) string {
+		if d == class.ReschedOnSmallMachines {
+			return ""
+		}
+		return d.String()
+	}, usage)
 }
 
 func number(name string, into *float64, usage string) Row {

@@ -3,6 +3,7 @@
 package settings
 
 import (
+	"fmt"
 	"strings"
 
 	"polder/advise/class"
@@ -35,13 +36,13 @@ func PolicyNames() []string {
 type Settings struct {
 	Policy string
 	// These belong to all policies. They replace the fields of Katalyst and Harvest.
-	ReservedCPUs, BatchClass string
-	ServiceWeightFactor      int
-	Guard                    guard.Settings
-	Limits                   limits.Settings
-	Cold                     cold.Settings
-	Disk                     disk.Settings
-	Network                  network.Settings
+	ReservedCPUs string
+	Class        class.Settings
+	Guard        guard.Settings
+	Limits       limits.Settings
+	Cold         cold.Settings
+	Disk         disk.Settings
+	Network      network.Settings
 
 	Katalyst katalyst.Settings
 	Harvest  harvest.Settings
@@ -50,20 +51,20 @@ type Settings struct {
 // Defaults returns the default settings.
 func Defaults() Settings {
 	return Settings{
-		Policy:              Policies[0].Name,
-		ServiceWeightFactor: class.DefaultServiceWeightFactor,
-		Guard:               guard.Settings{MarginPermille: guard.DefaultMarginPermille},
-		Cold:                cold.Settings{Mode: cold.None},
-		Network:             network.Settings{Batch: network.Share{Ceiling: network.Bandwidth{Percent: 100}}},
-		Katalyst:            katalyst.Defaults(),
-		Harvest:             harvest.Defaults(),
+		Policy:   Policies[0].Name,
+		Class:    class.Defaults(),
+		Guard:    guard.Settings{MarginPermille: guard.DefaultMarginPermille},
+		Cold:     cold.Settings{Mode: cold.None},
+		Network:  network.Settings{Batch: network.Share{Ceiling: network.Bandwidth{Percent: 100}}},
+		Katalyst: katalyst.Defaults(),
+		Harvest:  harvest.Defaults(),
 	}
 }
 
 // ForKatalyst returns those of that policy; from has the source of each setting that is set, by its name.
 func (s *Settings) ForKatalyst(from map[string]string) katalyst.Settings {
 	k := s.Katalyst
-	k.ReservedCPUs, k.BatchClass, k.ServiceWeightFactor = s.ReservedCPUs, s.BatchClass, s.ServiceWeightFactor
+	k.ReservedCPUs, k.Class = s.ReservedCPUs, s.Class
 	k.Guard, k.Limits, k.Cold, k.Disk, k.Sources = s.Guard, s.Limits, s.Cold, s.Disk, from
 	return k
 }
@@ -71,7 +72,7 @@ func (s *Settings) ForKatalyst(from map[string]string) katalyst.Settings {
 // ForKoordinator returns those of that policy.
 func (s *Settings) ForKoordinator() koordinator.Settings {
 	return koordinator.Settings{
-		ReservedCPUs: s.ReservedCPUs, BatchClass: s.BatchClass, ServiceWeightFactor: s.ServiceWeightFactor,
+		ReservedCPUs: s.ReservedCPUs, Class: s.Class,
 		Guard: s.Guard, Limits: s.Limits, Cold: s.Cold, Disk: s.Disk,
 	}
 }
@@ -79,7 +80,7 @@ func (s *Settings) ForKoordinator() koordinator.Settings {
 // ForHarvest returns those of that policy.
 func (s *Settings) ForHarvest() harvest.Settings {
 	h := s.Harvest
-	h.ReservedCPUs, h.BatchClass, h.ServiceWeightFactor = s.ReservedCPUs, s.BatchClass, s.ServiceWeightFactor
+	h.ReservedCPUs, h.Class = s.ReservedCPUs, s.Class
 	h.Guard, h.Limits, h.Cold, h.Disk = s.Guard, s.Limits, s.Cold, s.Disk
 	return h
 }
@@ -149,14 +150,19 @@ func (s *Settings) commonRows() []Row {
 	return []Row{
 		oneOf("policy", &s.Policy, PolicyNames(), "the algorithm ("+strings.Join(PolicyNames(), ", ")+")\n--list describes each."),
 		reserved,
-		oneOf("batch-class", &s.BatchClass, class.Names,
+		oneOf("batch-class", &s.Class.Class, class.Names,
 			"scheduling class of batch ("+strings.Join(class.Names, ", ")+"; default idle)\n"+
 				"Cgroups in idle run only while no sibling has a task to run. Policy koordinator leaves pods of a cluster to schedIdle by default.").
 			withDefaultText("idle; under policy koordinator on a plain host only"),
-		factor("service-weight", &s.ServiceWeightFactor,
+		factor("service-weight", &s.Class.ServiceWeightFactor,
 			"`FACTOR` of the CPU weights of services beside batch\n"+
 				"Services of a plain host wait less for batch then. It is in force while they use less than 80 % of the machine, for all "+
 				"cgroups beside batch's that contain pods; 1 does not change their weights."),
+		resched("resched-interval", &s.Class.ReschedInterval,
+			"`SPAN` after which CPUs choose again\n"+
+				"When something interrupts a service, batch can have its CPU until the kernel's next tick. While batch runs beside services "+
+				"isolate wakes a thread on each CPU at this interval, after which the service continues. 0s means never.").
+			withDefaultText(fmt.Sprintf("%s with fewer than %d CPUs", class.SmallMachineInterval, class.SmallMachineCPUs)),
 		oneOf("guard", &s.Guard.Mode, guard.Modes,
 			"limit batch while services wait ("+strings.Join(guard.Modes, ", ")+"; default on for harvest)\n"+
 				"It takes CPUs, quota and memory from batch. It is off by default under the other policies.").

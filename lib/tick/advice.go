@@ -28,6 +28,8 @@ type Advice struct {
 	Network *Network `json:"network,omitempty"`
 	// MemoryReclaim is memory to reclaim once; nil if there is none.
 	MemoryReclaim *MemoryReclaim `json:"memoryReclaim,omitempty"`
+	// ReschedIntervalSeconds is how often each CPU is to choose again what it runs; nil or 0 means that the kernel's own tick suffices.
+	ReschedIntervalSeconds *float64 `json:"reschedIntervalSeconds,omitempty"`
 	// BatchStarved reports whether batch pods in a scheduling class below the services' get less than their floor on a full machine; nil
 	// if there are none, or if that is unknown.
 	BatchStarved *bool `json:"batchStarved,omitempty"`

@@ -15,7 +15,9 @@ type Isolation struct {
 	Errors      []IsolationError `json:"errors,omitempty"`
 	// Reclaims are the reclaims that have ended since the previous tick, and those that did not begin.
 	Reclaims []Reclaim `json:"reclaims,omitempty"`
-	DryRun   bool      `json:"dryRun,omitempty"`
+	// ReschedIntervalSeconds is how often isolate makes each CPU choose again what it runs; nil means not at all.
+	ReschedIntervalSeconds *float64 `json:"reschedIntervalSeconds,omitempty"`
+	DryRun                 bool     `json:"dryRun,omitempty"`
 	// Fallback means that the advice's fallback was applied since the previous tick, because no advice came for --stale-after.
 	Fallback bool `json:"fallback,omitempty"`
 	// Refused is why isolate did not act on this tick: too old, or of another node.

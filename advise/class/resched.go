@@ -1,0 +1,53 @@
+package class
+
+import (
+	"fmt"
+	"time"
+
+	"polder/lib/tick"
+)
+
+// ReschedOnSmallMachines is the default of [Settings.ReschedInterval]: [SmallMachineInterval] on machines with fewer than
+// [SmallMachineCPUs] CPUs, never on others. There policies keep CPUs free for services or apart from batch, and each further CPU would
+// cost as much again (docs/adr/0021 has the measurements).
+const (
+	ReschedOnSmallMachines time.Duration = -1
+	SmallMachineInterval                 = time.Millisecond
+	SmallMachineCPUs                     = 8
+)
+
+// Batch and the other programs must each use this part of the machine for CPUs to choose again more often, within bothRanFor.
+const (
+	usedPermille = 10
+	bothRanFor   = 10 * time.Second
+)
+
+// adviseResched advises how often CPUs choose again what they run: while batch has a class and both batch and other programs use CPU.
+// An unknown use changes nothing.
+func (st *State) adviseResched(t *tick.Tick, a *tick.Advice, hasClass bool, interval time.Duration, m Machine) {
+	if interval == ReschedOnSmallMachines {
+		interval = 0
+		if m.MilliCPU > 0 && m.MilliCPU < SmallMachineCPUs*1000 {
+			interval = SmallMachineInterval
+		}
+	}
+	if interval <= 0 || !hasClass {
+		st.BothRanAt = time.Time{}
+		return
+	}
+	cpu := t.Sample.CPU
+	if batch, isKnown := batchUse(t.Sample); isKnown && cpu != nil && cpu.UsageMilliCPU != nil {
+		used := float64(m.MilliCPU) * usedPermille / 1000
+		switch {
+		case batch >= used && *cpu.UsageMilliCPU-batch >= used:
+			st.BothRanAt = t.Time
+		case t.Time.Sub(st.BothRanAt) >= bothRanFor || st.BothRanAt.After(t.Time): // or the clock was set back
+			st.BothRanAt = time.Time{}
+		}
+	}
+	if st.BothRanAt.IsZero() {
+		return
+	}
+	a.ReschedIntervalSeconds = new(interval.Seconds())
+	a.Reasons = append(a.Reasons, fmt.Sprintf("CPUs choose again what they run every %s: batch runs beside services", interval))
+}

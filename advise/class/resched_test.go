@@ -1,0 +1,72 @@
+package class
+
+import (
+	"testing"
+	"time"
+
+	"polder/lib/tick"
+)
+
+// reschedAdvice returns the interval that is advised after a tick, in seconds; 0 for none.
+func reschedAdvice(st *State, at time.Time, s Settings, m Machine, batchUse, totalUse *float64) (*State, float64) {
+	t := &tick.Tick{Time: at, Sample: &tick.Sample{CPU: &tick.NodeCPU{UsageMilliCPU: totalUse}, Pods: []tick.Pod{
+		{QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromRule, Cgroup: "/batch", UsageMilliCPU: batchUse},
+	}}}
+	a := &tick.Advice{}
+	st = st.Advise(t, a, s, m)
+	if a.ReschedIntervalSeconds == nil {
+		return st, 0
+	}
+	return st, *a.ReschedIntervalSeconds
+}
+
+// CPUs choose again while both batch and other programs use CPU, and for 10 s after; an unknown use changes nothing.
+func TestReschedWhileBothRun(t *testing.T) {
+	start := time.Date(2026, 11, 25, 10, 0, 0, 0, time.UTC)
+	m := Machine{MilliCPU: 2000}
+	var st *State
+	for _, c := range []struct {
+		second       int
+		batch, total *float64
+		want         float64
+	}{
+		{0, nil, nil, 0}, // not known yet
+		{1, new(1500.0), new(1510.0), 0},
+		{2, new(1500.0), new(1520.0), 0.001},
+		{3, nil, new(1520.0), 0.001},
+		{4, new(1500.0), nil, 0.001},
+		{5, new(0.0), new(500.0), 0.001},
+		{11, new(0.0), new(500.0), 0.001},
+		{12, new(0.0), new(500.0), 0},
+		{13, new(1500.0), new(1900.0), 0.001},
+		{-20, new(0.0), new(500.0), 0}, // the clock was set back
+	} {
+		var got float64
+		if st, got = reschedAdvice(st, start.Add(time.Duration(c.second)*time.Second), Defaults(), m, c.batch, c.total); got != c.want {
+			t.Errorf("second %d: %v s, want %v", c.second, got, c.want)
+		}
+	}
+}
+
+// The default depends on the size of the machine; a setting does not.
+func TestReschedInterval(t *testing.T) {
+	for _, c := range []struct {
+		interval time.Duration
+		class    string
+		cpus     int64
+		want     float64
+	}{
+		{ReschedOnSmallMachines, Idle, 2, 0.001},
+		{ReschedOnSmallMachines, Weight, 7, 0.001},
+		{ReschedOnSmallMachines, Idle, 8, 0},
+		{ReschedOnSmallMachines, None, 2, 0},
+		{0, Idle, 2, 0},
+		{2 * time.Millisecond, Idle, 48, 0.002},
+	} {
+		s := Settings{Class: c.class, ReschedInterval: c.interval}
+		m := Machine{MilliCPU: c.cpus * 1000}
+		if _, got := reschedAdvice(nil, time.Unix(1e9, 0), s, m, new(float64(c.cpus)*500), new(float64(c.cpus)*900)); got != c.want {
+			t.Errorf("%+v: %v s, want %v", c, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package resched
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// childName is the child process' name: the first of its arguments, and what ps shows. The kernel keeps 15 bytes of a name.
+const childName = "isolate-resched"
+
+// IsChild reports whether this process was started as the child of a [Runner].
+func IsChild() bool { return len(os.Args) == 2 && os.Args[0] == childName }
+
+// RunChild is the main function of the child process: a thread for each CPU that this process may use wakes at the interval of the
+// command line, until the parent closes standard input or ends.
+func RunChild() {
+	interval, err := time.ParseDuration(os.Args[1])
+	if err == nil && (interval < minInterval || interval > maxInterval) {
+		err = fmt.Errorf("the interval %s is not from %s to %s", interval, minInterval, maxInterval)
+	}
+	if err == nil {
+		err = wakeAll(interval)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// wakeAll starts the threads and returns at the end of standard input, or if one could not start.
+func wakeAll(interval time.Duration) error {
+	_ = unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(unsafe.StringData(childName+"\x00"))), 0, 0, 0) // only for ps
+	var allowed unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
+		return fmt.Errorf("the CPUs of this process: %w", os.NewSyscallError("sched_getaffinity", err))
+	}
+	// A thread below never comes back to Go's scheduler. So nothing may need to stop all of them, as the garbage collector would, and
+	// each has a processor of the runtime, besides one for this goroutine.
+	debug.SetGCPercent(-1)
+	runtime.GOMAXPROCS(allowed.Count() + 1)
+	started := make(chan error)
+	for cpu, left := 0, allowed.Count(); left > 0; cpu++ {
+		if !allowed.IsSet(cpu) {
+			continue
+		}
+		left--
+		go func() {
+			runtime.LockOSThread()
+			if err := pin(cpu); err != nil {
+				started <- err
+				return
+			}
+			started <- nil
+			wake(interval)
+		}()
+	}
+	for range allowed.Count() {
+		if err := <-started; err != nil {
+			return err
+		}
+	}
+	for { // the parent writes nothing
+		if n, err := unix.Read(0, make([]byte, 1)); n == 0 || err != nil && err != unix.EINTR {
+			return nil
+		}
+	}
+}
+
+// pin restricts this thread to a CPU, and its sleeps to their exact length.
+func pin(cpu int) error {
+	var only unix.CPUSet
+	only.Set(cpu)
+	if err := unix.SchedSetaffinity(0, &only); err != nil {
+		return fmt.Errorf("a thread for CPU %d: %w", cpu, os.NewSyscallError("sched_setaffinity", err))
+	}
+	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0) // else the kernel may wake the thread 50 µs late
+	return nil
+}
+
+// wake sleeps again and again. A raw system call does not tell Go's runtime, which would do more for each one than the kernel does.
+func wake(interval time.Duration) {
+	span := unix.NsecToTimespec(int64(interval))
+	for {
+		unix.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&span)), 0, 0)
+	}
+}

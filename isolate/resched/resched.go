@@ -1,0 +1,158 @@
+// Package resched makes the kernel choose more often what a CPU runs, while batch runs beside services.
+//
+// A service comes before batch in the idle class when it wakes. But the kernel's fair scheduler (EEVDF, Linux 6.6) chooses only among
+// tasks that did not get more than their share yet, and a service that has just run has got more by some microseconds. So if something
+// interrupts it, such as a thread of the kernel that handles its packets or its writes, batch is next, and the CPU is only chosen for
+// again at the kernel's next tick: up to 4 ms later with 250 ticks a second. After some microseconds of batch the service would be
+// chosen. So one thread for each CPU wakes at an interval and sleeps again at once: each time the kernel chooses again
+// (docs/adr/0021-choose-again-more-often.md has the measurements).
+//
+// The threads are those of a child process (child.go): in this one Go's runtime would need four times their CPU time.
+package resched
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"os"
+	"os/exec"
+	"time"
+
+	"polder/lib/clip"
+	"polder/lib/tick"
+)
+
+// key is the advice's key, as errors name it.
+const key = "reschedIntervalSeconds"
+
+// The threads wake at least and at most so often, whatever the advice says: below minInterval they would use a large part of the CPUs,
+// and above maxInterval the kernel's own tick comes first.
+const (
+	minInterval = 200 * time.Microsecond
+	maxInterval = 10 * time.Millisecond
+)
+
+// maxShownBytes bounds the child's text in a message.
+const maxShownBytes = 300
+
+// Options set how a [Runner] acts.
+type Options struct {
+	DryRun bool
+	// Copy means that isolate works on a copy of a machine's files (--root): no thread is started.
+	Copy bool
+	Log  *slog.Logger
+}
+
+// Runner starts and ends the child process. Only one goroutine may call its methods.
+type Runner struct {
+	Options
+	child  *child // nil if none runs
+	failed error  // why there is none, although one was advised; it is not tried again
+}
+
+// child is a running child process.
+type child struct {
+	interval time.Duration
+	pid      int
+	stdin    io.Closer  // its end ends the process
+	ended    chan error // receives why the process ended
+}
+
+// New returns a Runner without a child process.
+func New(o Options) *Runner { return &Runner{Options: o} }
+
+// Apply starts or ends the threads, or changes their interval, as the advice requests: nil or 0 seconds means no threads.
+func (r *Runner) Apply(out *tick.Isolation, seconds *float64) {
+	interval := intervalOf(seconds)
+	if !r.DryRun && !r.Copy {
+		r.run(interval)
+		if r.failed != nil && interval > 0 {
+			out.Errors = append(out.Errors, tick.IsolationError{Key: key, Error: r.failed.Error()})
+			return
+		}
+	}
+	if interval > 0 {
+		out.ReschedIntervalSeconds = new(interval.Seconds())
+	}
+}
+
+// Stop ends the threads; a later Apply may start them again.
+func (r *Runner) Stop() {
+	if r.child == nil {
+		return
+	}
+	r.child.stdin.Close()
+	if err := <-r.child.ended; err != nil {
+		r.fail(err)
+	} else {
+		r.Log.Info("only the kernel's own tick makes CPUs choose again what they run")
+	}
+	r.child = nil
+}
+
+// intervalOf returns the interval that an advice means, within its bounds; 0 means none.
+func intervalOf(seconds *float64) time.Duration {
+	if seconds == nil || math.IsNaN(*seconds) || *seconds <= 0 {
+		return 0
+	}
+	return time.Duration(min(max(*seconds, minInterval.Seconds()), maxInterval.Seconds()) * float64(time.Second))
+}
+
+// run ensures that a child process with this interval runs, or with 0 that none does.
+func (r *Runner) run(interval time.Duration) {
+	if r.child != nil {
+		select {
+		case err := <-r.child.ended:
+			r.child = nil
+			r.fail(errors.Join(errors.New("its process ended"), err))
+		default:
+			if r.child.interval == interval {
+				return
+			}
+			r.Stop()
+		}
+	}
+	if interval == 0 || r.failed != nil {
+		return
+	}
+	if err := r.start(interval); err != nil {
+		r.fail(err)
+		return
+	}
+	r.Log.Info("batch runs beside services: CPUs choose again what they run more often than at the kernel's tick", "interval", interval)
+}
+
+func (r *Runner) start(interval time.Duration) error {
+	path, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(path)
+	cmd.Args = []string{childName, interval.String()}
+	cmd.Env = []string{"GODEBUG=asyncpreemptoff=1"}
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	r.child = &child{interval, cmd.Process.Pid, stdin, make(chan error, 1)}
+	go func(ended chan<- error) {
+		err := cmd.Wait()
+		if err != nil {
+			err = fmt.Errorf("%w: %s", err, clip.Text(stderr.String(), maxShownBytes))
+		}
+		ended <- err
+	}(r.child.ended)
+	return nil
+}
+
+func (r *Runner) fail(err error) {
+	r.failed = fmt.Errorf("CPUs choose again only at the kernel's tick: %w (a new isolate tries again)", err)
+}
