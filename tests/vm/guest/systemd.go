@@ -171,6 +171,14 @@ func systemdInForce(t *T) {
 	want = all("0000000000000000")
 	want["evict"] = "0000000000000020" // CAP_KILL
 	t.equal("capabilities", capabilities, want)
+	t.pinsThreads(unit("isolate"))
+}
+
+// pinsThreads checks that the unit with isolate allows what its child process needs, to have a thread on each CPU.
+func (t *T) pinsThreads(unit string) {
+	if filter := show(unit, "SystemCallFilter"); !slices.Contains(strings.Fields(filter), "sched_setaffinity") {
+		t.Errorf("%s does not allow sched_setaffinity: %s", unit, filter)
+	}
 }
 
 // systemdWatchdog sees each tool feed its watchdog.
@@ -312,6 +320,7 @@ func systemdWhole(t *T) {
 	t.Must(err)
 	t.flows("under s6")
 	t.expect(v2+"/polder.slice/polder.service", "memory.min", itoa(112<<20))
+	t.pinsThreads("polder.service")
 	if !within(func() bool { return !maps.Equal(atFirst, t.values()) }) {
 		t.Errorf("nothing of batch.slice has changed: %s", unitLogs())
 	}
