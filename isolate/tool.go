@@ -71,6 +71,7 @@ func (t *tool) handle(_ context.Context, in stage.Incoming) (any, error) {
 		t.unreported = nil
 	}
 	t.reclaim.Report(&out)
+	t.resched.Report(&out)
 	out.DroppedTicks = in.Dropped
 	return out, nil
 }
@@ -91,12 +92,14 @@ func (t *tool) checkSilence() {
 
 // applyFallback applies the fallback once per silence. It is retried until all of it is applied except what is refused.
 func (t *tool) applyFallback() {
+	if !t.s.DryRun && t.o.staleAfter > 0 {
+		t.resched.Stop() // no advice says that batch still runs
+	}
 	if t.s.DryRun || t.fallbackApplied || len(t.fallback) == 0 || t.o.staleAfter <= 0 {
 		return
 	}
 	age := t.s.Now().Sub(t.lastAdvice)
 	t.apply.At(t.s.Now())
-	t.resched.Stop() // the services' weights are their own again
 	out := t.apply.Apply(t.fallback)
 	if !t.fallbackBegun || len(out.Errors) == 0 {
 		t.s.Log.Warn("no advice: fallback applied", "after", age.Round(time.Millisecond), "applied", out.Applied, "errors", len(out.Errors))

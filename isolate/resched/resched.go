@@ -38,6 +38,9 @@ const (
 // maxShownBytes bounds the child's text in a message.
 const maxShownBytes = 300
 
+// endTime is how long the child may take to end by itself.
+const endTime = 2 * time.Second
+
 // Options set how a [Runner] acts.
 type Options struct {
 	DryRun bool
@@ -49,16 +52,16 @@ type Options struct {
 // Runner starts and ends the child process. Only one goroutine may call its methods.
 type Runner struct {
 	Options
-	child  *child // nil if none runs
-	failed error  // why there is none, although one was advised; it is not tried again
+	inForce time.Duration // the interval, in a dry run that which would be; 0 means none
+	child   *child        // nil if none runs
+	failed  error         // why there is none, although one was advised; it is not tried again
 }
 
 // child is a running child process.
 type child struct {
-	interval time.Duration
-	pid      int
-	stdin    io.Closer  // its end ends the process
-	ended    chan error // receives why the process ended
+	process *os.Process
+	stdin   io.Closer  // its end ends the process
+	ended   chan error // receives why the process ended
 }
 
 // New returns a Runner without a child process.
@@ -67,30 +70,36 @@ func New(o Options) *Runner { return &Runner{Options: o} }
 // Apply starts or ends the threads, or changes their interval, as the advice requests: nil or 0 seconds means no threads.
 func (r *Runner) Apply(out *tick.Isolation, seconds *float64) {
 	interval := intervalOf(seconds)
-	if !r.DryRun && !r.Copy {
-		r.run(interval)
-		if r.failed != nil && interval > 0 {
-			out.Errors = append(out.Errors, tick.IsolationError{Key: key, Error: r.failed.Error()})
-			return
-		}
+	if r.DryRun || r.Copy {
+		r.inForce = interval
+		return
 	}
-	if interval > 0 {
-		out.ReschedIntervalSeconds = new(interval.Seconds())
+	r.run(interval)
+	if r.failed != nil && interval > 0 {
+		out.Errors = append(out.Errors, tick.IsolationError{Key: key, Error: r.failed.Error()})
+	}
+}
+
+// Report adds the interval that is in force.
+func (r *Runner) Report(out *tick.Isolation) {
+	if r.inForce > 0 {
+		out.ReschedIntervalSeconds = new(r.inForce.Seconds())
 	}
 }
 
 // Stop ends the threads; a later Apply may start them again.
 func (r *Runner) Stop() {
+	r.inForce = 0
 	if r.child == nil {
 		return
 	}
+	process := r.child.process
+	kill := time.AfterFunc(endTime, func() { _ = process.Kill() }) // it may have ended
 	r.child.stdin.Close()
-	if err := <-r.child.ended; err != nil {
-		r.fail(err)
-	} else {
-		r.Log.Info("only the kernel's own tick makes CPUs choose again what they run")
-	}
+	<-r.child.ended
+	kill.Stop()
 	r.child = nil
+	r.Log.Info("only the kernel's own tick makes CPUs choose again what they run")
 }
 
 // intervalOf returns the interval that an advice means, within its bounds; 0 means none.
@@ -106,10 +115,10 @@ func (r *Runner) run(interval time.Duration) {
 	if r.child != nil {
 		select {
 		case err := <-r.child.ended:
-			r.child = nil
+			r.child, r.inForce = nil, 0
 			r.fail(errors.Join(errors.New("its process ended"), err))
 		default:
-			if r.child.interval == interval {
+			if r.inForce == interval {
 				return
 			}
 			r.Stop()
@@ -122,6 +131,7 @@ func (r *Runner) run(interval time.Duration) {
 		r.fail(err)
 		return
 	}
+	r.inForce = interval
 	r.Log.Info("batch runs beside services: CPUs choose again what they run more often than at the kernel's tick", "interval", interval)
 }
 
@@ -142,7 +152,7 @@ func (r *Runner) start(interval time.Duration) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	r.child = &child{interval, cmd.Process.Pid, stdin, make(chan error, 1)}
+	r.child = &child{cmd.Process, stdin, make(chan error, 1)}
 	go func(ended chan<- error) {
 		err := cmd.Wait()
 		if err != nil {

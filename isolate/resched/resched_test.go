@@ -43,11 +43,11 @@ func TestThreads(t *testing.T) {
 		if out.ReschedIntervalSeconds == nil || *out.ReschedIntervalSeconds != seconds {
 			t.Fatalf("in force: %v, want %v s", out.ReschedIntervalSeconds, seconds)
 		}
-		pids[r.child.pid] = true
+		pids[r.child.process.Pid] = true
 		await.Until(t, 30*time.Second, "a thread wakes on each CPU", func() string {
-			before := sleepsByCPU(t, r.child.pid)
+			before := sleepsByCPU(t, r.child.process.Pid)
 			time.Sleep(10 * time.Millisecond) // a span in which they wake several times; if not, the next span counts
-			for cpu, sleeps := range sleepsByCPU(t, r.child.pid) {
+			for cpu, sleeps := range sleepsByCPU(t, r.child.process.Pid) {
 				if sleeps <= before[cpu] {
 					return fmt.Sprintf("CPU %d: %d and %d sleeps", cpu, before[cpu], sleeps)
 				}
@@ -61,7 +61,7 @@ func TestThreads(t *testing.T) {
 	if len(pids) != 2 {
 		t.Errorf("processes %v for two intervals", pids)
 	}
-	pid := r.child.pid
+	pid := r.child.process.Pid
 	if out := apply(t, r, nil); out.ReschedIntervalSeconds != nil {
 		t.Errorf("without advice %v s are in force", *out.ReschedIntervalSeconds)
 	}
@@ -75,7 +75,7 @@ func TestProcessEnds(t *testing.T) {
 	r := New(Options{Log: slog.New(slog.DiscardHandler)})
 	t.Cleanup(r.Stop)
 	apply(t, r, new(0.001))
-	if err := unix.Kill(r.child.pid, unix.SIGKILL); err != nil {
+	if err := unix.Kill(r.child.process.Pid, unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	var out tick.Isolation
@@ -92,6 +92,7 @@ func TestProcessEnds(t *testing.T) {
 		}
 		out = tick.Isolation{}
 		r.Apply(&out, new(0.001))
+		r.Report(&out)
 	}
 	if apply(t, r, nil); r.child != nil {
 		t.Error("without advice a process was started")
@@ -103,7 +104,7 @@ func TestParentIsKilled(t *testing.T) {
 	if os.Getenv("RESCHED_TEST_PARENT") != "" {
 		r := New(Options{Log: slog.New(slog.DiscardHandler)})
 		apply(t, r, new(0.001))
-		fmt.Printf("child %d\n", r.child.pid)
+		fmt.Printf("child %d\n", r.child.process.Pid)
 		select {}
 	}
 	parent := exec.Command(os.Args[0], "-test.run=^TestParentIsKilled$")
@@ -169,6 +170,7 @@ func TestBounds(t *testing.T) {
 func apply(t *testing.T, r *Runner, seconds *float64) (out tick.Isolation) {
 	t.Helper()
 	r.Apply(&out, seconds)
+	r.Report(&out)
 	if len(out.Errors) > 0 {
 		t.Fatal(out.Errors)
 	}
