@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
@@ -181,15 +182,33 @@ func Running(t testing.TB, dir string, names ...string) []int {
 	}
 	var found []int
 	for _, link := range links {
-		target, err := os.Readlink(link)
-		if err != nil || filepath.Dir(target) != dir || !slices.Contains(names, filepath.Base(target)) {
-			continue // it may have ended
-		}
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(link)))
 		if err != nil {
 			t.Fatal(err)
 		}
+		target := Program(pid)
+		if filepath.Dir(target) != dir || !slices.Contains(names, filepath.Base(target)) {
+			continue
+		}
 		found = append(found, pid)
 	}
 	return found
+}
+
+// Program is the file that a process runs; empty if the process has ended, and if its parent runs the same one: isolate has such a child,
+// which ends with it and counts as a part of it.
+func Program(pid int) string {
+	target, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+	if err != nil {
+		return ""
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	afterName := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])) // the state and the parent, among others
+	if err != nil || len(afterName) < 2 {
+		return ""
+	}
+	if parent, _ := os.Readlink("/proc/" + afterName[1] + "/exe"); parent == target {
+		return ""
+	}
+	return target
 }

@@ -22,6 +22,7 @@ import (
 
 	"polder/lib/tick/ticktest"
 	"polder/tests/await"
+	"polder/tests/binaries"
 	"polder/tests/group"
 	"polder/tests/need"
 )
@@ -49,17 +50,17 @@ func started(t *testing.T, dir string) map[string]int {
 	}
 	found := map[string]int{}
 	for _, link := range links {
-		target, err := os.Readlink(link)
-		if err != nil || filepath.Dir(target) != bin {
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(link)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		target := binaries.Program(pid)
+		if filepath.Dir(target) != bin {
 			continue
 		}
 		line, err := os.ReadFile(filepath.Join(filepath.Dir(link), "cmdline"))
 		if err != nil || !bytes.Contains(line, []byte(dir)) {
 			continue
-		}
-		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(link)))
-		if err != nil {
-			t.Fatal(err)
 		}
 		found[filepath.Base(target)] = pid
 	}

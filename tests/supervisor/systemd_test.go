@@ -137,7 +137,7 @@ done
 printf '[Service]\nStandardOutput=append:/state/log\nStandardError=append:/state/log\nTimeoutStopSec=3min\n' |
 	tee "$root/units/polder-.service.d/log.conf" > "$root/units/polder.service.d/log.conf"
 for tool in collect advise isolate evict report; do
-	mkdir "$root/units/polder-$tool.service.d"
+	mkdir -p "$root/units/polder-$tool.service.d"
 done
 # The test starts the check of the heartbeat itself: with its limit of 2 s the timer would restart all tools while one is down.
 mkdir "$root/units/polder-heartbeat.timer.d"

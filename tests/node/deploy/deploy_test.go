@@ -103,9 +103,8 @@ var daemonSetName = regexp.MustCompile(`(?m)^kind: DaemonSet\nmetadata:\n  name:
 func (d *deployment) running() map[string]int {
 	found := map[string]int{}
 	for _, pid := range d.Processes() {
-		exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
-		if err == nil && filepath.Dir(exe) == "/usr/local/bin" {
-			found[filepath.Base(exe)] = pid
+		if program := binaries.Program(pid); filepath.Dir(program) == "/usr/local/bin" {
+			found[filepath.Base(program)] = pid
 		}
 	}
 	return found
