@@ -195,11 +195,16 @@ func Running(t testing.TB, dir string, names ...string) []int {
 	return found
 }
 
-// Program is the file that a process runs; empty if the process has ended, and if its parent runs the same one: isolate has such a child,
-// which ends with it and counts as a part of it.
+// Program is the file that a process runs; empty if the process has ended, and if it is isolate's child, which ends with isolate and
+// counts as a part of it. The child has a name of its own once it has executed its program, also when isolate has been killed; before
+// that its parent runs the same program.
 func Program(pid int) string {
 	target, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 	if err != nil {
+		return ""
+	}
+	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if err != nil || len(line) == 0 || bytes.HasPrefix(line, []byte("isolate-resched\x00")) {
 		return ""
 	}
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
