@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -139,7 +140,7 @@ func isolate(ctx context.Context, s *stage.Session, o options, h *cgroup.Hierarc
 	}
 	t := &tool{s: s, o: o, apply: apply.New(a), resctrl: resctrl.New(groups)}
 	t.reclaim = reclaim.New(reclaim.Options{Hierarchy: h, Root: o.root, DryRun: s.DryRun, Now: s.Now, Log: s.Log})
-	t.resched = resched.New(resched.Options{DryRun: s.DryRun, Copy: o.root != "/", Log: s.Log})
+	t.resched = resched.New(resched.Options{DryRun: s.DryRun, Copy: o.root != "/", MoveToRoot: toRoot(h), Log: s.Log})
 	defer t.close()
 	err = s.Filter(ctx, stage.Filter{
 		Section:      tick.SectionIsolation,
@@ -153,6 +154,15 @@ func isolate(ctx context.Context, s *stage.Session, o options, h *cgroup.Hierarc
 		err = errors.Join(err, t.end(ctx))
 	}
 	return err
+}
+
+// toRoot returns what moves a process to the root cgroup of the machine; nil if only a part of the hierarchy is visible here.
+func toRoot(h *cgroup.Hierarchy) func(pid int) error {
+	const controller = "cpu"
+	if !h.IsMachineRoot(controller) {
+		return nil
+	}
+	return func(pid int) error { return h.WriteFile(controller, "/", "cgroup.procs", strconv.Itoa(pid)) }
 }
 
 func onlineFile(o options) string { return filepath.Join(o.root, "sys/devices/system/cpu/online") }

@@ -2,7 +2,6 @@ package class
 
 import (
 	"fmt"
-	"path"
 	"time"
 
 	"polder/lib/tick"
@@ -23,28 +22,16 @@ const (
 	bothRanFor   = 10 * time.Second
 )
 
-// isAtTop reports whether there is batch with a class, all of it in top-level cgroups. Below another cgroup a small weight beside a large
-// one changes that cgroup's own weight on a CPU with each wake of a thread in it, and the kernel (6.18) then gave the cgroup whole CPUs
-// for minutes, before everything else on the machine (docs/adr/0021). So it is with kubelet's cgroups.
-func (c *choices) isAtTop() bool {
-	for _, cgroup := range c.chosen {
-		if parent := path.Dir(cgroup); isKubeletCgroup(cgroup) || parent != "/" && c.current[parent] == "" {
-			return false
-		}
-	}
-	return len(c.chosen) > 0
-}
-
-// adviseResched advises how often CPUs choose again what they run: while all batch is at the top of the hierarchy, and both batch and
-// other programs use CPU. An unknown use changes nothing.
-func (st *State) adviseResched(t *tick.Tick, a *tick.Advice, isAtTop bool, interval time.Duration, m Machine) {
+// adviseResched advises how often CPUs choose again what they run: while batch has a class and both batch and other programs use CPU. An
+// unknown use changes nothing.
+func (st *State) adviseResched(t *tick.Tick, a *tick.Advice, hasClass bool, interval time.Duration, m Machine) {
 	if interval == ReschedOnSmallMachines {
 		interval = 0
 		if m.MilliCPU > 0 && m.MilliCPU < SmallMachineCPUs*1000 {
 			interval = SmallMachineInterval
 		}
 	}
-	if interval <= 0 || !isAtTop {
+	if interval <= 0 || !hasClass {
 		st.BothRanAt = time.Time{}
 		return
 	}

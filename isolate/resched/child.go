@@ -18,7 +18,7 @@ const childName = "isolate-resched"
 func IsChild() bool { return len(os.Args) == 2 && os.Args[0] == childName }
 
 // RunChild is the main function of the child process: a thread for each CPU that this process may use wakes at the interval of the
-// command line, until the parent closes standard input or ends.
+// command line, from the first line of standard input until the parent closes it or ends.
 func RunChild() {
 	interval, err := time.ParseDuration(os.Args[1])
 	if err == nil && (interval < minInterval || interval > maxInterval) {
@@ -36,6 +36,9 @@ func RunChild() {
 
 // wakeAll starts the threads and returns at the end of standard input, or if one could not start.
 func wakeAll(interval time.Duration) error {
+	if isEnd() {
+		return nil
+	}
 	_ = unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(unsafe.StringData(childName+"\x00"))), 0, 0, 0) // only for ps
 	var allowed unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
@@ -66,9 +69,17 @@ func wakeAll(interval time.Duration) error {
 			return err
 		}
 	}
-	for { // the parent writes nothing
-		if n, err := unix.Read(0, make([]byte, 1)); n == 0 || err != nil && err != unix.EINTR {
-			return nil
+	for !isEnd() {
+	}
+	return nil
+}
+
+// isEnd waits for a byte of standard input and reports whether there is none any more.
+func isEnd() bool {
+	for {
+		n, err := unix.Read(0, make([]byte, 1))
+		if err != unix.EINTR {
+			return n != 1
 		}
 	}
 }

@@ -7,7 +7,9 @@
 // chosen. So one thread for each CPU wakes at an interval and sleeps again at once: each time the kernel chooses again
 // (docs/adr/0021-choose-again-more-often.md has the measurements).
 //
-// The threads are those of a child process (child.go): in this one Go's runtime would need four times their CPU time.
+// The threads are those of a child process (child.go): in this one Go's runtime would need four times their CPU time. The process is in
+// the root cgroup: anywhere below it each wake would change the weights of the cgroups above it, by which the kernel (6.18) gave all
+// CPUs to such a cgroup, for minutes, if it also contained an idle cgroup or one with a small weight.
 package resched
 
 import (
@@ -38,6 +40,10 @@ const (
 // maxShownBytes bounds the child's text in a message.
 const maxShownBytes = 300
 
+// noRoot is the error where a process would stay below the machine's root cgroup.
+const noRoot = "only a part of the machine's cgroups is visible here, and in a part of them it would take CPUs from the rest: " +
+	"CPUs choose again only at the kernel's tick"
+
 // endTime is how long the child may take to end by itself.
 const endTime = 2 * time.Second
 
@@ -46,13 +52,16 @@ type Options struct {
 	DryRun bool
 	// Copy means that isolate works on a copy of a machine's files (--root): no thread is started.
 	Copy bool
-	Log  *slog.Logger
+	// MoveToRoot moves a process to the root cgroup of the machine; nil if only a part of the hierarchy is visible here.
+	MoveToRoot func(pid int) error
+	Log        *slog.Logger
 }
 
 // Runner starts and ends the child process. Only one goroutine may call its methods.
 type Runner struct {
 	Options
 	inForce time.Duration // the interval, in a dry run that which would be; 0 means none
+	told    bool          // that the root cgroup is missing was reported
 	child   *child        // nil if none runs
 	failed  error         // why there is none, although one was advised; it is not tried again
 }
@@ -60,7 +69,7 @@ type Runner struct {
 // child is a running child process.
 type child struct {
 	process *os.Process
-	stdin   io.Closer  // its end ends the process
+	stdin   io.Closer  // its end ends the process, and its first line starts the threads
 	ended   chan error // receives why the process ended
 }
 
@@ -70,6 +79,14 @@ func New(o Options) *Runner { return &Runner{Options: o} }
 // Apply starts or ends the threads, or changes their interval, as the advice requests: nil or 0 seconds means no threads.
 func (r *Runner) Apply(out *tick.Isolation, seconds *float64) {
 	interval := intervalOf(seconds)
+	if interval > 0 && r.MoveToRoot == nil && !r.Copy {
+		out.Unavailable = append(out.Unavailable, key)
+		if !r.told {
+			r.told = true
+			out.Errors = append(out.Errors, tick.IsolationError{Key: key, Error: noRoot})
+		}
+		return
+	}
 	if r.DryRun || r.Copy {
 		r.inForce = interval
 		return
@@ -93,11 +110,7 @@ func (r *Runner) Stop() {
 	if r.child == nil {
 		return
 	}
-	process := r.child.process
-	kill := time.AfterFunc(endTime, func() { _ = process.Kill() }) // it may have ended
-	r.child.stdin.Close()
-	<-r.child.ended
-	kill.Stop()
+	_ = r.child.end() // that it ended is what was wanted
 	r.child = nil
 	r.Log.Info("only the kernel's own tick makes CPUs choose again what they run")
 }
@@ -152,15 +165,31 @@ func (r *Runner) start(interval time.Duration) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	r.child = &child{cmd.Process, stdin, make(chan error, 1)}
-	go func(ended chan<- error) {
+	started := &child{cmd.Process, stdin, make(chan error, 1)}
+	go func() {
 		err := cmd.Wait()
 		if err != nil {
 			err = fmt.Errorf("%w: %s", err, clip.Text(stderr.String(), maxShownBytes))
 		}
-		ended <- err
-	}(r.child.ended)
+		started.ended <- err
+	}()
+	if err := r.MoveToRoot(cmd.Process.Pid); err != nil {
+		started.end()
+		return err
+	}
+	if _, err := stdin.Write([]byte("\n")); err != nil { // the threads start
+		return errors.Join(err, started.end())
+	}
+	r.child = started
 	return nil
+}
+
+// end ends the process, and returns why it ended if not for that.
+func (c *child) end() error {
+	kill := time.AfterFunc(endTime, func() { _ = c.process.Kill() }) // it may have ended
+	defer kill.Stop()
+	c.stdin.Close()
+	return <-c.ended
 }
 
 func (r *Runner) fail(err error) {

@@ -35,7 +35,7 @@ func TestThreads(t *testing.T) {
 	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
 		t.Fatal(err)
 	}
-	r := New(Options{Log: slog.New(slog.DiscardHandler)})
+	r := New(Options{MoveToRoot: stay, Log: slog.New(slog.DiscardHandler)})
 	t.Cleanup(r.Stop)
 	pids := map[int]bool{}
 	for _, seconds := range []float64{0.001, 0.001, 0.002} {
@@ -72,7 +72,7 @@ func TestThreads(t *testing.T) {
 
 // A process that ends although the advice is in force is an error of every tick, and is not started again.
 func TestProcessEnds(t *testing.T) {
-	r := New(Options{Log: slog.New(slog.DiscardHandler)})
+	r := New(Options{MoveToRoot: stay, Log: slog.New(slog.DiscardHandler)})
 	t.Cleanup(r.Stop)
 	apply(t, r, new(0.001))
 	if err := unix.Kill(r.child.process.Pid, unix.SIGKILL); err != nil {
@@ -87,7 +87,10 @@ func TestProcessEnds(t *testing.T) {
 		return ""
 	})
 	for range 2 {
-		if len(out.Errors) != 1 || out.Errors[0].Key != key || !strings.Contains(out.Errors[0].Error, "killed") || out.ReschedIntervalSeconds != nil || r.child != nil {
+		if len(out.Errors) != 1 || out.Errors[0].Key != key || !strings.Contains(out.Errors[0].Error, "killed") {
+			t.Errorf("errors %+v", out.Errors)
+		}
+		if out.ReschedIntervalSeconds != nil || r.child != nil {
 			t.Errorf("%+v", out)
 		}
 		out = tick.Isolation{}
@@ -102,7 +105,7 @@ func TestProcessEnds(t *testing.T) {
 // The process ends with its parent, whatever ends that.
 func TestParentIsKilled(t *testing.T) {
 	if os.Getenv("RESCHED_TEST_PARENT") != "" {
-		r := New(Options{Log: slog.New(slog.DiscardHandler)})
+		r := New(Options{MoveToRoot: stay, Log: slog.New(slog.DiscardHandler)})
 		apply(t, r, new(0.001))
 		fmt.Printf("child %d\n", r.child.process.Pid)
 		select {}
@@ -134,7 +137,7 @@ func TestParentIsKilled(t *testing.T) {
 // A dry run reports the interval and starts nothing; on a copy of a machine nothing is started either.
 func TestNothingStarts(t *testing.T) {
 	for _, o := range []Options{{DryRun: true}, {Copy: true}} {
-		o.Log = slog.New(slog.DiscardHandler)
+		o.MoveToRoot, o.Log = stay, slog.New(slog.DiscardHandler)
 		r := New(o)
 		if out := apply(t, r, new(0.001)); out.ReschedIntervalSeconds == nil || *out.ReschedIntervalSeconds != 0.001 {
 			t.Errorf("%+v: in force: %v", o, out.ReschedIntervalSeconds)
@@ -143,6 +146,31 @@ func TestNothingStarts(t *testing.T) {
 			t.Errorf("%+v: a process was started", o)
 		}
 		r.Stop()
+	}
+}
+
+// Where the machine's root cgroup is not visible, or not writable, no thread wakes.
+func TestNotInRoot(t *testing.T) {
+	log := slog.New(slog.DiscardHandler)
+	hidden := New(Options{Log: log})
+	for i := range 2 {
+		var out tick.Isolation
+		hidden.Apply(&out, new(0.001))
+		hidden.Report(&out)
+		if hasError := len(out.Errors) == 1; hasError != (i == 0) || len(out.Unavailable) != 1 || out.ReschedIntervalSeconds != nil {
+			t.Errorf("tick %d: %+v", i, out)
+		}
+	}
+	pid := 0
+	readOnly := New(Options{Log: log, MoveToRoot: func(p int) error { pid = p; return os.ErrPermission }})
+	var out tick.Isolation
+	readOnly.Apply(&out, new(0.001))
+	readOnly.Report(&out)
+	if len(out.Errors) != 1 || out.ReschedIntervalSeconds != nil || readOnly.child != nil {
+		t.Errorf("%+v", out)
+	}
+	if err := unix.Kill(pid, 0); pid == 0 || !errors.Is(err, unix.ESRCH) {
+		t.Errorf("process %d: %v, want that it has ended", pid, err)
 	}
 }
 
@@ -166,6 +194,9 @@ func TestBounds(t *testing.T) {
 		}
 	}
 }
+
+// stay leaves the process where it is: most of these tests need no cgroups.
+func stay(int) error { return nil }
 
 func apply(t *testing.T, r *Runner, seconds *float64) (out tick.Isolation) {
 	t.Helper()

@@ -136,6 +136,18 @@ func (h *Hierarchy) determineMode() error {
 	return nil
 }
 
+// IsMachineRoot reports whether a controller's hierarchy begins at the root of the kernel's own: in a cgroup namespace, and where only a
+// part of it is mounted, it does not. Each version has a file that only the root has, or has not.
+func (h *Hierarchy) IsMachineRoot(controller string) bool {
+	switch h.Version(controller) {
+	case 1:
+		return h.Has(controller, "/", "cgroup.sane_behavior")
+	case 2:
+		return !h.Has(controller, "/", "cgroup.type")
+	}
+	return false
+}
+
 // Mode returns ModeV1, ModeV2 or ModeHybrid.
 func (h *Hierarchy) Mode() string { return h.mode }
 
