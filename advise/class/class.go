@@ -179,7 +179,7 @@ func (st *State) Advise(t *tick.Tick, a *tick.Advice, s Settings, m Machine) *St
 	if services.reason != "" {
 		a.Reasons = append(a.Reasons, services.reason)
 	}
-	st.adviseResched(t, a, len(c.chosen) > 0, s.ReschedInterval, m)
+	st.adviseResched(t, a, c.isAtTop(), s.ReschedInterval, m)
 	return st
 }
 

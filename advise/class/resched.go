@@ -2,6 +2,7 @@ package class
 
 import (
 	"fmt"
+	"path"
 	"time"
 
 	"polder/lib/tick"
@@ -22,16 +23,27 @@ const (
 	bothRanFor   = 10 * time.Second
 )
 
-// adviseResched advises how often CPUs choose again what they run: while batch has a class and both batch and other programs use CPU. An
-// unknown use changes nothing.
-func (st *State) adviseResched(t *tick.Tick, a *tick.Advice, hasClass bool, interval time.Duration, m Machine) {
+// isAtTop reports whether there is batch with a class, all of it in top-level cgroups. Services beside batch in kubelet's cgroups do not
+// wait less if CPUs choose again more often, and batch has less CPU then (docs/adr/0021).
+func (c *choices) isAtTop() bool {
+	for _, cgroup := range c.chosen {
+		if parent := path.Dir(cgroup); isKubeletCgroup(cgroup) || parent != "/" && c.current[parent] == "" {
+			return false
+		}
+	}
+	return len(c.chosen) > 0
+}
+
+// adviseResched advises how often CPUs choose again what they run: while all batch is at the top of the hierarchy, and both batch and
+// other programs use CPU. An unknown use changes nothing.
+func (st *State) adviseResched(t *tick.Tick, a *tick.Advice, isAtTop bool, interval time.Duration, m Machine) {
 	if interval == ReschedOnSmallMachines {
 		interval = 0
 		if m.MilliCPU > 0 && m.MilliCPU < SmallMachineCPUs*1000 {
 			interval = SmallMachineInterval
 		}
 	}
-	if interval <= 0 || !hasClass {
+	if interval <= 0 || !isAtTop {
 		st.BothRanAt = time.Time{}
 		return
 	}

@@ -9,8 +9,12 @@ import (
 
 // reschedAdvice returns the interval that is advised after a tick, in seconds; 0 for none.
 func reschedAdvice(st *State, at time.Time, s Settings, m Machine, batchUse, totalUse *float64) (*State, float64) {
+	return reschedAdviceFor("/batch", st, at, s, m, batchUse, totalUse)
+}
+
+func reschedAdviceFor(cgroup string, st *State, at time.Time, s Settings, m Machine, batchUse, totalUse *float64) (*State, float64) {
 	t := &tick.Tick{Time: at, Sample: &tick.Sample{CPU: &tick.NodeCPU{UsageMilliCPU: totalUse}, Pods: []tick.Pod{
-		{QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromRule, Cgroup: "/batch", UsageMilliCPU: batchUse},
+		{QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromRule, Cgroup: cgroup, UsageMilliCPU: batchUse},
 	}}}
 	a := &tick.Advice{}
 	st = st.Advise(t, a, s, m)
@@ -67,6 +71,18 @@ func TestReschedInterval(t *testing.T) {
 		m := Machine{MilliCPU: c.cpus * 1000}
 		if _, got := reschedAdvice(nil, time.Unix(1e9, 0), s, m, new(float64(c.cpus)*500), new(float64(c.cpus)*900)); got != c.want {
 			t.Errorf("%+v: %v s, want %v", c, got, c.want)
+		}
+	}
+}
+
+// Only batch at the top of the hierarchy makes CPUs choose again: the kernel does not cope with it below another cgroup.
+func TestReschedOnlyAtTop(t *testing.T) {
+	for cgroup, want := range map[string]float64{
+		"/batch": 0.001, "/batch.slice": 0.001, "/machine/batch": 0, "/kubepods/besteffort/pod1": 0,
+		"/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod1.slice": 0,
+	} {
+		if _, got := reschedAdviceFor(cgroup, nil, time.Unix(1e9, 0), Defaults(), Machine{MilliCPU: 2000}, new(900.0), new(1800.0)); got != want {
+			t.Errorf("%s: %v s, want %v", cgroup, got, want)
 		}
 	}
 }

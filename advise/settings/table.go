@@ -160,7 +160,7 @@ func (s *Settings) commonRows() []Row {
 				"cgroups beside batch's that contain pods; 1 does not change their weights."),
 		resched("resched-interval", &s.Class.ReschedInterval,
 			"`SPAN` after which CPUs choose again\n"+
-				"When something interrupts a service, batch can have its CPU until the kernel's next tick. While batch runs beside services "+
+				"When something interrupts a service, batch can have its CPU until the kernel's next tick. While top-level batch cgroups and services run "+
 				"isolate wakes a thread on each CPU at this interval, after which the service continues. 0s means never.").
 			withDefaultText(fmt.Sprintf("%s with fewer than %d CPUs", class.SmallMachineInterval, class.SmallMachineCPUs)),
 		oneOf("guard", &s.Guard.Mode, guard.Modes,

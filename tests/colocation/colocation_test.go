@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"polder/tests/await"
 	"polder/tests/binaries"
 	"polder/tests/cputime"
@@ -206,7 +208,9 @@ func (m *measurement) cells(b *testing.B, list []cell, methods []method, table *
 			table.add(c, alone, rates[l], m.measure(b, rates[l]))
 		}
 		for _, w := range methods {
-			table.add(c, w.name, rates[l], m.measureBeside(b, c.job, &w, rates[l]))
+			if r := m.measureBeside(b, c, &w, rates[l]); r != nil {
+				table.add(c, w.name, rates[l], *r)
+			}
 		}
 	}
 }
@@ -224,16 +228,17 @@ func (m *measurement) rate(b *testing.B, percent int) float64 {
 	return float64(int(rate))
 }
 
-// measureBeside measures the service beside a job in one way.
-func (m *measurement) measureBeside(b *testing.B, j *job, w *method, rate float64) (r result) {
+// measureBeside measures the service beside a job in one way; nil if -bench leaves it out.
+func (m *measurement) measureBeside(b *testing.B, c cell, w *method, rate float64) (r *result) {
 	b.Helper()
-	b.Run(w.name+", "+j.name, func(b *testing.B) {
-		m.batch.Run(b, j.script(2*runtime.NumCPU(), b.TempDir()))
+	b.Run(fmt.Sprintf("%s, %s, %d", w.name, c.job.name, c.percent), func(b *testing.B) {
+		m.batch.Run(b, c.job.script(2*runtime.NumCPU(), b.TempDir()))
 		end := w.start(b, m)
-		r = m.measure(b, rate)
+		r = new(m.measure(b, rate))
 		end()
 		m.batch.Kill(b, m.ownProcesses...)
 	})
+	unix.Sync() // the job's files are written or discarded now, not while the next method is measured
 	return r
 }
 
