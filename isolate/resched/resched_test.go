@@ -239,7 +239,11 @@ func sleepsByCPU(t *testing.T, pid int) map[int]int {
 				sleeps, _ = strconv.Atoi(value)
 			}
 		}
-		if cpu >= 0 {
+		thread, err := strconv.Atoi(filepath.Base(filepath.Dir(status)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if policy, err := unix.SchedGetAttr(thread, 0); cpu >= 0 && err == nil && policy.Policy == unix.SCHED_BATCH {
 			found[cpu] = max(found[cpu], sleeps)
 		}
 	}
