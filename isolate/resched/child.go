@@ -84,17 +84,12 @@ func isEnd() bool {
 	}
 }
 
-// pin restricts this thread to a CPU and its sleeps to their exact length. In the policy SCHED_BATCH its wakes interrupt batch in the idle
-// class, but no service: one that is interrupted has got more than its share, so that batch would have the CPU until the next wake.
+// pin restricts this thread to a CPU, and its sleeps to their exact length.
 func pin(cpu int) error {
 	var only unix.CPUSet
 	only.Set(cpu)
 	if err := unix.SchedSetaffinity(0, &only); err != nil {
 		return fmt.Errorf("a thread for CPU %d: %w", cpu, os.NewSyscallError("sched_setaffinity", err))
-	}
-	priority := int32(0)
-	if _, _, err := unix.Syscall(unix.SYS_SCHED_SETSCHEDULER, 0, unix.SCHED_BATCH, uintptr(unsafe.Pointer(&priority))); err != 0 {
-		return fmt.Errorf("a thread for CPU %d: %w", cpu, os.NewSyscallError("sched_setscheduler", err))
 	}
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0) // else the kernel may wake the thread 50 µs late
 	return nil
