@@ -366,9 +366,9 @@ func (w *world) awaitTaint(name string) {
 func (w *world) lastTick() *tick.Tick {
 	w.Helper()
 	var tk tick.Tick
-	text := strings.TrimSpace(w.on("tail -n 1 " + ticksFile))
+	text := strings.TrimSpace(w.on("[ ! -e " + ticksFile + " ] || tail -n 1 " + ticksFile))
 	if err := tick.Unmarshal([]byte(text), &tk); err != nil {
-		return &tick.Tick{} // not completely written
+		return &tick.Tick{} // not written yet, or not completely
 	}
 	return &tk
 }
