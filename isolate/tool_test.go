@@ -179,7 +179,8 @@ func TestFailedFallbackAtEndIsError(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		s := &stage.Session{Env: stage.Env{Now: time.Now}, Log: slog.New(slog.DiscardHandler)}
-		a := &tool{s: s, o: options{root: root, staleAfter: time.Second, atEnd: fallbackAtEnd}, fallback: []tick.Cgroup{{Cgroup: "/batch", CPUSetCPUs: "0"}}}
+		a := &tool{s: s, o: options{root: root, staleAfter: time.Second, atEnd: fallbackAtEnd}}
+		a.fallback = []tick.Cgroup{{Cgroup: "/batch", CPUSetCPUs: "0"}}
 		a.resched = resched.New(resched.Options{Copy: true})
 		a.apply = apply.New(apply.Options{Hierarchy: h, Online: onlineFile(a.o), Writer: &refusing{Hierarchy: h, left: 1000}, Log: s.Log})
 		defer a.apply.Close()

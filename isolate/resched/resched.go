@@ -173,11 +173,11 @@ func (r *Runner) start(interval time.Duration) error {
 		}
 		started.ended <- err
 	}()
-	if err := r.MoveToRoot(cmd.Process.Pid); err != nil {
-		started.end()
-		return err
+	err = r.MoveToRoot(cmd.Process.Pid)
+	if err == nil {
+		_, err = stdin.Write([]byte("\n")) // the threads start
 	}
-	if _, err := stdin.Write([]byte("\n")); err != nil { // the threads start
+	if err != nil {
 		return errors.Join(err, started.end())
 	}
 	r.child = started

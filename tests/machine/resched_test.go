@@ -1,7 +1,6 @@
 package machine
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,90 +10,137 @@ import (
 	"syscall"
 	"testing"
 
+	"polder/lib/cgroup"
 	"polder/tests/await"
 	"polder/tests/binaries"
 	"polder/tests/group"
 	"polder/tests/need"
 )
 
-// isolate's child process, whose threads wake CPUs, is in the root cgroup wherever isolate is, and ends when isolate is killed.
+// isolate's child process, whose threads wake CPUs, is in the machine's root cgroup wherever isolate is, and ends when isolate is killed.
 func TestReschedIsInRootCgroup(t *testing.T) {
-	if !need.Cgroups(t, "cpu").IsMachineRoot("cpu") {
-		t.Skip("needs the root of the machine's cgroups")
+	h := need.Cgroups(t, "cpu")
+	r := adviseResched(t, "%s")
+	if !h.IsMachineRoot("cpu") { // in a container, for example
+		r.awaitUnavailable(t)
+		return
 	}
-	outside, dir := group.New(t, nil, "resched"), t.TempDir()
-	isolate := binaries.Path(t, "isolate")
-	const line = `{"v":1,"node":"n1","time":"2023-01-03T16:18:00Z","advice":{"policy":"by hand","reschedIntervalSeconds":0.001}}`
-	outside.Run(t, fmt.Sprintf("{ echo '%s'; exec sleep 1000; } | %s --node n1 --max-age 0 >%[3]s/out 2>%[3]s/log", line, isolate, dir))
-	log := func() string {
-		text, _ := os.ReadFile(filepath.Join(dir, "log")) // it may not exist yet
-		return string(text)
-	}
-	var parent, child int
+	child := 0
 	await.Until(t, patient, "the child process is in the root cgroup", func() string {
-		parent, child = 0, 0
-		for _, text := range outside.PIDs(t) {
-			if pid, err := strconv.Atoi(text); err == nil && binaries.Program(pid) == isolate {
-				parent = pid
-			}
+		children := childrenOf(r.pid())
+		if len(children) != 1 || !slices.Contains(processesOf(t, h, "/"), children[0]) {
+			return fmt.Sprintf("the children of isolate are %v: %s%s", children, r.read("log"), r.read("out"))
 		}
-		child = childOf(parent)
-		if cgroup := cpuCgroup(child); cgroup != "/" {
-			return fmt.Sprintf("isolate %d, its child %d in %q: %s", parent, child, cgroup, log())
+		child, _ = strconv.Atoi(children[0]) // the kernel writes numbers
+		return ""
+	})
+	parent := r.pid()
+	if inside := processesOf(t, h, r.cgroup.Name); !slices.Contains(inside, strconv.Itoa(parent)) || slices.Contains(inside, strconv.Itoa(child)) {
+		t.Errorf("processes %v in isolate's cgroup, want isolate, %d, and not its child, %d", inside, parent, child)
+	}
+	await.Until(t, patient, "the tick has the interval", func() string {
+		if out := r.read("out"); !strings.Contains(out, `"isolation":{"applied":0,"unchanged":0,"reschedIntervalSeconds":0.001}`) {
+			return out
 		}
 		return ""
 	})
-	if cgroup := cpuCgroup(parent); cgroup != outside.Name {
-		t.Errorf("isolate itself is in %s, want %s", cgroup, outside.Name)
+	if log := r.read("log"); !strings.Contains(log, "CPUs choose again what they run more often than at the kernel's tick") {
+		t.Error(log)
 	}
 	if err := syscall.Kill(parent, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	await.Until(t, patient, "the child has ended", func() string {
-		if name := commandOf(child); name == "isolate-resched" {
+		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", child)) // it has ended
+		if strings.HasPrefix(string(line), "isolate-resched\x00") {
 			return "it still runs"
 		}
 		return ""
 	})
 }
 
-// childOf is the first process whose parent is pid and that has the child's name; 0 if there is none.
-func childOf(parent int) int {
-	if parent == 0 {
-		return 0
+// Where only a part of the hierarchy is visible, as in a container, no thread wakes, and the tick says so.
+func TestReschedNeedsRootCgroup(t *testing.T) {
+	h := need.Cgroups(t, "cpu")
+	dir, _, err := h.Dir("cpu", "/")
+	if err == nil {
+		dir, err = filepath.EvalSymlinks(dir)
 	}
-	statuses, _ := filepath.Glob("/proc/[0-9]*/status") // the pattern is valid
-	for _, status := range statuses {
-		text, _ := os.ReadFile(status) // it may have ended
-		if !bytes.Contains(text, fmt.Appendf(nil, "\nPPid:\t%d\n", parent)) {
-			continue
+	if err != nil {
+		t.Fatal(err)
+	}
+	mount := "mount -t cgroup2 none " + dir
+	if h.Version("cpu") == 1 {
+		mount = fmt.Sprintf("mount -t cgroup -o %s none %s", filepath.Base(dir), dir) // a directory is named after its controllers
+	}
+	r := adviseResched(t, "unshare --cgroup --mount --propagation private sh -ec 'umount -l "+dir+"; "+mount+"; exec %s'")
+	r.awaitUnavailable(t)
+	if children := childrenOf(r.pid()); len(children) > 0 {
+		t.Errorf("isolate has the children %v", children)
+	}
+}
+
+// rescheduling is an isolate in a cgroup of its own whose advice is to wake CPUs.
+type rescheduling struct {
+	cgroup *group.Group
+	dir    string
+}
+
+// adviseResched starts it, with its command in the place of the format's %s.
+func adviseResched(t *testing.T, format string) *rescheduling {
+	t.Helper()
+	r := &rescheduling{group.New(t, nil, "resched"), t.TempDir()}
+	const line = `{"v":1,"node":"n1","time":"2023-01-03T16:18:00Z","advice":{"policy":"by hand","reschedIntervalSeconds":0.001}}`
+	command := fmt.Sprintf(format, binaries.Path(t, "isolate")+" --node n1 --max-age 0 --stale-after 1h")
+	r.cgroup.Run(t, fmt.Sprintf("{ echo '%s'; exec sleep 1000; } | %s >%[3]s/out 2>%[3]s/log", line, command, r.dir))
+	return r
+}
+
+// awaitUnavailable waits for a tick that says that no thread wakes, and why.
+func (r *rescheduling) awaitUnavailable(t *testing.T) {
+	t.Helper()
+	await.Until(t, patient, "the tick says that no thread wakes", func() string {
+		out := r.read("out")
+		if !strings.Contains(out, `"unavailable":["reschedIntervalSeconds"]`) || !strings.Contains(out, "only a part of the machine's cgroups is visible") {
+			return out + r.read("log")
 		}
-		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(status))); err == nil && commandOf(pid) == "isolate-resched" {
+		return ""
+	})
+}
+
+// read returns what isolate has written to a file; empty until it exists.
+func (r *rescheduling) read(name string) string {
+	text, _ := os.ReadFile(filepath.Join(r.dir, name)) // it may not exist yet
+	return string(text)
+}
+
+// pid is isolate's; 0 until it runs.
+func (r *rescheduling) pid() int {
+	list, _ := os.ReadFile(filepath.Join(r.cgroup.Dirs[0], "cgroup.procs")) // it may not exist yet
+	for text := range strings.FieldsSeq(string(list)) {
+		if pid, err := strconv.Atoi(text); err == nil && filepath.Base(binaries.Program(pid)) == "isolate" {
 			return pid
 		}
 	}
 	return 0
 }
 
-// commandOf is the first word of a process' command line; empty if it has ended.
-func commandOf(pid int) string {
-	line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-	name, _, _ := bytes.Cut(line, []byte{0})
-	return string(name)
+// childrenOf are the children of a process' threads.
+func childrenOf(pid int) (children []string) {
+	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // the pattern is valid
+	for _, list := range lists {
+		text, _ := os.ReadFile(list) // a thread that has ended has none
+		children = append(children, strings.Fields(string(text))...)
+	}
+	return children
 }
 
-// cpuCgroup is a process' cgroup in the hierarchy with the cpu controller; empty if the process has ended.
-func cpuCgroup(pid int) string {
-	lines, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
-	unified := ""
-	for line := range strings.Lines(string(lines)) {
-		switch fields := strings.SplitN(strings.TrimSpace(line), ":", 3); {
-		case len(fields) < 3:
-		case slices.Contains(strings.Split(fields[1], ","), "cpu"):
-			return fields[2]
-		case fields[1] == "":
-			unified = fields[2]
-		}
+// processesOf are the PIDs in a cgroup of the hierarchy with the cpu controller.
+func processesOf(t *testing.T, h *cgroup.Hierarchy, cgroup string) []string {
+	t.Helper()
+	list, err := h.ReadFile("cpu", cgroup, "cgroup.procs")
+	if err != nil {
+		t.Fatal(err)
 	}
-	return unified
+	return strings.Fields(list)
 }

@@ -212,15 +212,7 @@ func (t *T) repeatCold(job string, asked *tick.Tick) {
 		t.Must(err)
 		return string(text) + "\n"
 	}
-	p := exec.Command("isolate", "--max-age", "0")
-	in, err := p.StdinPipe()
-	t.Must(err)
-	out := &pipe{eof: make(chan struct{})}
-	stdout, err := p.StdoutPipe()
-	t.Must(err)
-	t.Must(p.Start())
-	t.Cleanup(func() { _ = p.Process.Kill(); _ = p.Wait() })
-	go out.decode(stdout)
+	out, in := t.startFed("isolate --max-age 0")
 	send := func(x *tick.Tick, count int) *tick.Tick {
 		_, err := in.Write([]byte(line(x)))
 		t.Must(err)
@@ -236,7 +228,7 @@ func (t *T) repeatCold(job string, asked *tick.Tick) {
 	fresh := *asked
 	again := *asked.Advice.MemoryReclaim
 	var up float64
-	_, err = fmt.Sscan(read("/proc/uptime"), &up)
+	_, err := fmt.Sscan(read("/proc/uptime"), &up)
 	t.Must(err)
 	again.BootSeconds, again.Cgroups = up, []tick.CgroupReclaim{{Cgroup: "/cold/job", Bytes: 8 << 20}}
 	fresh.Advice = &tick.Advice{Policy: "by hand", MemoryReclaim: &again}
@@ -254,5 +246,5 @@ func (t *T) repeatCold(job string, asked *tick.Tick) {
 		t.Errorf("a tick that came 20 times was acted on %d times; it held %d MiB, and holds %d", done, use, current(job))
 	}
 	t.Must(in.Close())
-	t.Must(p.Wait())
+	t.wait(out)
 }

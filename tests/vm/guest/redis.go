@@ -70,7 +70,8 @@ func shareRedisDisk(t *T) {
 	t.group("/disk/grid", "cpuset", "cpu", "memory", "pids", "io")
 	job := t.group("/disk/grid/job")
 	rules := t.classify("  - {cgroup: /disk/web, class: shared}\n  - {cgroup: /disk/grid/*, class: reclaimed}\n")
-	t.startProgram(web, "redis-server --port 6379 --bind 127.0.0.1 --dir /data/redis --save '' --appendonly yes --appendfsync always --auto-aof-rewrite-percentage 0")
+	t.startProgram(web, "redis-server --port 6379 --bind 127.0.0.1 --dir /data/redis --save '' --appendonly yes --appendfsync always "+
+		"--auto-aof-rewrite-percentage 0") // it would replace its file beside the same methods in each run
 	if !within(func() bool { r, err := ask(time.Second, 0); return err == nil && r.Errors == 0 && r.Requests > 0 }) {
 		t.Fatalf("redis does not answer")
 	}

@@ -24,6 +24,7 @@ var basics = suite{
 		{"burst", writeBurst},
 		{"protection", writeProtection},
 		{"confines", writeConfines},
+		{"resched", writeResched},
 		{"memory high", writeMemoryHigh},
 		{"memory max", writeMemoryMax},
 		{"io weight", writeIOWeight},

@@ -57,6 +57,22 @@ func (t *T) startPipe(commands ...string) *pipe {
 	return p
 }
 
+// startFed starts one tool, given as a line, that gets its ticks from the test and ends at the end of its input.
+func (t *T) startFed(command string) (*pipe, io.WriteCloser) {
+	words := strings.Fields(command)
+	cmd := exec.Command(words[0], words[1:]...)
+	p := &pipe{eof: make(chan struct{}), stages: []*exec.Cmd{cmd}}
+	cmd.Stderr = p
+	in, err := cmd.StdinPipe()
+	t.Must(err)
+	out, err := cmd.StdoutPipe()
+	t.Must(err)
+	t.Must(cmd.Start())
+	go p.decode(out)
+	t.Cleanup(p.kill)
+	return p, in
+}
+
 func (p *pipe) decode(from io.Reader) {
 	defer close(p.eof)
 	lines := bufio.NewReaderSize(from, 1<<20)

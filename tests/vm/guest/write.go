@@ -1,6 +1,8 @@
 package main
 
 import (
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -54,6 +56,36 @@ func (t *T) refuses(out *tick.Isolation, cgroup, words string) {
 		}
 	}
 	t.Errorf("no error of %s contains %q: %+v", cgroup, words, out.Errors)
+}
+
+// writeResched checks that the process that wakes CPUs is in the root cgroup, although isolate is not, and ends with isolate.
+func writeResched(t *T) {
+	own := t.group("/own")
+	p, in := t.startFed("isolate --max-age 0 --stale-after 1h")
+	t.Must(write(own+"/cgroup.procs", strconv.Itoa(p.stages[0].Process.Pid)))
+	advice := tick.Advice{Policy: "by hand", ReschedIntervalSeconds: new(0.001)}
+	text, err := tick.Marshal(tick.Tick{V: tick.Version, Node: "n1", Time: time.Now(), Advice: &advice})
+	t.Must(err)
+	_, err = in.Write(append(text, '\n'))
+	t.Must(err)
+	t.await(p, "the interval", func(tk *tick.Tick) bool { return tk.Isolation != nil && tk.Isolation.ReschedIntervalSeconds != nil })
+	const child = "isolate-resched"
+	if top, inside := namesIn(v2), namesIn(own); !slices.Contains(top, child) || slices.Contains(inside, child) || !slices.Contains(inside, "isolate") {
+		t.Errorf("isolate's cgroup has %v; %s in the root cgroup: %v", inside, child, slices.Contains(top, child))
+	}
+	t.Must(in.Close())
+	t.wait(p)
+	if !within(func() bool { return !slices.Contains(namesIn(v2), child) }) {
+		t.Errorf("%s still runs", child)
+	}
+}
+
+// namesIn are the names of a cgroup's processes.
+func namesIn(dir string) (names []string) {
+	for pid := range strings.FieldsSeq(read(dir + "/cgroup.procs")) {
+		names = append(names, read("/proc/"+pid+"/comm"))
+	}
+	return names
 }
 
 // writeConfines checks that threads really stay on their CPUs, and under their quota.
