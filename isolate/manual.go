@@ -87,7 +87,7 @@ at a time, for a second at most, and never twice: the kernel's boot ID and time 
 than that of the last request and than isolate's own start.
 
 advice.reschedIntervalSeconds makes each CPU choose more often what it runs, so that a service that was interrupted does not wait
-behind batch until the kernel's tick: one thread for each CPU of isolate's own list wakes at that interval and sleeps again. The
+behind batch until the kernel's tick: one thread for each online CPU that isolate may use wakes at that interval and sleeps again. The
 threads end with the advice, with the fallback and with isolate. A wake costs 12 µs of CPU on a virtual machine with slow timers.
 They are those of a child process, isolate-resched, which isolate moves to the root cgroup; where the machine's root cgroup is not
 visible, as in a container with its own part of the hierarchy, there is none, and isolation.unavailable names the key.

@@ -270,7 +270,7 @@ func (a *Applier) itemsToWrite(r *round) []*item {
 		case it.isAsDesired:
 			it.file.expect(it.Observed)
 			r.Unchanged++
-		case a.hasExclusiveCPUs(it, r) || a.isContested(it, r) || a.isPartitionRoot(it, r) || a.wouldKill(it, r) || a.needsJournal(it, r):
+		case a.hasExclusiveCPUs(it, r) || a.isContested(it, r) || a.isPartitionRoot(it, r) || a.wouldKill(it, r) || a.needsJournal(it, r) || a.hasNoWeight(it):
 			it.isSkipped = true
 		default:
 			out = append(out, it)
@@ -302,6 +302,16 @@ func (a *Applier) needsJournal(it *item, r *round) bool {
 		Error: "not written without --journal: after a restart the multiplied weight would count as the original one",
 	})
 	return true
+}
+
+// hasNoWeight reports whether a weight is to be multiplied that the kernel does not keep and would refuse to set: somebody made the
+// cgroup idle, and it stays so.
+func (a *Applier) hasNoWeight(it *item) bool {
+	if !it.MultipliesOriginal() {
+		return false
+	}
+	idle, err := a.Hierarchy.ReadFile(it.Controller, it.Cgroup, "cpu.idle")
+	return err == nil && idle == "1" // before Linux 5.15 there is no such file
 }
 
 // writeItems makes the plan and executes it.

@@ -57,3 +57,19 @@ func TestWeightFactorNeedsAJournal(t *testing.T) {
 		t.Errorf("cpu.weight is %s, want 100", weight)
 	}
 }
+
+// TestWeightFactorOfAnIdleCgroup: what an administrator made idle is left alone, without an error; its weight is multiplied again after.
+func TestWeightFactorOfAnIdleCgroup(t *testing.T) {
+	r := newRealTree(t, "web")
+	j := openJournal(t, filepath.Join(t.TempDir(), "journal"))
+	a, _ := newApplier(t, r.h, func(o *Options) { o.Journal = j })
+	for _, step := range []struct{ idle, want string }{{"1", "3"}, {"0", "16384"}} {
+		r.set("cpu", "web", "cpu.idle", step.idle)
+		for range 2 {
+			out := a.Apply([]tick.Cgroup{{Cgroup: r.path("web"), CPUWeightFactor: new(int64(16))}})
+			if got := r.get("cpu", "web", "cpu.shares"); got != step.want || len(out.Errors) > 0 {
+				t.Errorf("cpu.idle %s: cpu.shares is %s, want %s; errors:\n%s", step.idle, got, step.want, errorsOf(out))
+			}
+		}
+	}
+}

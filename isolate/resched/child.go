@@ -14,6 +14,14 @@ import (
 // childName is the child process' name: the first of its arguments, and what ps shows. The kernel keeps 15 bytes of a name.
 const childName = "isolate-resched"
 
+// The first thread runs only the main function, so that the CPUs that it may use are the process' and not those of a thread that is
+// pinned: by them the parent learns that a CPU is offline or online again.
+func init() {
+	if IsChild() {
+		runtime.LockOSThread()
+	}
+}
+
 // IsChild reports whether this process was started as the child of a [Runner].
 func IsChild() bool { return len(os.Args) == 2 && os.Args[0] == childName }
 

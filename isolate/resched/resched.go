@@ -23,6 +23,8 @@ import (
 	"os/exec"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"polder/lib/clip"
 	"polder/lib/tick"
 )
@@ -69,8 +71,9 @@ type Runner struct {
 // child is a running child process.
 type child struct {
 	process *os.Process
-	stdin   io.Closer  // its end ends the process, and its first line starts the threads
-	ended   chan error // receives why the process ended
+	stdin   io.Closer   // its end ends the process, and its first line starts the threads
+	ended   chan error  // receives why the process ended
+	cpus    unix.CPUSet // those of its threads
 }
 
 // New returns a Runner without a child process.
@@ -131,7 +134,7 @@ func (r *Runner) run(interval time.Duration) {
 			r.child, r.inForce = nil, 0
 			r.fail(errors.Join(errors.New("its process ended"), err))
 		default:
-			if r.inForce == interval {
+			if r.inForce == interval && !r.child.hasOtherCPUs() {
 				return
 			}
 			r.Stop()
@@ -165,7 +168,7 @@ func (r *Runner) start(interval time.Duration) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	started := &child{cmd.Process, stdin, make(chan error, 1)}
+	started := &child{process: cmd.Process, stdin: stdin, ended: make(chan error, 1)}
 	go func() {
 		err := cmd.Wait()
 		if err != nil {
@@ -174,6 +177,9 @@ func (r *Runner) start(interval time.Duration) error {
 		started.ended <- err
 	}()
 	err = r.MoveToRoot(cmd.Process.Pid)
+	if err == nil {
+		started.cpus, err = cpusOf(cmd.Process)
+	}
 	if err == nil {
 		_, err = stdin.Write([]byte("\n")) // the threads start
 	}
@@ -190,6 +196,19 @@ func (c *child) end() error {
 	defer kill.Stop()
 	c.stdin.Close()
 	return <-c.ended
+}
+
+// hasOtherCPUs reports whether the process may use other CPUs than its threads were started for: one is offline or online again.
+// The kernel moves the thread of a CPU that goes offline to another, and not back.
+func (c *child) hasOtherCPUs() bool {
+	cpus, err := cpusOf(c.process)
+	return err == nil && cpus != c.cpus // else it has just ended, which the next tick learns
+}
+
+// cpusOf are the online CPUs that the first thread of a process may use.
+func cpusOf(p *os.Process) (cpus unix.CPUSet, err error) {
+	err = os.NewSyscallError("sched_getaffinity", unix.SchedGetaffinity(p.Pid, &cpus))
+	return cpus, err
 }
 
 func (r *Runner) fail(err error) {

@@ -28,8 +28,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// On this machine there is one thread for each CPU, only on that CPU, which sleeps again and again. A new interval replaces the process;
-// without advice it has ended.
+// On this machine there is one thread for each CPU, only on that CPU, which sleeps again and again. A new interval replaces the process,
+// and so do other CPUs; without advice it has ended.
 func TestThreads(t *testing.T) {
 	var allowed unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
@@ -60,6 +60,19 @@ func TestThreads(t *testing.T) {
 	}
 	if len(pids) != 2 {
 		t.Errorf("processes %v for two intervals", pids)
+	}
+	fewer := allowed
+	for cpu := 0; fewer.Count() == allowed.Count(); cpu++ {
+		fewer.Clear(cpu)
+	}
+	if allowed.Count() > 1 { // as if the kernel took a CPU offline
+		before := r.child.process.Pid
+		if err := unix.SchedSetaffinity(before, &fewer); err != nil {
+			t.Fatal(err)
+		}
+		if apply(t, r, new(0.002)); r.child.process.Pid == before || r.child.cpus != allowed {
+			t.Errorf("process %d for the CPUs %v after process %d", r.child.process.Pid, r.child.cpus, before)
+		}
 	}
 	pid := r.child.process.Pid
 	if out := apply(t, r, nil); out.ReschedIntervalSeconds != nil {

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"polder/lib/cpus"
 	"polder/lib/tick"
 )
 
@@ -58,18 +60,38 @@ func (t *T) refuses(out *tick.Isolation, cgroup, words string) {
 	t.Errorf("no error of %s contains %q: %+v", cgroup, words, out.Errors)
 }
 
-// writeResched checks that the process that wakes CPUs is in the root cgroup, although isolate is not, and ends with isolate.
+// writeResched checks that the process that wakes CPUs is in the root cgroup, although isolate is not, has a thread for each online CPU,
+// also after one went offline and came back, and ends with isolate.
 func writeResched(t *T) {
 	own := t.group("/own")
 	p, in := t.startFed("isolate --max-age 0 --stale-after 1h")
 	t.Must(write(own+"/cgroup.procs", strconv.Itoa(p.stages[0].Process.Pid)))
 	advice := tick.Advice{Policy: "by hand", ReschedIntervalSeconds: new(0.001)}
-	text, err := tick.Marshal(tick.Tick{V: tick.Version, Node: "n1", Time: time.Now(), Advice: &advice})
-	t.Must(err)
-	_, err = in.Write(append(text, '\n'))
-	t.Must(err)
-	t.await(p, "the interval", func(tk *tick.Tick) bool { return tk.Isolation != nil && tk.Isolation.ReschedIntervalSeconds != nil })
 	const child = "isolate-resched"
+	last := ""
+	t.Cleanup(func() { t.setOnline(1, "1") })
+	for _, state := range []string{"1", "0", "1"} {
+		t.setOnline(1, state)
+		now := time.Now()
+		text, err := tick.Marshal(tick.Tick{V: tick.Version, Node: "n1", Time: now, Advice: &advice})
+		t.Must(err)
+		_, err = in.Write(append(text, '\n'))
+		t.Must(err)
+		t.await(p, "the interval", func(tk *tick.Tick) bool {
+			return tk.Time.Equal(now) && tk.Isolation != nil && tk.Isolation.ReschedIntervalSeconds != nil
+		})
+		online := read("/sys/devices/system/cpu/online")
+		pid, err := run("pgrep", "-x", child)
+		t.Must(err)
+		pinned := ""
+		if !within(func() bool { pinned = pinnedTo(pid); return pinned == online }) {
+			t.Errorf("threads for the CPUs %s, want %s", pinned, online)
+		}
+		if pid == last {
+			t.Errorf("the process for the CPUs %s is that of before", online)
+		}
+		last = pid
+	}
 	if top, inside := namesIn(v2), namesIn(own); !slices.Contains(top, child) || slices.Contains(inside, child) || !slices.Contains(inside, "isolate") {
 		t.Errorf("isolate's cgroup has %v; %s in the root cgroup: %v", inside, child, slices.Contains(top, child))
 	}
@@ -78,6 +100,20 @@ func writeResched(t *T) {
 	if !within(func() bool { return !slices.Contains(namesIn(v2), child) }) {
 		t.Errorf("%s still runs", child)
 	}
+}
+
+// pinnedTo is the list of the CPUs that a process has a thread for, which may run only there.
+func pinnedTo(pid string) string {
+	var pinned cpus.Set
+	files, _ := filepath.Glob("/proc/" + pid + "/task/*/status") // the pattern is valid
+	for _, file := range files {
+		_, text, _ := strings.Cut(read(file), "\nCpus_allowed_list:\t")
+		list, _, _ := strings.Cut(text, "\n")
+		if set, err := cpus.Parse(list); err == nil && set.Size() == 1 {
+			pinned = pinned.Union(set)
+		}
+	}
+	return pinned.String()
 }
 
 // namesIn are the names of a cgroup's processes.
