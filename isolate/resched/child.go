@@ -1,6 +1,7 @@
 package resched
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -64,12 +65,14 @@ func wakeAll(interval time.Duration) error {
 		left--
 		go func() {
 			runtime.LockOSThread()
-			if err := pin(cpu); err != nil {
-				started <- err
+			err := pin(cpu)
+			if errors.Is(err, unix.EINVAL) { // the CPU has just gone offline, which the parent learns as well
+				started <- nil
 				return
 			}
-			started <- nil
-			wake(interval)
+			if started <- err; err == nil {
+				wake(interval)
+			}
 		}()
 	}
 	for range allowed.Count() {
