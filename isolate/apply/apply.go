@@ -270,7 +270,8 @@ func (a *Applier) itemsToWrite(r *round) []*item {
 		case it.isAsDesired:
 			it.file.expect(it.Observed)
 			r.Unchanged++
-		case a.hasExclusiveCPUs(it, r) || a.isContested(it, r) || a.isPartitionRoot(it, r) || a.wouldKill(it, r) || a.needsJournal(it, r) || a.hasNoWeight(it):
+		case a.hasExclusiveCPUs(it, r), a.isContested(it, r), a.isPartitionRoot(it, r), a.wouldKill(it, r),
+			a.needsJournal(it, r), a.hasNoWeight(it):
 			it.isSkipped = true
 		default:
 			out = append(out, it)
