@@ -2,7 +2,6 @@ package main
 
 import (
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -64,7 +63,7 @@ func (t *T) refuses(out *tick.Isolation, cgroup, words string) {
 // also after one went offline and came back, and ends with isolate.
 func writeResched(t *T) {
 	own := t.group("/own")
-	p, in := t.startFed("isolate --max-age 0 --stale-after 1h")
+	p, in := t.startFed("isolate --node n1 --max-age 0 --stale-after 1h")
 	t.Must(write(own+"/cgroup.procs", strconv.Itoa(p.stages[0].Process.Pid)))
 	advice := tick.Advice{Policy: "by hand", ReschedIntervalSeconds: new(0.001)}
 	const child = "isolate-resched"
@@ -72,7 +71,7 @@ func writeResched(t *T) {
 	t.Cleanup(func() { t.setOnline(1, "1") })
 	for _, state := range []string{"1", "0", "1"} {
 		t.setOnline(1, state)
-		now := time.Now()
+		now := time.Now().UTC().Truncate(time.Millisecond)
 		text, err := tick.Marshal(tick.Tick{V: tick.Version, Node: "n1", Time: now, Advice: &advice})
 		t.Must(err)
 		_, err = in.Write(append(text, '\n'))
@@ -81,23 +80,22 @@ func writeResched(t *T) {
 			return tk.Time.Equal(now) && tk.Isolation != nil && tk.Isolation.ReschedIntervalSeconds != nil
 		})
 		online := read("/sys/devices/system/cpu/online")
-		pid, err := run("pgrep", "-x", child)
-		t.Must(err)
-		pinned := ""
-		if !within(func() bool { pinned = pinnedTo(pid); return pinned == online }) {
-			t.Errorf("threads for the CPUs %s, want %s", pinned, online)
-		}
-		if pid == last {
-			t.Errorf("the process for the CPUs %s is that of before", online)
+		pid, pinned := "", ""
+		if !within(func() bool {
+			pid = processIn(v2, child)
+			pinned = pinnedTo(pid)
+			return pid != last && pinned == online
+		}) {
+			t.Errorf("process %s has threads for the CPUs %s; want another than process %q, for %s", pid, pinned, last, online)
 		}
 		last = pid
 	}
-	if top, inside := namesIn(v2), namesIn(own); !slices.Contains(top, child) || slices.Contains(inside, child) || !slices.Contains(inside, "isolate") {
-		t.Errorf("isolate's cgroup has %v; %s in the root cgroup: %v", inside, child, slices.Contains(top, child))
+	if processIn(v2, child) == "" || processIn(own, child) != "" || processIn(own, "isolate") == "" {
+		t.Errorf("processes: root cgroup:\n%s\nisolate's cgroup:\n%s", read(v2+"/cgroup.procs"), read(own+"/cgroup.procs"))
 	}
 	t.Must(in.Close())
 	t.wait(p)
-	if !within(func() bool { return !slices.Contains(namesIn(v2), child) }) {
+	if !within(func() bool { return processIn(v2, child) == "" }) {
 		t.Errorf("%s still runs", child)
 	}
 }
@@ -116,12 +114,14 @@ func pinnedTo(pid string) string {
 	return pinned.String()
 }
 
-// namesIn are the names of a cgroup's processes.
-func namesIn(dir string) (names []string) {
+// processIn is the PID of a cgroup's process with a name; empty if there is none.
+func processIn(dir, name string) string {
 	for pid := range strings.FieldsSeq(read(dir + "/cgroup.procs")) {
-		names = append(names, read("/proc/"+pid+"/comm"))
+		if read("/proc/"+pid+"/comm") == name {
+			return pid
+		}
 	}
-	return names
+	return ""
 }
 
 // writeConfines checks that threads really stay on their CPUs, and under their quota.
