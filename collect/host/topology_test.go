@@ -278,7 +278,7 @@ func TestTopologyErrorsAreBounded(t *testing.T) {
 					part = "node 0-15: "
 				}
 				if !strings.Contains(line, part) || len(line) > 400 {
-					t.Errorf("error of %d bytes: %s; want a short one that names %s", len(line), line, part)
+					t.Errorf("topology: %d bytes of an error: %s; want a short one that names %s", len(line), line, part)
 				}
 			}
 		})

@@ -68,7 +68,7 @@ func TestNUMAErrorsAreBounded(t *testing.T) {
 		}
 		err := NUMA.New(env).Read(round)
 		if text := fmt.Sprint(err); !strings.HasPrefix(text, "read memory of NUMA node 0: ") || !strings.HasSuffix(text, " (and 3 more NUMA nodes)") {
-			t.Errorf("error %v; want that of the first node, and how many more", err)
+			t.Errorf("memory of the NUMA nodes: %v; want the error of the first node, and how many more", err)
 		}
 		if got := len(round.Sample.NUMANodes); got != 4 {
 			t.Errorf("%d NUMA nodes; want all 4, without their memory", got)

@@ -92,7 +92,7 @@ func TestReclaimedMissing(t *testing.T) {
 			}
 			for i, want := range tt.errors {
 				if !strings.Contains(m.Errors[i], want) {
-					t.Errorf("error %q; want it to contain %q", m.Errors[i], want)
+					t.Errorf("Measure: error %q; want it to contain %q", m.Errors[i], want)
 				}
 			}
 			if tt.findings > 0 && m.Findings[0].Value != 30000 {

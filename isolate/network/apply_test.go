@@ -134,7 +134,7 @@ func (m *machine) checkNoErrors(out tick.NetworkIsolation) {
 	m.t.Helper()
 	for _, e := range out.Errors {
 		if !strings.HasPrefix(e.Error, "unavailable: the kernel has no fq_codel") {
-			m.t.Errorf("error %+v", e)
+			m.t.Errorf("network: %+v", e)
 		}
 	}
 }

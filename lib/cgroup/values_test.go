@@ -88,7 +88,7 @@ func TestParseValues(t *testing.T) {
 			var v Values
 			err := tt.parse(&v, []byte(tt.in))
 			if (err == nil) != tt.ok {
-				t.Fatalf("error %v; want ok %v", err, tt.ok)
+				t.Fatalf("parsed %q: error %v; want ok %v", tt.in, err, tt.ok)
 			}
 			if !tt.ok && v.Has != 0 {
 				t.Errorf("Has = %b after an error", v.Has)

@@ -27,15 +27,16 @@ func TestReschedIsInRootCgroup(t *testing.T) {
 	}
 	child := 0
 	await.Until(t, patient, "the child process is in the root cgroup", func() string {
-		children := childrenOf(r.pid())
-		if len(children) != 1 || !slices.Contains(processesOf(t, h, "/"), children[0]) {
+		children := childrenOf(r.pid(t))
+		if len(children) != 1 || !slices.Contains(processesAtTop(t, h), children[0]) {
 			return fmt.Sprintf("the children of isolate are %v: %s%s", children, r.read("log"), r.read("out"))
 		}
 		child, _ = strconv.Atoi(children[0]) // the kernel writes numbers
 		return ""
 	})
-	parent := r.pid()
-	if inside := processesOf(t, h, r.cgroup.Name); !slices.Contains(inside, strconv.Itoa(parent)) || slices.Contains(inside, strconv.Itoa(child)) {
+	parent := r.pid(t)
+	inside := r.cgroup.PIDs(t)
+	if !slices.Contains(inside, strconv.Itoa(parent)) || slices.Contains(inside, strconv.Itoa(child)) {
 		t.Errorf("processes %v in isolate's cgroup, want isolate, %d, and not its child, %d", inside, parent, child)
 	}
 	await.Until(t, patient, "the tick has the interval", func() string {
@@ -75,7 +76,7 @@ func TestReschedNeedsRootCgroup(t *testing.T) {
 	}
 	r := adviseResched(t, "unshare --cgroup --mount --propagation private sh -ec 'umount -l "+dir+"; "+mount+"; exec %s'")
 	r.awaitUnavailable(t)
-	if children := childrenOf(r.pid()); len(children) > 0 {
+	if children := childrenOf(r.pid(t)); len(children) > 0 {
 		t.Errorf("isolate has the children %v", children)
 	}
 }
@@ -101,7 +102,8 @@ func (r *rescheduling) awaitUnavailable(t *testing.T) {
 	t.Helper()
 	await.Until(t, patient, "the tick says that no thread wakes", func() string {
 		out := r.read("out")
-		if !strings.Contains(out, `"unavailable":["reschedIntervalSeconds"]`) || !strings.Contains(out, "only a part of the machine's cgroups is visible") {
+		if !strings.Contains(out, `"unavailable":["reschedIntervalSeconds"]`) ||
+			!strings.Contains(out, "only a part of the machine's cgroups is visible") {
 			return out + r.read("log")
 		}
 		return ""
@@ -115,9 +117,9 @@ func (r *rescheduling) read(name string) string {
 }
 
 // pid is isolate's; 0 until it runs.
-func (r *rescheduling) pid() int {
-	list, _ := os.ReadFile(filepath.Join(r.cgroup.Dirs[0], "cgroup.procs")) // it may not exist yet
-	for text := range strings.FieldsSeq(string(list)) {
+func (r *rescheduling) pid(t *testing.T) int {
+	t.Helper()
+	for _, text := range r.cgroup.PIDs(t) {
 		if pid, err := strconv.Atoi(text); err == nil && filepath.Base(binaries.Program(pid)) == "isolate" {
 			return pid
 		}
@@ -135,10 +137,10 @@ func childrenOf(pid int) (children []string) {
 	return children
 }
 
-// processesOf are the PIDs in a cgroup of the hierarchy with the cpu controller.
-func processesOf(t *testing.T, h *cgroup.Hierarchy, cgroup string) []string {
+// processesAtTop are the PIDs in the root of the hierarchy with the cpu controller.
+func processesAtTop(t *testing.T, h *cgroup.Hierarchy) []string {
 	t.Helper()
-	list, err := h.ReadFile("cpu", cgroup, "cgroup.procs")
+	list, err := h.ReadFile("cpu", "/", "cgroup.procs")
 	if err != nil {
 		t.Fatal(err)
 	}

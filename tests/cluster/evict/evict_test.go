@@ -284,7 +284,7 @@ func TestForbidden(t *testing.T) {
 	x := c.evict()
 	e := until(t, x, pod.Name, tick.StateFailed, func() *tick.Tick { return c.round(pod) })
 	if !strings.Contains(e.Error, "forbidden") || !strings.Contains(e.Error, "pods/eviction") {
-		t.Errorf("error %q; want the forbidden request", e.Error)
+		t.Errorf("evict a pod without the right: %q; want the forbidden request", e.Error)
 	}
 	x.AwaitLog("event not written", 1)
 	if err := x.End(); err != nil {

@@ -36,9 +36,18 @@ func (p *pipe) Write(data []byte) (int, error) {
 }
 
 // startPipe starts the tools, each given as one line. The last one's output is decoded as it comes.
-func (t *T) startPipe(commands ...string) *pipe {
+func (t *T) startPipe(commands ...string) *pipe { return t.startPipeFrom(nil, commands...) }
+
+// startFed starts one tool like startPipe; it gets its ticks from the test, and ends when the test closes its input.
+func (t *T) startFed(command string) (*pipe, io.WriteCloser) {
+	from, input, err := os.Pipe()
+	t.Must(err)
+	return t.startPipeFrom(from, command), input
+}
+
+// startPipeFrom starts the tools with the first one's input, which is closed here after it has started; nil for none.
+func (t *T) startPipeFrom(input io.Reader, commands ...string) *pipe {
 	p := &pipe{eof: make(chan struct{})}
-	var input io.Reader
 	for _, command := range commands {
 		words := strings.Fields(command)
 		cmd := exec.Command(words[0], words[1:]...)
@@ -55,22 +64,6 @@ func (t *T) startPipe(commands ...string) *pipe {
 	go p.decode(input)
 	t.Cleanup(p.kill)
 	return p
-}
-
-// startFed starts one tool, given as a line, that gets its ticks from the test and ends at the end of its input.
-func (t *T) startFed(command string) (*pipe, io.WriteCloser) {
-	words := strings.Fields(command)
-	cmd := exec.Command(words[0], words[1:]...)
-	p := &pipe{eof: make(chan struct{}), stages: []*exec.Cmd{cmd}}
-	cmd.Stderr = p
-	in, err := cmd.StdinPipe()
-	t.Must(err)
-	out, err := cmd.StdoutPipe()
-	t.Must(err)
-	t.Must(cmd.Start())
-	go p.decode(out)
-	t.Cleanup(p.kill)
-	return p, in
 }
 
 func (p *pipe) decode(from io.Reader) {
