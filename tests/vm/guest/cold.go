@@ -232,9 +232,10 @@ func (t *T) repeatCold(job string, asked *tick.Tick) {
 	t.Must(err)
 	again.BootSeconds, again.Cgroups = up, []tick.CgroupReclaim{{Cgroup: "/cold/job", Bytes: 8 << 20}}
 	fresh.Advice = &tick.Advice{Policy: "by hand", MemoryReclaim: &again}
-	done := 0
-	for i := range 20 {
-		for _, r := range send(&fresh, 3+i).Isolation.Reclaims {
+	done, count := 0, 2
+	repeat := func() {
+		count++
+		for _, r := range send(&fresh, count).Isolation.Reclaims {
 			if r.State != tick.ReclaimSkipped {
 				done++
 				t.Logf("%+v", r)
@@ -242,8 +243,15 @@ func (t *T) repeatCold(job string, asked *tick.Tick) {
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
+	// The result is in the first tick after the kernel's work, which takes seconds on a busy host.
+	for deadline := uptime() + patience; done == 0 && uptime() < deadline; {
+		repeat()
+	}
+	for range 20 {
+		repeat()
+	}
 	if done != 1 {
-		t.Errorf("a tick that came 20 times was acted on %d times; it held %d MiB, and holds %d", done, use, current(job))
+		t.Errorf("a tick that came %d times was acted on %d times; it held %d MiB, and holds %d", count-2, done, use, current(job))
 	}
 	t.Must(in.Close())
 	t.wait(out)
