@@ -270,8 +270,8 @@ func (a *Applier) itemsToWrite(r *round) []*item {
 		case it.isAsDesired:
 			it.file.expect(it.Observed)
 			r.Unchanged++
-		case a.hasExclusiveCPUs(it, r), a.isContested(it, r), a.isPartitionRoot(it, r), a.wouldKill(it, r),
-			a.needsJournal(it, r), a.hasNoWeight(it):
+		case a.hasNoWeight(it), a.hasExclusiveCPUs(it, r), a.isContested(it, r), a.isPartitionRoot(it, r), a.wouldKill(it, r),
+			a.needsJournal(it, r):
 			it.isSkipped = true
 		default:
 			out = append(out, it)
@@ -312,7 +312,11 @@ func (a *Applier) hasNoWeight(it *item) bool {
 		return false
 	}
 	idle, err := a.Hierarchy.ReadFile(it.Controller, it.Cgroup, "cpu.idle")
-	return err == nil && idle == "1" // before Linux 5.15 there is no such file
+	if err != nil || idle != "1" { // before Linux 5.15 there is no such file
+		return false
+	}
+	it.file.hasLastApplied = false // the kernel changed the weight with the class: nobody contests it, now or after
+	return true
 }
 
 // writeItems makes the plan and executes it.

@@ -58,12 +58,12 @@ func TestWeightFactorNeedsAJournal(t *testing.T) {
 	}
 }
 
-// TestWeightFactorOfAnIdleCgroup: what an administrator made idle is left alone, without an error; its weight is multiplied again after.
+// TestWeightFactorOfAnIdleCgroup: what an administrator made idle is left alone, without an error; its weight is multiplied before and after.
 func TestWeightFactorOfAnIdleCgroup(t *testing.T) {
 	r := newRealTree(t, "web")
 	j := openJournal(t, filepath.Join(t.TempDir(), "journal"))
 	a, _ := newApplier(t, r.h, func(o *Options) { o.Journal = j })
-	for _, step := range []struct{ idle, want string }{{"1", "3"}, {"0", "16384"}} {
+	for _, step := range []struct{ idle, want string }{{"0", "16384"}, {"1", "3"}, {"0", "16384"}} {
 		r.set("cpu", "web", "cpu.idle", step.idle)
 		for range 2 {
 			out := a.Apply([]tick.Cgroup{{Cgroup: r.path("web"), CPUWeightFactor: new(int64(16))}})

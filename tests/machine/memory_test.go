@@ -106,8 +106,13 @@ func limitBatch(t *testing.T, service, batch, job *group.Group, arguments ...str
 // TestBatchThatGrowsLeavesServicesTheirMemory runs a batch job that grows beside a service on the machine's own kernel: without a limit the
 // kernel reclaims the service's memory for it, with the limit the job stops there.
 func TestBatchThatGrowsLeavesServicesTheirMemory(t *testing.T) {
-	need.Program(t, "stress-ng", "stress-ng")
-	const grow = "exec stress-ng --quiet --vm 1 --vm-bytes 450M --vm-keep --vm-method zero-one --oomable --timeout 300"
+	need.Program(t, "python3", "python3")
+	const grow = `exec python3 -c '
+import time
+memory = bytearray(450 << 20)
+for i in range(0, len(memory), 4096):
+    memory[i] = 1
+time.sleep(300)'`
 
 	t.Run("without a limit", func(t *testing.T) {
 		machine, service, batch, job := smallMachine(t)
