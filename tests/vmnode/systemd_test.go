@@ -20,7 +20,7 @@ const (
 )
 
 // driver describes the systemd driver's cgroups in one version of cgroups: where the controllers are mounted, the files'
-// names, and how a quota of four fifths of a CPU and no quota are written.
+// names, and how a quota of 160 milli-CPU and no quota are written.
 type driver struct {
 	cpu, cpuset       string
 	quotaFile, weight string
@@ -30,11 +30,11 @@ type driver struct {
 var (
 	driverOnV2 = driver{
 		cpu: cgroupMount, cpuset: cgroupMount, quotaFile: "cpu.max", weight: "cpu.weight",
-		quota: "80000 100000", none: "max 100000",
+		quota: "16000 100000", none: "max 100000",
 	}
 	driverOnV1 = driver{
 		cpu: cgroupMount + "/cpu,cpuacct", cpuset: cgroupMount + "/cpuset", quotaFile: "cpu.cfs_quota_us", weight: "cpu.shares",
-		quota: "80000", none: "-1",
+		quota: "16000", none: "-1",
 	}
 )
 
@@ -47,7 +47,7 @@ func (d driver) taken() string { return " from " + d.quota + " to " + d.none }
 // four is small: nothing needs more when the test does not follow the guide.
 var four = qemu.Machine{Sockets: 1, CoresPerSocket: 4, ThreadsPerCore: 1, MemoryMiB: ample}
 
-// suppressedConfig limits batch pods to four fifths of a CPU, whatever services use, and makes them idle.
+// suppressedConfig limits batch pods to a percentage of the machine, whatever services use, and makes them idle.
 const suppressedConfig = `
 apiVersion: v1
 kind: ConfigMap
@@ -67,7 +67,10 @@ func TestSystemdDriver(t *testing.T) {
 	w.walk(guideOfSixteen)
 	w.Kubectl("delete", "pod", "shared-normal-pod", "reclaimed-normal-pod")
 	w.values = []string{"policy=koordinator"}
-	w.quotaUnderSystemd(driverOnV2, sixteen.CPUs())
+	pod, pipe := w.quotaUnderSystemd(driverOnV2, sixteen.CPUs())
+	w.start(pipe)
+	w.limitedUnderSystemd(driverOnV2, pod)
+	w.opposed(driverOnV2) // what this does does not depend on the version
 }
 
 // The same quota where systemd has mounted cgroup v1: each cgroup is a directory in each hierarchy there, and systemd's names of
@@ -80,11 +83,11 @@ func TestSystemdDriverOnVersion1(t *testing.T) {
 
 // quotaUnderSystemd limits batch pods by their tier's quota. Each time that kubelet updates its tier, once a minute and before each new
 // pod, systemd resets it: isolate writes it again and never gives up, as it does where another program resets it. Restoring results in the
-// values of kubelet and systemd.
-func (w *world) quotaUnderSystemd(d driver, cpus int) {
+// values of kubelet and systemd. It returns the batch pod's cgroup, and how it started the pipe.
+func (w *world) quotaUnderSystemd(d driver, cpus int) (pod string, pipe flags) {
 	w.Helper()
-	w.AccountFor("collect", w.values...) // with the chart's namespaces
-	w.Apply(fmt.Sprintf(suppressedConfig, 80/cpus))
+	w.AccountFor("collect", w.values...)            // with the chart's namespaces
+	w.Apply(fmt.Sprintf(suppressedConfig, 16/cpus)) // a busy CPU of the guest costs one of the host's few
 	w.Apply(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"batch","namespace":"default","labels":{"koordinator.sh/qosClass":"BE"}},
 		"spec":{"containers":[{"name":"c","image":"registry.local/stress:1","imagePullPolicy":"Never","command":["stress","-c","1"]}]}}`)
 	w.Apply(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","namespace":"default"},
@@ -92,7 +95,8 @@ func (w *world) quotaUnderSystemd(d driver, cpus int) {
 	w.awaitContainer("batch")
 	w.awaitContainer("web")
 	container := w.cgroupOf("batch")
-	pod, service := filepath.Dir(container), filepath.Dir(w.cgroupOf("web"))
+	pod = filepath.Dir(container)
+	service := filepath.Dir(w.cgroupOf("web"))
 	for path, begin := range map[string]string{
 		pod: d.tier() + "/kubepods-besteffort-pod", service: d.cpu + systemdBurstable + "/kubepods-burstable-pod", container: pod + "/cri-containerd-",
 	} {
@@ -102,7 +106,7 @@ func (w *world) quotaUnderSystemd(d driver, cpus int) {
 	}
 	w.log("the batch pod runs in %s", container)
 	first := w.kernelValues(d, pod, container)
-	pipe := flags{
+	pipe = flags{
 		collect: "--slo-config koordinator-system/slo-controller-config",
 		advise:  "--policy koordinator",
 		isolate: "--stale-after 10m", // a slow host is not a silent advise
@@ -134,10 +138,7 @@ func (w *world) quotaUnderSystemd(d driver, cpus int) {
 	if got := w.kernelValues(d, pod, container); got != first {
 		w.Errorf("after isolate --restore:\n%s\nwant\n%s", got, first)
 	}
-
-	w.start(pipe)
-	w.limitedUnderSystemd(d, pod)
-	w.opposed(d)
+	return pod, pipe
 }
 
 // limitedUnderSystemd waits until the batch pod is limited: by its tier's quota, and by the idle class of its own cgroup.
@@ -250,7 +251,8 @@ func (w *world) kernelValues(d driver, cgroups ...string) string {
 	return w.on("grep -s '' " + strings.Join(files, " ") + " || true")
 }
 
-// judgeResets checks all ticks: each time that the tier has lost its quota it has it again in the same tick. A few resets are
+// judgeResets checks all ticks: each time that the tier has lost its quota it is written again in the same tick, though systemd may
+// reset it once more before isolate reads it back. A few resets are
 // seen before their pod, and count for --contest until that comes; had more counted, isolate would have left the quota alone.
 func (w *world) judgeResets(d driver) {
 	w.Helper()
@@ -268,9 +270,13 @@ func (w *world) judgeResets(d driver) {
 			if strings.Contains(e.Error, "reset by kubelet") {
 				known++
 			}
-			if !slices.ContainsFunc(tk.Isolation.Writes, func(by tick.Write) bool {
+			isWritten := slices.ContainsFunc(tk.Isolation.Writes, func(by tick.Write) bool {
 				return by.Cgroup == e.Cgroup && by.Key == e.Key && by.New == d.quota
-			}) {
+			})
+			isResetAtOnce := slices.ContainsFunc(tk.Isolation.Errors, func(other tick.IsolationError) bool {
+				return other.Cgroup == e.Cgroup && strings.HasPrefix(other.Error, fmt.Sprintf("wrote %q", d.quota))
+			})
+			if !isWritten && !isResetAtOnce {
 				w.Errorf("%s: %s; the quota is not written again: %+v", tk.Time.Format(time.TimeOnly), e.Error, tk.Isolation)
 			}
 		}

@@ -36,6 +36,11 @@ func spin(args []string) error {
 	debug.SetGCPercent(-1)
 	runtime.GOMAXPROCS(threads + 1)
 	waitForStart()
+	// On an idle machine the kernel may postpone its statistics of a cgroup's memory for as long as the changes are few.
+	used := make([]byte, 8<<20)
+	for i := 0; i < len(used); i += os.Getpagesize() {
+		used[i] = 1
+	}
 	runtime.LockOSThread() // the first thread is none of the busy ones
 	var ready sync.WaitGroup
 	var begin atomic.Bool
