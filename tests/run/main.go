@@ -16,6 +16,7 @@ import (
 	"os/exec"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -308,7 +309,7 @@ func (r *runner) goTest(one run) error {
 		return err
 	}
 	// The tier `lint` runs `go vet` over everything.
-	args := append([]string{"test", "-json", "-vet=off"}, one.args...)
+	args := append([]string{"nice", "-n", strconv.Itoa(one.niceness), "go", "test", "-json", "-vet=off"}, one.args...)
 	if r.busy {
 		args = append(args, one.busyArgs...)
 	}
@@ -328,7 +329,7 @@ func (r *runner) goTest(one run) error {
 
 // goCommand runs `go test -json` and reads its events. Failed tests are no error.
 func (r *runner) goCommand(found *results, env, args []string) error {
-	cmd := exec.Command("go", args...)
+	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Env, cmd.Stderr = env, r.lines()
 	out, err := cmd.StdoutPipe()
 	if err != nil {
