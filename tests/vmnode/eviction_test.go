@@ -197,7 +197,7 @@ func (w *world) runs(cgroup, command string) bool {
 	return script != "cat" && strings.Contains("\x00"+w.on(script+" 2>/dev/null || true"), line) // one may have ended
 }
 
-// hogs runs exec with so many stress hogs. Then the pod is limited to one CPU: the load counts the threads that
+// hogs runs exec with so many stress hogs. Then the pod is limited to a fifth of a CPU: the load counts the threads that
 // want to run, with or without CPU, and 24 busy emulated CPUs would leave kubelet and the tools none of the host's few.
 func (w *world) hogs(pod string, n int) *program.Program {
 	w.Helper()
@@ -206,7 +206,7 @@ func (w *world) hogs(pod string, n int) *program.Program {
 	p := w.exec(pod, fmt.Sprintf("stress -c %d", n))
 	w.await("all hogs run", func() string {
 		// Two are the pod's own, one is the hogs' parent.
-		got := strings.TrimSpace(w.on(fmt.Sprintf("n=$(wc -l < %[1]s/cgroup.procs); [ $n -lt %[2]d ] || echo 100000 100000 > %[1]s/cpu.max; echo $n", cgroup, n+3)))
+		got := strings.TrimSpace(w.on(fmt.Sprintf("n=$(wc -l < %[1]s/cgroup.procs); [ $n -lt %[2]d ] || echo 20000 100000 > %[1]s/cpu.max; echo $n", cgroup, n+3)))
 		if count, err := strconv.Atoi(got); err != nil || count < n+3 {
 			return "so far " + got
 		}

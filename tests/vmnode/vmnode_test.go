@@ -146,15 +146,17 @@ const (
 	patienceEnd = 45 * time.Minute // a machine that waits for something uses none
 )
 
-// await polls once a second until nothing is lacking: each poll takes CPU time from the machine. It does not wait for a machine that has
-// ended.
+// await polls once a second until nothing is lacking, and less often where a poll takes long: each takes CPU time from the machine. It does
+// not wait for a machine that has ended.
 func (w *world) await(what string, lacking func() string) {
 	w.Helper()
-	for begin, had := time.Now(), w.node.CPUTime(); ; time.Sleep(time.Second) {
+	for begin, had := time.Now(), w.node.CPUTime(); ; {
+		polled := time.Now()
 		lack := lacking()
 		if lack == "" {
 			return
 		}
+		time.Sleep(max(time.Second, 2*time.Since(polled)))
 		if err := w.node.Died(); err != nil {
 			w.Fatalf("%s: %v; the end of the console:\n%s", what, err, w.node.Console())
 		}
