@@ -58,7 +58,8 @@ func TestWeightFactorNeedsAJournal(t *testing.T) {
 	}
 }
 
-// TestWeightFactorOfAnIdleCgroup: what an administrator made idle is left alone, without an error; its weight is multiplied before and after.
+// TestWeightFactorOfAnIdleCgroup: what an administrator made idle is left alone, without an error; its weight is multiplied before and
+// after.
 func TestWeightFactorOfAnIdleCgroup(t *testing.T) {
 	r := newRealTree(t, "web")
 	j := openJournal(t, filepath.Join(t.TempDir(), "journal"))

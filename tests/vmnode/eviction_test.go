@@ -206,7 +206,9 @@ func (w *world) hogs(pod string, n int) *program.Program {
 	p := w.exec(pod, fmt.Sprintf("stress -c %d", n))
 	w.await("all hogs run", func() string {
 		// Two are the pod's own, one is the hogs' parent.
-		got := strings.TrimSpace(w.on(fmt.Sprintf("n=$(wc -l < %[1]s/cgroup.procs); [ $n -lt %[2]d ] || echo 20000 100000 > %[1]s/cpu.max; echo $n", cgroup, n+3)))
+		got := strings.TrimSpace(w.on(fmt.Sprintf(`n=$(wc -l < %[1]s/cgroup.procs)
+			[ $n -lt %[2]d ] || echo 20000 100000 > %[1]s/cpu.max
+			echo $n`, cgroup, n+3)))
 		if count, err := strconv.Atoi(got); err != nil || count < n+3 {
 			return "so far " + got
 		}

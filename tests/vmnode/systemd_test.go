@@ -70,7 +70,7 @@ func TestSystemdDriver(t *testing.T) {
 	pod, pipe := w.quotaUnderSystemd(driverOnV2, sixteen.CPUs())
 	w.start(pipe)
 	w.limitedUnderSystemd(driverOnV2, pod)
-	w.opposed(driverOnV2) // what this does does not depend on the version
+	w.opposed(driverOnV2) // once is enough: counting changes of a file does not depend on the version
 }
 
 // The same quota where systemd has mounted cgroup v1: each cgroup is a directory in each hierarchy there, and systemd's names of
@@ -252,8 +252,8 @@ func (w *world) kernelValues(d driver, cgroups ...string) string {
 }
 
 // judgeResets checks all ticks: each time that the tier has lost its quota it is written again in the same tick, though systemd may
-// reset it once more before isolate reads it back. A few resets are
-// seen before their pod, and count for --contest until that comes; had more counted, isolate would have left the quota alone.
+// reset it once more before isolate reads it back. A few resets are seen before their pod, and count for --contest until that comes; had
+// more counted, isolate would have left the quota alone.
 func (w *world) judgeResets(d driver) {
 	w.Helper()
 	reset, known := 0, 0

@@ -149,7 +149,7 @@ func TestStatusOfOthers(t *testing.T) {
 	may.AwaitLog("somebody", 1)
 	// While the server is away, a write waits, and is made when the server is back.
 	c.StopAPIServer()
-	expect(may, fmt.Sprintf(verdict, true, "Normal"), "failed default/eviction-configuration: ")
+	expect(may, fmt.Sprintf(verdict, true, "Normal"), tick.TargetFailed+" default/eviction-configuration: ")
 	c.StartAPIServer()
 	expect(may, fmt.Sprintf(verdict, true, "Normal"), "written")
 	l.valid("eviction-configuration", "True", "Normal", "", "")
@@ -158,7 +158,7 @@ func TestStatusOfOthers(t *testing.T) {
 	expect(may, fmt.Sprintf(verdict, false, "Again"), "unchanged")
 
 	mayNot := pipe.Start(t, "report", "--max-age", "10m", "--to", "kcc", "--node", "n1", "--kubeconfig", c.AccountFor("report"))
-	expect(mayNot, fmt.Sprintf(verdict, true, "Normal"), "failed default/eviction-configuration: katalystcustomconfigs.config.katalyst.kubewharf.io \"eviction-configuration\" is forbidden")
-	expect(mayNot, fmt.Sprintf(verdict, true, "Normal"), "failed")
+	expect(mayNot, fmt.Sprintf(verdict, true, "Normal"), tick.TargetFailed+" default/eviction-configuration: katalystcustomconfigs.config.katalyst.kubewharf.io \"eviction-configuration\" is forbidden")
+	expect(mayNot, fmt.Sprintf(verdict, true, "Normal"), tick.TargetFailed)
 	mayNot.AwaitLog("for --to kcc katalystcustomconfigs: get; katalystcustomconfigs/status: patch", 1)
 }
