@@ -49,8 +49,9 @@ VICTIMS
                        many as they need at one tick, unless it is given
       --burst          pods at one tick, over all rules
       --per-hour       pods of the node within an hour; --per-namespace those of one namespace
-   The hour is measured in the ticks' time, kept with --state, and a change of the clock does not shorten it. A refused eviction is
-   not counted. When a limit begins to prevent evictions, the log and the metrics report it.
+   The hour is measured in the ticks' time and kept with --state. Setting the clock back does not shorten it; setting it forward does,
+   as if that time had passed. A refused eviction is not counted. When a limit begins to prevent evictions, the log and the metrics
+   report it.
 
    An eviction fails if the pod still exists after max(10s, 1.5 x its grace period); the pod is then no candidate for 5 minutes,
    and while it terminates, and another pod may be evicted. The same applies after the API server has failed twice, for 30 s each.

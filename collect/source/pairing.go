@@ -79,6 +79,12 @@ func (j *pairing) find(n *node) (known *kubernetes.Pod, missing string) {
 	return known, missing
 }
 
+// isOfUID reports whether a cgroup is named after the UID that the API server gave the pod.
+func isOfUID(n *node, known *kubernetes.Pod) bool {
+	uid, ok := kubernetes.PodUID(path.Base(n.path))
+	return ok && uid == known.Tick.UID
+}
+
 // withoutCgroup are the cluster's pods without a cgroup that have not ended, sorted by name.
 func (j *pairing) withoutCgroup() []*kubernetes.Pod {
 	var list []*kubernetes.Pod

@@ -270,8 +270,16 @@ func TestAForgedHashHidesNoCgroup(t *testing.T) {
 		}
 		forged := clusterPod("batch", hash, tick.QoSReclaimed)
 		forged.Tick.UID = uidA
+		forged.Tick.Static = true
+		static := clusterPod("static", uidB, tick.QoSSystem)
+		static.Tick.Static = true
 		c := &fakeCluster{}
-		c.set(forged, clusterPod("static", uidB, tick.QoSSystem))
+		c.set(forged, static)
+		for _, p := range m.clustered(c).Read(true).Pods {
+			if want := p.Name == "static"; p.Static != want {
+				t.Errorf("%s: pod %s: static %v; want %v", name, p.Name, p.Static, want)
+			}
+		}
 		want := []string{uidA + " batch reclaimed ", "api-" + uidB + " static system "}
 		got := lines(m.clustered(c).Read(true))
 		for i := range got {

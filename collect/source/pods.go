@@ -97,6 +97,9 @@ func (p *pods) assemble() {
 		}
 		*out = known.Tick
 		out.Cgroup, out.Missing = n.path, missing
+		// The cgroup of a static pod is named after its hash. A pod whose cgroup is named after its UID comes from the API server,
+		// and names a Node as its owner only to look like a static one.
+		out.Static = out.Static && !isOfUID(n, known)
 		p.at[i].containers, out.Containers = match(n, known)
 	}
 	for _, known := range j.withoutCgroup() {

@@ -96,7 +96,8 @@ func isCgroupKillUnavailable(err error) bool {
 }
 
 func killByCgroupKill(ctx context.Context, h *cgroup.Hierarchy, c Target) error {
-	if _, err := listProcesses(h, c); err != nil { // check again for protected processes: processes move
+	// Check again for protected processes, because processes move; and there are none if another cgroup has the name now.
+	if left, err := listProcesses(h, c); err != nil || len(left) == 0 {
 		return err
 	}
 	if err := h.WriteFile("", c.Path, "cgroup.kill", "1"); err != nil {

@@ -33,7 +33,8 @@ func manyPods(at time.Duration, change ...func(*tick.Tick)) *tick.Tick {
 		name := "p" + strconv.Itoa(i)
 		x.Sample.Pods = append(x.Sample.Pods, tick.Pod{
 			UID: name, Namespace: "ns-" + strconv.Itoa(i/5), Name: name, QoS: tick.QoSReclaimed, Cgroup: "/polder-none/" + name,
-			Requests: &tick.Resources{ReclaimedMilliCPU: new(10000.0), ReclaimedMemoryBytes: new(0.0)},
+			Requests:   &tick.Resources{ReclaimedMilliCPU: new(10000.0), ReclaimedMemoryBytes: new(0.0)},
+			Containers: []tick.Container{{Name: "c"}}, // with unknown memory
 		})
 	}
 	for _, c := range change {

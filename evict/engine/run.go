@@ -67,7 +67,7 @@ var unreadFields = []string{
 	"Sample.Links",
 	"NodeCPU.Load5", "NodeCPU.Load15",
 	"Pod.Load5", "Pod.CPUPressure", "Pod.MemoryEvents", "Pod.OwnerKind",
-	"Container.Load5", "Container.ThrottledPercent",
+	"Container.Load5",
 	"Memory.WorkingSetBytes", "Memory.CacheBytes", "Memory.RefaultBytesPerSecond",
 	"Advice.Cgroups", "Advice.Fallback",
 }

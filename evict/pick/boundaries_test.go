@@ -137,3 +137,26 @@ func TestJoiningCountsTowardsPerRule(t *testing.T) {
 		t.Errorf("rules of the victim (-want +got):\n%s", d)
 	}
 }
+
+// An eviction whose pod is missing is forgotten after an hour, also while the list of pods is incomplete.
+func TestForgottenEvictions(t *testing.T) {
+	for name, change := range map[string]func(*Ongoing){
+		"requested": func(*Ongoing) {},
+		"ended":     func(l *Ongoing) { l.EndedAt = now },
+		"stuck":     func(l *Ongoing) { l.FailedAt, l.StuckTerminating = now, true },
+		"frozen":    func(l *Ongoing) { l.Frozen = true },
+	} {
+		state := stateWith([]string{"uid-a"}, nil, nil)
+		l := state.InProgress["uid-a"]
+		l.RequestedAt = now
+		change(l)
+		state.InProgress.Observe(now.Add(time.Hour), nil, false)
+		if state.InProgress["uid-a"] == nil && name != "requested" {
+			t.Errorf("%s: forgotten within an hour", name)
+		}
+		state.InProgress.Observe(now.Add(3*time.Hour), nil, false)
+		if len(state.InProgress) > 0 {
+			t.Errorf("%s: %+v after three hours; want it forgotten", name, state.InProgress["uid-a"])
+		}
+	}
+}

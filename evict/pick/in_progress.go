@@ -154,8 +154,8 @@ func (g InProgress) Observe(now time.Time, present map[string]*tick.Pod, complet
 		l := g[uid]
 		switch pod := present[uid]; {
 		case !l.FailedAt.IsZero():
-			g.observeFailed(uid, l, now, pod, complete)
-		case pod == nil && complete:
+			g.observeFailed(uid, l, now, pod, complete || l.isForgotten(now))
+		case pod == nil && (complete || l.isForgotten(now)):
 			if l.Eviction.State != tick.StateSucceeded {
 				l.Eviction.State = tick.StateSucceeded
 				reports = append(reports, l.Eviction)
@@ -177,6 +177,18 @@ func (g InProgress) Observe(now time.Time, present map[string]*tick.Pod, complet
 		}
 	}
 	return reports
+}
+
+// isForgotten reports whether the last step of an eviction was more than an hour ago. A pod that is missing so long has ended even if
+// collect cannot read all pods: else one unreadable cgroup would keep every eviction for ever.
+func (l *Ongoing) isForgotten(now time.Time) bool {
+	last := l.RequestedAt
+	for _, at := range []time.Time{l.EndedAt, l.FailedAt} {
+		if at.After(last) {
+			last = at
+		}
+	}
+	return now.Sub(last) > time.Hour
 }
 
 // End records that the last process of a pod's cgroup has ended. It is reported once; while the sample lists the empty

@@ -141,9 +141,9 @@ func (r *round) verdict(f *rule.Finding) Verdict {
 	switch {
 	case !f.Hard && len(f.Candidates) == 0:
 		v.Why = "only sets a taint"
-	case !(uncoveredNeed(f, 0) > 0):
+	case !(uncoveredNeed(f, f.Threshold, 0) > 0):
 		v.Why = "its value is not past the threshold now"
-	case !(uncoveredNeed(f, r.releasedInProgress(f)) > 0):
+	case !(uncoveredNeed(f, f.Threshold, r.releasedInProgress(f)) > 0):
 		v.Why = "the evictions in progress are enough"
 	case v.ToleranceLeft > 0:
 		v.Why = "met for less than the tolerance"
@@ -208,15 +208,15 @@ func (r *round) releasedInProgress(f *rule.Finding) float64 {
 }
 
 // uncoveredNeed returns how much more than released must end to cover the finding's need: without an explicit need, until its value
-// is no longer past the threshold.
-func uncoveredNeed(f *rule.Finding, released float64) float64 {
+// is no longer past the threshold, which may be a pod's own.
+func uncoveredNeed(f *rule.Finding, threshold, released float64) float64 {
 	if f.Need > 0 {
 		return f.Need - released
 	}
 	if f.Below {
-		return f.Threshold - (f.Value + released)
+		return threshold - (f.Value + released)
 	}
-	return (f.Value - released) - f.Threshold
+	return (f.Value - released) - threshold
 }
 
 // chooseHard chooses the victims of a hard finding.
@@ -253,7 +253,7 @@ func newNeed(r *round, v *Verdict) *need {
 		at, chosenInPass := pass.byUID[x.Pod.UID]
 		_, chosenToEvict := r.acting.byUID[x.Pod.UID]
 		switch {
-		case chosenInPass && n.isUncovered() && allowsOneMore(r.limits.perRule(f), pass.perRule[f.Rule]):
+		case chosenInPass && n.isUncoveredBy(x) && allowsOneMore(r.limits.perRule(f), pass.perRule[f.Rule]):
 			r.victims(f)[at].join(f, x)
 			pass.perRule[f.Rule]++
 			x.Chosen, x.Why = true, "chosen, for another finding too"
@@ -279,7 +279,10 @@ func (r *round) isChosen(pass *passVictims, uid string) bool {
 	return chosenInPass || chosenToEvict
 }
 
-func (n *need) isUncovered() bool { return uncoveredNeed(n.finding, n.released) > 0 }
+// isUncoveredBy reports whether this candidate's end is still needed.
+func (n *need) isUncoveredBy(x *Choice) bool {
+	return uncoveredNeed(n.finding, cmp.Or(x.Threshold, n.finding.Threshold), n.released) > 0
+}
 
 // tryChoose chooses a candidate that nothing excludes, if it is needed and within the limits. It returns the reason in both cases.
 func (r *round) tryChoose(n *need, x *Choice) (bool, string) {
@@ -288,7 +291,7 @@ func (r *round) tryChoose(n *need, x *Choice) (bool, string) {
 	if _, ok := pass.byUID[x.Pod.UID]; ok {
 		return false, "listed twice"
 	}
-	if !n.isUncovered() {
+	if !n.isUncoveredBy(x) {
 		return false, "not needed: the candidates before it are enough"
 	}
 	if limit := r.exceededLimit(f, x.Pod); limit != "" {

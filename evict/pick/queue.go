@@ -34,7 +34,7 @@ func (r *round) chooseSoft(dryRun bool) {
 		for j := range v.Candidates {
 			if x := &v.Candidates[j]; x.Why == "" {
 				x.Why = "not needed: the candidates before it are enough"
-				if n.isUncovered() {
+				if n.isUncoveredBy(x) {
 					x.Why = "waits: soft findings evict one pod a tick"
 					all = append(all, queuedCandidate{x, n, i})
 				}
@@ -60,7 +60,8 @@ func (r *round) chooseSoft(dryRun bool) {
 func (r *round) joinFinding(w queuedCandidate, p *tick.Pod) {
 	f := w.need.finding
 	pass := r.pass(f)
-	if w.choice.Pod.UID != p.UID || w.choice.Chosen || !w.need.isUncovered() || !allowsOneMore(r.limits.perRule(f), pass.perRule[f.Rule]) {
+	if w.choice.Pod.UID != p.UID || w.choice.Chosen || !w.need.isUncoveredBy(w.choice) ||
+		!allowsOneMore(r.limits.perRule(f), pass.perRule[f.Rule]) {
 		return
 	}
 	r.victims(f)[pass.byUID[p.UID]].join(f, w.choice)

@@ -124,3 +124,27 @@ func TestJoinedTexts(t *testing.T) {
 		}
 	}
 }
+
+// A candidate with a threshold of its own is evicted only while the value exceeds it, whatever the others' are.
+func TestOwnThreshold(t *testing.T) {
+	big, touchy := candidate(pod("big"), 4), candidate(pod("touchy"), 0.1)
+	big.Threshold, touchy.Threshold = 5, 0.01
+	for name, tt := range map[string]struct {
+		ends *State
+		want []string
+	}{
+		"nothing ends":            {stateWith(nil, nil, nil), []string{"big"}},
+		"another pod is ending":   {stateWith([]string{"uid-small"}, nil, nil), []string{"touchy"}},
+		"the candidate is ending": {stateWith([]string{"uid-big"}, nil, nil), []string{"touchy"}},
+	} {
+		f := finding("suppression", 6, 0.01, big, touchy)
+		f.Others = []rule.Candidate{candidate(pod("small"), 2)}
+		for _, hard := range []bool{false, true} {
+			f.Hard = hard
+			got := names(Choose(now, []rule.Finding{f}, defaultLimits(1), tt.ends).Victims)
+			if d := cmp.Diff(tt.want, got); d != "" {
+				t.Errorf("%s, hard %v (-want +got):\n%s", name, hard, d)
+			}
+		}
+	}
+}

@@ -166,12 +166,13 @@ type memoryUser struct {
 	known bool
 }
 
-// memoryUsers returns the active pods of the classes that may be evicted, except those that have not started: they use nothing.
+// memoryUsers returns the active pods of the classes that may be evicted, except those without a container: they use nothing, have not
+// started, or wait to be started again after a crash, and their end would release nothing.
 func memoryUsers(t *tick.Tick) []memoryUser {
 	var list []memoryUser
 	for i := range t.Sample.Pods {
 		p := &t.Sample.Pods[i]
-		if p.Ended() || p.Missing == tick.MissingCgroup {
+		if p.Ended() || p.Missing == tick.MissingCgroup || hasNoContainer(p) {
 			continue
 		}
 		switch p.QoS {
@@ -181,6 +182,11 @@ func memoryUsers(t *tick.Tick) []memoryUser {
 		}
 	}
 	return list
+}
+
+// hasNoContainer reports whether a pod's cgroup is known, but no container in it.
+func hasNoContainer(p *tick.Pod) bool {
+	return p.Cgroup != "" && len(p.Containers) == 0 && p.Memory == nil
 }
 
 // ofClasses accepts pods of these classes.

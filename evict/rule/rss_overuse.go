@@ -59,6 +59,9 @@ func (w *rssWindow) Measure(s *Settings, t *tick.Tick) Measure {
 			continue
 		case own != nil:
 			factor = *own
+			if len(s.OptOut) == 0 { // a tenant may not exempt its pod
+				factor = min(factor, s.RSSOveruseThreshold)
+			}
 		}
 		l, threshold := podIsOver(&w.Exceeded, previous, p.UID, t, rss, factor*request, s.RSSOveruseHysteresis)
 		if l == nil || l.metFor(t.Time) < s.RSSOveruseTolerance {

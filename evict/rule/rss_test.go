@@ -105,3 +105,24 @@ func TestRSSOveruseTolerance(t *testing.T) {
 		t.Error("on by default")
 	}
 }
+
+// Where tenants may not protect their pods, an annotation only lowers the threshold.
+func TestRSSOveruseWithoutOptOut(t *testing.T) {
+	for name, tt := range map[string]struct {
+		optOut []string
+		want   []string
+	}{
+		"tenants may protect pods":     {[]string{"polder/evict=false"}, []string{"low"}},
+		"tenants may not protect pods": {nil, []string{"low", "high"}},
+	} {
+		s := Defaults()
+		s.RSSOveruseEnabled, s.OptOut = true, tt.optOut
+		low, high := resident("low", tick.QoSShared, 1500), resident("high", tick.QoSShared, 2000)
+		low.Annotations = map[string]string{annotationMemory: `{"rss_overuse_threshold": "0.5"}`}
+		high.Annotations = map[string]string{annotationMemory: `{"rss_overuse_threshold": "1000000"}`}
+		m := rssOveruse.New().Measure(&s, tickAt(0, low, high))
+		if d := cmp.Diff(tt.want, ranked(m.Findings[0])); d != "" {
+			t.Errorf("%s: candidates (-want +got):\n%s", name, d)
+		}
+	}
+}

@@ -23,8 +23,8 @@ var (
 Off unless service-waiting-enabled. The value is the longest waiting of all pods that are not reclaimed, their cpuWaitPermille: on cgroup v2
 the thousandths of the time in which some task of the pod waited for a CPU, on version 1 the run delays of its threads, added up.
 If a service waits more than service-waiting-threshold for service-waiting-duration, the reclaimed pod that uses most CPU is evicted. The
-cooldown is service-waiting-cooldown. Pods with unknown use or a use of 0 are not evicted. If no service's waiting is known, nothing is
-measured.`,
+cooldown is service-waiting-cooldown. Pods with unknown use or a use of 0 are not evicted. The waiting of a service that its own CPU limit
+throttles is unknown: the kernel counts that as waiting too. If no service's waiting is known, nothing is measured.`,
 		scope: ScopeServiceWaiting,
 		rows:  (*evictconfig.Settings).WaitingRows,
 		settings: func(s *Settings) waitingSettings {
@@ -34,7 +34,7 @@ measured.`,
 			}
 		},
 		resource: "a CPU",
-		waiting:  func(p *tick.Pod) (float64, bool) { return amount(p.CPUWaitPermille) },
+		waiting:  cpuWaiting,
 		use: func(p *tick.Pod) float64 {
 			milliCPU, _ := amount(p.UsageMilliCPU)
 			return milliCPU
@@ -61,6 +61,17 @@ evicted. If no service's waiting is known, nothing is measured.`,
 		use:      ioUse,
 	}.rule()
 )
+
+// cpuWaiting is unknown for a pod with a container that its own limit throttles: the kernel counts that as waiting too, and no batch
+// pod's end would shorten it.
+func cpuWaiting(p *tick.Pod) (permille float64, known bool) {
+	for i := range p.Containers {
+		if throttled, ok := amount(p.Containers[i].ThrottledPercent); ok && throttled > 0 {
+			return 0, false
+		}
+	}
+	return amount(p.CPUWaitPermille)
+}
 
 // waitingSource is a resource for which services wait while batch pods use it.
 type waitingSource struct {

@@ -42,8 +42,10 @@ func (w *cpuWindow) measureSuppression(m *Measure, s *Settings, t *tick.Tick) {
 	var start time.Time
 	for i := range candidates {
 		x := &candidates[i]
+		releases := x.Releases / 1000 / size
 		tolerance, err := toleranceOf(x.Pod, s)
 		if err != nil {
+			f.Others = append(f.Others, Candidate{Pod: x.Pod, Releases: releases})
 			m.Errors = append(m.Errors, fmt.Sprintf("%s: pod %s: annotation %s: %v: the pod is not evicted", ScopeSuppression, x.Pod.Name, annotationCPU, err))
 			continue
 		}
@@ -51,6 +53,7 @@ func (w *cpuWindow) measureSuppression(m *Measure, s *Settings, t *tick.Tick) {
 		l, threshold := podIsOver(&w.Suppressed, previous, x.Pod.UID, t, ratio, tolerance, s.SuppressionHysteresis)
 		f.Threshold = min(f.Threshold, threshold)
 		if l == nil || l.metFor(t.Time) <= s.SuppressionMinDuration {
+			f.Others = append(f.Others, Candidate{Pod: x.Pod, Releases: releases})
 			continue
 		}
 		message := fmt.Sprintf("current pool suppression rate %.2f is over than the pod suppression tolerance rate %.2f", ratio, threshold)
@@ -61,7 +64,7 @@ func (w *cpuWindow) measureSuppression(m *Measure, s *Settings, t *tick.Tick) {
 			start = l.Start
 		}
 		remaining -= x.Releases
-		f.Candidates = append(f.Candidates, Candidate{Pod: x.Pod, Rank: x.Rank, Releases: x.Releases / 1000 / size, Message: message})
+		f.Candidates = append(f.Candidates, Candidate{Pod: x.Pod, Rank: x.Rank, Releases: releases, Threshold: threshold, Message: message})
 	}
 	f.Since = formatTime(start)
 	f.GracePeriodSeconds = graceSeconds(s.CPUGracePeriod)

@@ -92,6 +92,22 @@ func TestSuppression(t *testing.T) {
 	}
 }
 
+// A pod whose end releases CPUs is named even if it is no candidate itself, and each candidate has the threshold of its own tolerance.
+func TestSuppressionOthers(t *testing.T) {
+	m := suppressed(Defaults(), 310, always(tolerant("big", 16_000, ""), tolerant("small", 8000, ""), tolerant("broken", 1000, "x"), tolerant("touchy", 500, "7")))
+	f := m.Findings[0]
+	if !f.Met || len(f.Candidates) != 1 || f.Candidates[0].Pod.Name != "big" || f.Candidates[0].Threshold != 5 {
+		t.Errorf("finding %+v; want big alone, over 5", f)
+	}
+	others := map[string]float64{}
+	for _, c := range f.Others {
+		others[c.Pod.Name] = c.Releases
+	}
+	if d := cmp.Diff(map[string]float64{"small": 2, "broken": 0.25, "touchy": 0.125}, others); d != "" {
+		t.Errorf("others, with their parts of the rate (-want +got):\n%s", d)
+	}
+}
+
 func TestSuppressionMessage(t *testing.T) {
 	f := suppressed(Defaults(), 310, always(tolerant("a", 9000, "1.5"))).Findings[0]
 	if want := "current pool suppression rate 2.25 is over than the pod suppression tolerance rate 1.50"; f.Message != want {
