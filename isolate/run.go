@@ -182,6 +182,10 @@ func openJournal(s *stage.Session, o options) (*apply.Journal, error) {
 		return nil, fmt.Errorf("--journal: %w", err)
 	case err != nil:
 		return nil, stage.Usagef("--journal: %w", err)
+	case j.IsForeign():
+		j.Close()
+		return nil, stage.Usagef("--journal %s: it is not a journal of isolate: none of its %d lines is an entry; the file is unchanged",
+			o.journal, j.InvalidLines)
 	}
 	if j.InvalidLines > 0 || j.StaleLines > 0 {
 		s.Log.Info("journal read", "files", j.Len(), "cutOrForeignLines", j.InvalidLines, "linesOfEarlierBoots", j.StaleLines)

@@ -87,7 +87,7 @@ const (
 	// time for which it keeps the weight.
 	starvingFor   = 10 * time.Second
 	minReliefTime = 30 * time.Second
-	// undoFor is how long the class of a cgroup above pods is undone after the last tick in which it had one.
+	// undoFor is how long the class of a cgroup above pods is undone.
 	undoFor = time.Minute
 	// fullMachinePermille is the share of the machine's CPU from which the machine counts as full.
 	fullMachinePermille = 970
@@ -121,6 +121,8 @@ type State struct {
 	Set map[string]string `json:"set,omitempty"`
 	// BatchCgroups lists those of them that are above pods, with the time of the last tick in which they contained only batch.
 	BatchCgroups map[string]time.Time `json:"above,omitempty"`
+	// UndoingSince lists those of these whose class is being undone, with the time of the first tick that did so.
+	UndoingSince map[string]time.Time `json:"undoingSince,omitempty"`
 	// StarvingSince is when batch first had less than its floor, and RelievedAt when it got the floor's weight; zero means never.
 	StarvingSince time.Time `json:"starvingSince,omitzero"`
 	RelievedAt    time.Time `json:"relievedAt,omitzero"`
@@ -269,15 +271,25 @@ func (c *choices) mixedCgroups(pods []tick.Pod) string {
 }
 
 // undoDropped undoes the class of the cgroups above pods that now contain other pods too, or no pod: the next pod in them may be a service.
-// It advises this for [undoFor], because the sample does not show whether such a cgroup still exists.
+// It advises this for [undoFor], because the sample does not show whether such a cgroup still exists: counted from the first tick that
+// does so, however long there was none before, since otherwise a service there would stay in the idle class.
 func (st *State) undoDropped(now time.Time, c *choices, seen map[string]time.Time) {
+	undoing := map[string]time.Time{}
 	for _, cgroup := range slices.Sorted(maps.Keys(st.BatchCgroups)) {
-		lastBatch, previous := st.BatchCgroups[cgroup], st.Set[cgroup]
-		if age := now.Sub(lastBatch); c.current[cgroup] == "" && previous != "" && age >= 0 && age < undoFor {
-			seen[cgroup] = lastBatch
+		previous := st.Set[cgroup]
+		if c.current[cgroup] != "" || previous == "" {
+			continue
+		}
+		since, isUndoing := st.UndoingSince[cgroup]
+		if !isUndoing || since.After(now) {
+			since = now
+		}
+		if now.Sub(since) < undoFor {
+			seen[cgroup], undoing[cgroup] = st.BatchCgroups[cgroup], since
 			c.undo(cgroup, previous)
 		}
 	}
+	st.UndoingSince = undoing
 }
 
 // isKubeletCgroup reports whether a cgroup is one of kubelet's, or below one.

@@ -447,10 +447,11 @@ func TestClassIsUndoneWhenBatchLeftTheCgroup(t *testing.T) {
 	}
 	left := at(1, 100, 50)
 	left.Sample.Pods = left.Sample.Pods[1:]
+	const gap = 3600 // seconds without a tick
 	for _, step := range []struct {
 		seconds  int
 		released bool
-	}{{0, true}, {1, true}, {2, true}, {59, true}, {60, false}, {61, false}} {
+	}{{gap, true}, {gap + 1, true}, {gap - 1, true}, {gap + 58, true}, {gap + 59, false}, {gap + 60, false}} {
 		left.Time = begin.Add(time.Duration(step.seconds) * time.Second)
 		a := &tick.Advice{}
 		st = st.Advise(left, a, Settings{}, small)

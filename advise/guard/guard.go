@@ -100,6 +100,8 @@ type State struct {
 	// Hold is the hold-down in force, KnownAt when some service's waiting was last known.
 	Hold    time.Duration `json:"hold,omitempty"`
 	KnownAt time.Time     `json:"known,omitzero"`
+	// CauseKnownAt is when the waiting for which the last step was taken was last known, or its service was not there.
+	CauseKnownAt time.Time `json:"causeKnown,omitzero"`
 }
 
 // step is one reduction of batch's resources, and its cause.
@@ -185,6 +187,7 @@ func (st *State) switchOff(t *tick.Tick, a *tick.Advice) *State {
 func (st *State) sanitize(now time.Time) {
 	for _, at := range []*time.Time{
 		&st.OverSince, &st.CalmSince, &st.LowUseSince, &st.ExhaustedSince, &st.LoadFellSince, &st.ChangedAt, &st.RevertedAt, &st.KnownAt,
+		&st.CauseKnownAt,
 	} {
 		if at.After(now) {
 			*at = now
@@ -241,9 +244,19 @@ func (st *State) decide(now time.Time, a *tick.Advice, v *view, worst *waiting, 
 			*start = now
 		}
 	}
+	if !v.isCauseUnknown || st.CauseKnownAt.IsZero() {
+		st.CauseKnownAt = now
+	}
 	isOver := worst != nil && worst.permille > worst.target
+	// The services that are known may be calm because of a step that an unknown one needed.
+	mayBeOver := worst == nil && now.Sub(st.CauseKnownAt) < unknownAfter && v.isCauseUnknown
+	if mayBeOver {
+		a.Reasons = append(a.Reasons, fmt.Sprintf("guard: the waiting of %s, which caused the last step, is unknown for %s: the steps stay for another %s",
+			st.Steps[len(st.Steps)-1].Service, now.Sub(st.CauseKnownAt).Round(time.Second),
+			(unknownAfter-now.Sub(st.CauseKnownAt)).Round(time.Second)))
+	}
 	track(&st.OverSince, isOver)
-	track(&st.CalmSince, worst == nil)
+	track(&st.CalmSince, worst == nil && !mayBeOver)
 	track(&st.LoadFellSince, st.loadFell(v))
 	track(&st.ExhaustedSince, isOver && v.batchKnown && next == "")
 	if st.OverTicks++; !isOver {

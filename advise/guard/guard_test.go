@@ -190,6 +190,25 @@ func TestUnknownWaiting(t *testing.T) {
 	}
 }
 
+// A service that is known and calm does not revert the steps that another one needed whose waiting is unknown now.
+func TestUnknownCause(t *testing.T) {
+	r := &fixture{}
+	calm := web(0, 100)
+	calm.UID, calm.Name, calm.Cgroup = "calm", "calm", "/calm"
+	r.times(13, web(300, 1000), calm, job("job", 6000))
+	if got := r.kinds(); got != "quota quota" {
+		t.Fatalf("steps %q; want two", got)
+	}
+	a := r.times(59, web(-1, 1000), calm, job("job", 6000))
+	if got := r.kinds(); got != "quota quota" || !hasReason(a, "which caused the last step, is unknown for") {
+		t.Errorf("after 59 s: %q, %v; want both steps still", got, a.Reasons)
+	}
+	r.times(120, web(-1, 1000), calm, job("job", 6000))
+	if got := r.kinds(); got != "" {
+		t.Errorf("after three minutes: %q; want no step", got)
+	}
+}
+
 // The guard tightens the policy's values, and never loosens them.
 func TestThePolicysValuesHoldWhereTheyAreTighter(t *testing.T) {
 	r := &fixture{policy: tick.Advice{

@@ -249,7 +249,15 @@ func (st *State) undo(d draft, v *view, quotaLowered, highLowered, throttled map
 		}
 		if s.Memory && !highLowered[path] {
 			s.Bytes = 0
-			d.SetIfUnset(path, func(c *tick.Cgroup) **int64 { return &c.MemoryHighBytes }, tick.Unlimited)
+			d.Each(path, func(c *tick.Cgroup) {
+				if c.MemoryHighBytes != nil {
+					return
+				}
+				c.MemoryHighBytes = new(int64(tick.Unlimited))
+				if c.MemoryMaxBytes == nil {
+					c.MemoryTighterOnly = true // an administrator's own memory.high applies again
+				}
+			})
 		}
 		if s.Disk && !throttled[path] && v.podCgroups[path] {
 			s.Rates = rates{}

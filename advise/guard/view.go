@@ -22,6 +22,8 @@ type view struct {
 	serviceUse float64
 	// isKnown reports whether some waiting is known, isNodeOnly whether it is only the node's.
 	isKnown, isNodeOnly bool
+	// isCauseUnknown reports whether the service of the last step is here, but not how long it waits for the resource of that step.
+	isCauseUnknown bool
 
 	// disks are the known rates of batch pods, and podCgroups all batch pods with a cgroup, both by cgroup.
 	disks      map[string]rates

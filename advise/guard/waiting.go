@@ -18,6 +18,9 @@ const (
 	resourceIO     = "I/O"
 )
 
+// resourceNames are the resources in the order of [waitingsOf].
+var resourceNames = [...]string{resourceCPU, resourceMemory, resourceIO}
+
 const (
 	// maxServices bounds the history, and forgetAfter is how long a service must be absent to be forgotten.
 	maxServices = 512
@@ -129,6 +132,7 @@ func (st *State) compare(t *tick.Tick, v *view, s Settings, m class.Machine) (wo
 		level := levelOf(p.UsageMilliCPU)
 		for j, permille := range waitingsOf(p) {
 			if permille < 0 {
+				v.isCauseUnknown = v.isCauseUnknown || st.isCause(p, resourceNames[j])
 				continue
 			}
 			v.isKnown = true
@@ -145,6 +149,15 @@ func (st *State) compare(t *tick.Tick, v *view, s Settings, m class.Machine) (wo
 		return worst
 	}
 	return v.nodeWaiting(t.Sample, s)
+}
+
+// isCause reports whether a service's waiting for a resource caused the last step.
+func (st *State) isCause(p *tick.Pod, resource string) bool {
+	if len(st.Steps) == 0 {
+		return false
+	}
+	last := &st.Steps[len(st.Steps)-1]
+	return last.Resource == resource && last.Service == nameOf(p)
 }
 
 // nodeWaiting returns the node's own PSI, for use if no service's waiting is known. It includes batch's waiting, so it is compared only
@@ -166,12 +179,15 @@ func (v *view) nodeWaiting(sample *tick.Sample, s Settings) *waiting {
 	return &w
 }
 
+// nameOf is a service's name in reasons and steps.
+func nameOf(p *tick.Pod) string { return strings.TrimPrefix(policy.Key(p), "/") }
+
 // worse returns the one of two waitings that is longer relative to its target; neither if both are short enough.
 func worse(worst *waiting, w waiting) *waiting {
 	if w.permille <= w.revertBelow || worst != nil && w.permille*worst.target <= worst.permille*w.target {
 		return worst
 	}
-	w.name = strings.TrimPrefix(policy.Key(w.pod), "/")
+	w.name = nameOf(w.pod)
 	return &w
 }
 
@@ -203,8 +219,7 @@ func (history *service) ownWaiting(resource, level int) (permille float64, isMea
 
 // compare returns a service's waiting with its target. The receiver may be nil: the service has no history then.
 func (history *service) compare(resource, level int, permille float64, s Settings) waiting {
-	name := [...]string{resourceCPU, resourceMemory, resourceIO}[resource]
-	w := waiting{resource: name, permille: permille, resourceIndex: resource, level: level}
+	w := waiting{resource: resourceNames[resource], permille: permille, resourceIndex: resource, level: level}
 	switch {
 	case s.TargetPermille > 0:
 		w.target = s.TargetPermille

@@ -2,6 +2,8 @@ package apply
 
 import (
 	"bytes"
+	"errors"
+	"io/fs"
 
 	"golang.org/x/sys/unix"
 
@@ -106,6 +108,15 @@ func (a *Applier) inode(f plan.File) uint64 {
 		return 0
 	}
 	return st.Ino
+}
+
+// inodeOrError is like inode, with an error where the cgroup may exist: its controller is not mounted here, or it cannot be read.
+func (a *Applier) inodeOrError(f plan.File) (uint64, error) {
+	inode, err := a.Hierarchy.InodeIn(f.Controller, f.Cgroup)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENOTDIR) {
+		return 0, nil
+	}
+	return inode, err
 }
 
 // isChildless reports whether a cgroup certainly has no children: its directory has only its own links.

@@ -70,7 +70,13 @@ func (a *Applier) filesToRestore(force bool, out *Restored) []*restoredFile {
 	var files []*restoredFile
 	for _, f := range sortedFiles(a.records) {
 		r := a.records[f]
-		if a.inode(f) != r.Inode || a.isDiskGone(f.Device) {
+		inode, err := a.inodeOrError(f)
+		if err != nil {
+			out.Failed++
+			a.Log.Warn("not restored: it is unknown whether the cgroup still exists", "cgroup", f.Cgroup, "file", f.Name, "error", err)
+			continue
+		}
+		if inode != r.Inode || a.isDiskGone(f.Device) {
 			out.Gone++
 			if !a.DryRun {
 				delete(a.records, f)
