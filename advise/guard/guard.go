@@ -251,9 +251,10 @@ func (st *State) decide(now time.Time, a *tick.Advice, v *view, worst *waiting, 
 	// The services that are known may be calm because of a step that an unknown one needed.
 	mayBeOver := worst == nil && now.Sub(st.CauseKnownAt) < unknownAfter && v.isCauseUnknown
 	if mayBeOver {
-		a.Reasons = append(a.Reasons, fmt.Sprintf("guard: the waiting of %s, which caused the last step, is unknown for %s: the steps stay for another %s",
-			st.Steps[len(st.Steps)-1].Service, now.Sub(st.CauseKnownAt).Round(time.Second),
-			(unknownAfter-now.Sub(st.CauseKnownAt)).Round(time.Second)))
+		age := now.Sub(st.CauseKnownAt)
+		a.Reasons = append(a.Reasons, fmt.Sprintf(
+			"guard: the waiting of %s, which caused the last step, is unknown for %s: the steps stay for another %s",
+			st.Steps[len(st.Steps)-1].Service, age.Round(time.Second), (unknownAfter-age).Round(time.Second)))
 	}
 	track(&st.OverSince, isOver)
 	track(&st.CalmSince, worst == nil && !mayBeOver)
