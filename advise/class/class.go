@@ -119,10 +119,9 @@ type Machine struct {
 type State struct {
 	// Set is the class that was last set of each cgroup that is in the sample: if no class is desired any more, this one must be undone.
 	Set map[string]string `json:"set,omitempty"`
-	// BatchCgroups lists those of them that are above pods, with the time of the last tick in which they contained only batch.
+	// BatchCgroups lists those of them that are above pods, with the time since which their class is being undone: zero while they
+	// contain only batch.
 	BatchCgroups map[string]time.Time `json:"above,omitempty"`
-	// UndoingSince lists those of these whose class is being undone, with the time of the first tick that did so.
-	UndoingSince map[string]time.Time `json:"undoingSince,omitempty"`
 	// StarvingSince is when batch first had less than its floor, and RelievedAt when it got the floor's weight; zero means never.
 	StarvingSince time.Time `json:"starvingSince,omitzero"`
 	RelievedAt    time.Time `json:"relievedAt,omitzero"`
@@ -158,7 +157,7 @@ func (st *State) Advise(t *tick.Tick, a *tick.Advice, s Settings, m Machine) *St
 	seen := map[string]time.Time{}
 	for _, cgroup := range BatchCgroups(t.Sample) {
 		if c.add(cgroup, className(s.Class)) {
-			seen[cgroup] = t.Time
+			seen[cgroup] = time.Time{}
 		}
 	}
 	c.batchCgroups = len(seen)
@@ -271,25 +270,22 @@ func (c *choices) mixedCgroups(pods []tick.Pod) string {
 }
 
 // undoDropped undoes the class of the cgroups above pods that now contain other pods too, or no pod: the next pod in them may be a service.
-// It advises this for [undoFor], because the sample does not show whether such a cgroup still exists: counted from the first tick that
-// does so, however long there was none before, since otherwise a service there would stay in the idle class.
+// It advises this for [undoFor], because the sample does not show whether such a cgroup still exists. That time is counted from the first
+// tick that undoes: after a long time without ticks a service there would stay in the idle class otherwise.
 func (st *State) undoDropped(now time.Time, c *choices, seen map[string]time.Time) {
-	undoing := map[string]time.Time{}
 	for _, cgroup := range slices.Sorted(maps.Keys(st.BatchCgroups)) {
-		previous := st.Set[cgroup]
+		since, previous := st.BatchCgroups[cgroup], st.Set[cgroup]
 		if c.current[cgroup] != "" || previous == "" {
 			continue
 		}
-		since, isUndoing := st.UndoingSince[cgroup]
-		if !isUndoing || since.After(now) {
+		if since.IsZero() || since.After(now) {
 			since = now
 		}
 		if now.Sub(since) < undoFor {
-			seen[cgroup], undoing[cgroup] = st.BatchCgroups[cgroup], since
+			seen[cgroup] = since
 			c.undo(cgroup, previous)
 		}
 	}
-	st.UndoingSince = undoing
 }
 
 // isKubeletCgroup reports whether a cgroup is one of kubelet's, or below one.

@@ -1,6 +1,7 @@
 package cold
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -121,6 +122,17 @@ func TestUnknownPodsAreCounted(t *testing.T) {
 	s.Pods = append(s.Pods, podOf("small", tick.QoSReclaimed, "/small", minUse-1), podOf("least", tick.QoSReclaimed, "/least", minUse))
 	if list := readings(s, &into); len(list) != 1 || list[0].path != "/least" || into.unknown != 3 || into.excess != 0 {
 		t.Errorf("%+v, %d unknown, %d more", list, into.unknown, into.excess)
+	}
+	// Also if something of one of them is unknown, whichever comes first.
+	unknown := podOf("twin", tick.QoSReclaimed, "/twin", gib)
+	unknown.Memory.RefaultBytesPerSecond = nil
+	for range 2 {
+		into = step{}
+		s.Pods = []tick.Pod{podOf("twin", tick.QoSReclaimed, "/twin", gib), unknown}
+		if list := readings(s, &into); len(list) != 0 || into.unknown != 2 {
+			t.Errorf("one of two is unknown: %+v, %d unknown", list, into.unknown)
+		}
+		slices.Reverse(s.Pods)
 	}
 	into = step{}
 	s.Pods = nil

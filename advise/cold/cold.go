@@ -166,13 +166,13 @@ func readings(s *tick.Sample, counts *step) []reading {
 		}
 		m := p.Memory
 		switch {
-		case m == nil || !isKnown(m.UsageBytes) || !isKnown(m.RefaultBytesPerSecond), p.MemoryPressure == nil || p.MemoryPressure.Some == nil,
-			!(p.MemoryPressure.Some.TotalMicroseconds >= 0):
-			counts.unknown++
 		case seen[p.Cgroup]: // two pods claim one cgroup: neither counts
 			total := len(list)
 			list = slices.DeleteFunc(list, func(r reading) bool { return r.path == p.Cgroup })
 			counts.unknown += total - len(list) + 1
+		case m == nil || !isKnown(m.UsageBytes) || !isKnown(m.RefaultBytesPerSecond), p.MemoryPressure == nil || p.MemoryPressure.Some == nil,
+			!(p.MemoryPressure.Some.TotalMicroseconds >= 0):
+			counts.unknown++
 		case policy.Amount(m.UsageBytes) < minUse:
 		case len(list) == maxPods:
 			counts.excess++

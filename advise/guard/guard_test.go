@@ -276,6 +276,10 @@ func TestStepsOfMemory(t *testing.T) {
 	if d := cmp.Diff([]string{"/job 1000Mi", "/job 900Mi", "/job 900Mi", "/job 4500Mi"}, got); d != "" {
 		t.Errorf("memory.high (-want +got):\n%s", d)
 	}
+	a := r.times(300, web(0, 1000), holds(1000))
+	if len(a.Cgroups) != 1 || r.kinds() != "" || *a.Cgroups[0].MemoryHighBytes != tick.Unlimited || !a.Cgroups[0].MemoryTighterOnly {
+		t.Errorf("after the steps: %+v, %q; want the original memory.high", a.Cgroups, r.kinds())
+	}
 	r = &fixture{version: 1}
 	if a := r.times(30, waits, holds(1000)); r.kinds() != "" || len(a.Cgroups) > 0 {
 		t.Errorf("version 1: %s", entries(a.Cgroups))

@@ -96,8 +96,8 @@ func isCgroupKillUnavailable(err error) bool {
 }
 
 func killByCgroupKill(ctx context.Context, h *cgroup.Hierarchy, c Target) error {
-	// Check again for protected processes, because processes move; and there are none if another cgroup has the name now.
-	if left, err := listProcesses(h, c); err != nil || len(left) == 0 {
+	// Check again for protected processes, because processes move, and whether another cgroup has the name now.
+	if _, err := listProcesses(h, c); err != nil || c.isReplaced(h, "") {
 		return err
 	}
 	if err := h.WriteFile("", c.Path, "cgroup.kill", "1"); err != nil {

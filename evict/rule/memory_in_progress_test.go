@@ -15,7 +15,10 @@ func TestMemoryReleasedInProgress(t *testing.T) {
 	unknown.Memory, unknown.Containers = nil, nil
 	crashed := podWithMemory("crashed", tick.QoSShared, 1)
 	crashed.Memory, crashed.Containers, crashed.Cgroup = nil, nil, "/kubepods/podcrashed"
-	pods := []tick.Pod{podWithMemory("r", tick.QoSReclaimed, 512), podWithMemory("small", tick.QoSReclaimed, 1), podWithMemory("s", tick.QoSShared, 1024), podWithMemory("d", tick.QoSDedicated, 2048), unknown, crashed}
+	pods := []tick.Pod{
+		podWithMemory("r", tick.QoSReclaimed, 512), podWithMemory("small", tick.QoSReclaimed, 1),
+		podWithMemory("s", tick.QoSShared, 1024), podWithMemory("d", tick.QoSDedicated, 2048), unknown, crashed,
+	}
 	for i := range pods {
 		if pods[i].QoS != tick.QoSReclaimed {
 			pods[i].MemoryPressure = stall(90)

@@ -90,7 +90,9 @@ func TestServiceWaiting(t *testing.T) {
 		{"more than all of the time", serviceWaiting, []tick.Pod{waitingPod("a", shared, 2500, 1), waitingPod("b", batch, -1, 1)}, 2500, []string{"b"}, ""},
 		{"a pod with no or unknown use is not evicted", serviceWaiting, []tick.Pod{waitingPod("a", shared, 500, 1), waitingPod("b", batch, -1, 0), waitingPod("c", batch, -1, -1)}, 500, nil, ""},
 		{"unknown", serviceWaiting, []tick.Pod{waitingPod("a", shared, -1, 1), waitingPod("b", batch, -1, 900)}, -1, nil, noCPUWaiting},
-		{"its own limit throttles it", serviceWaiting, []tick.Pod{throttled, waitingPod("a", shared, 3, 1), waitingPod("b", batch, -1, 900)}, 3, nil, ""},
+		{"its own limit throttles it", serviceWaiting, []tick.Pod{
+			throttled, waitingPod("a", shared, 3, 1), waitingPod("b", batch, -1, 900),
+		}, 3, nil, ""},
 		{"one is known", serviceWaiting, []tick.Pod{waitingPod("a", shared, -1, 1), waitingPod("c", shared, 3, 1)}, 3, nil, ""},
 		{"batch waits", serviceWaiting, []tick.Pod{waitingPod("b", batch, 900, 900), waitingPod("a", shared, 0, 1)}, 0, nil, ""},
 		{"ended, and without a cgroup", serviceWaiting, []tick.Pod{ended, missing}, -1, nil, ""},

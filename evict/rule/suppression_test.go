@@ -94,7 +94,9 @@ func TestSuppression(t *testing.T) {
 
 // A pod whose end releases CPUs is named even if it is no candidate itself, and each candidate has the threshold of its own tolerance.
 func TestSuppressionOthers(t *testing.T) {
-	m := suppressed(Defaults(), 310, always(tolerant("big", 16_000, ""), tolerant("small", 8000, ""), tolerant("broken", 1000, "x"), tolerant("touchy", 500, "7")))
+	m := suppressed(Defaults(), 310, always(
+		tolerant("big", 16_000, ""), tolerant("small", 8000, ""), tolerant("broken", 1000, "x"), tolerant("touchy", 500, "7"),
+	))
 	f := m.Findings[0]
 	if !f.Met || len(f.Candidates) != 1 || f.Candidates[0].Pod.Name != "big" || f.Candidates[0].Threshold != 5 {
 		t.Errorf("finding %+v; want big alone, over 5", f)

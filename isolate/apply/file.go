@@ -3,6 +3,7 @@ package apply
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io/fs"
 
 	"golang.org/x/sys/unix"
@@ -101,35 +102,39 @@ func (a *Applier) fileOf(f plan.File) *file {
 }
 
 // inode identifies a cgroup as long as the machine runs: the kernel never reuses a cgroup's inode. It returns 0 if the
-// cgroup does not exist.
+// cgroup does not exist, or if that is unknown.
 func (a *Applier) inode(f plan.File) uint64 {
-	st, ok := a.stat(f)
-	if !ok {
-		return 0
-	}
-	return st.Ino
+	inode, _ := a.inodeOrError(f)
+	return inode
 }
 
 // inodeOrError is like inode, with an error where the cgroup may exist: its controller is not mounted here, or it cannot be read.
 func (a *Applier) inodeOrError(f plan.File) (uint64, error) {
-	inode, err := a.Hierarchy.InodeIn(f.Controller, f.Cgroup)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENOTDIR) {
-		return 0, nil
+	st, err := a.stat(f)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENODEV) && !errors.Is(err, unix.ENOTDIR) {
+		return 0, fmt.Errorf("the cgroup's directory: %w", err)
 	}
-	return inode, err
+	return st.Ino, nil
 }
 
 // isChildless reports whether a cgroup certainly has no children: its directory has only its own links.
 func (a *Applier) isChildless(f plan.File) bool {
-	st, ok := a.stat(f)
-	return ok && st.Nlink == 2
+	st, err := a.stat(f)
+	return err == nil && st.Nlink == 2
 }
 
-func (a *Applier) stat(f plan.File) (st unix.Stat_t, ok bool) {
+// stat returns what a cgroup's directory is; ENOTDIR if it is none.
+func (a *Applier) stat(f plan.File) (unix.Stat_t, error) {
 	dir, _, err := a.Hierarchy.Dir(f.Controller, f.Cgroup)
 	if err != nil {
-		return st, false
+		return unix.Stat_t{}, err
 	}
-	err = unix.Lstat(dir, &st)
-	return st, err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR
+	var st unix.Stat_t
+	if err := unix.Lstat(dir, &st); err != nil {
+		return unix.Stat_t{}, err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return unix.Stat_t{}, unix.ENOTDIR
+	}
+	return st, nil
 }

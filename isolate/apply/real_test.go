@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"polder/isolate/plan"
 	"polder/lib/tick"
 	"polder/tests/need"
 )
@@ -262,6 +263,26 @@ func TestRestoreSkipsExternalValues(t *testing.T) {
 	}
 	if got := r.get("cpu", "batch", "cpu.cfs_quota_us"); got != "-1" {
 		t.Errorf("quota %s, want -1", got)
+	}
+}
+
+// A cgroup whose controller is not mounted here may still exist: its record stays, and the restore reports it.
+func TestRestoreKeepsWhatItCannotSee(t *testing.T) {
+	r := newRealTree(t, "batch")
+	j := openJournal(t, filepath.Join(t.TempDir(), "journal"))
+	defer j.Close()
+	a, _ := newApplier(t, r.h, func(o *Options) { o.Journal = j })
+	unseen := plan.File{Controller: "no-such-controller", Cgroup: r.path("batch"), Name: "cpu.idle"}
+	gone := plan.File{Controller: "cpu", Cgroup: r.path("gone"), Name: "cpu.shares"}
+	for _, f := range []plan.File{unseen, gone} {
+		a.records[f] = &record{Key: "k", Inode: 7, Original: "0"}
+	}
+	out, err := a.Restore(false)
+	if err != nil || out.Failed != 1 || out.Gone != 1 || a.records[unseen] == nil || a.records[gone] != nil {
+		t.Errorf("Restore = %v, %v, records %v; want one failed and kept, and one gone", out, err, a.records)
+	}
+	if _, err := os.Stat(j.Path()); err != nil {
+		t.Errorf("the journal: %v; want it to stay", err)
 	}
 }
 

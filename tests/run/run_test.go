@@ -110,11 +110,11 @@ func TestVerdict(t *testing.T) {
 		output   string // in the output
 	}{
 		{"passed", test(""), goTest, true, true, "tests: 1 passed, 0 failed, 0 skipped\n"},
-		{"failed", test("t.Fail()"), goTest, false, false, "tests: 0 passed, 1 failed, 0 skipped\n"},
+		{"a failed test", test("t.Fail()"), goTest, false, false, "tests: 0 passed, 1 failed, 0 skipped\n"},
 		{"skipped", test("t.Skip(\"needs root\")"), goTest, false, true, "left out: 1: needs root"},
 		{"skipped where all is required", test("t.Skip(\"needs root\")"), goTest, true, false, "tests: 0 passed, 1 failed, 0 skipped\n"},
 		{"a program", test(""), []run{{command: []string{"true"}}}, true, true, "tests: 1 passed, 0 failed, 0 skipped\n"},
-		{"a program that fails", test(""), []run{{command: []string{"sh", "-c", "echo why; exit 3"}}}, false, false, "failed: tier: sh -c echo why; exit 3: exit status 3"},
+		{"a program that fails", test(""), []run{{command: []string{"sh", "-c", "echo why; exit 3"}}}, false, false, ">> failed: tier: sh -c echo why; exit 3: exit status 3"},
 		{"no such package", test(""), []run{{packages: []string{"./q"}}}, false, false, "tests: 0 passed, 1 failed"},
 	}
 	for _, tt := range tests {
@@ -140,7 +140,7 @@ func TestAfter(t *testing.T) {
 	if runAll(&out, [][]tier{{waits}, {makes}}, options{}) {
 		t.Error("the run passed, but the first tier failed")
 	}
-	if want := "failed: waits: "; !strings.Contains(out.String(), want) || !strings.Contains(out.String(), "tests: 1 passed, 1 failed") {
+	if want := ">> failed: waits: "; !strings.Contains(out.String(), want) || !strings.Contains(out.String(), "tests: 1 passed, 1 failed") {
 		t.Errorf("the output has no %q:\n%s", want, out.String())
 	}
 }
@@ -160,8 +160,8 @@ func TestAgain(t *testing.T) {
 		outputs    []string
 	}{
 		{
-			"failed by chance", passes + once("TestOnce", `t.Run("sub", func(t *testing.T) { t.Error("bad luck") })`), true,
-			[]string{"tests: 3 passed, 0 failed", "failed once, passed when run again, and is to be repaired: p TestOnce/sub\n", "bad luck\n"},
+			"by chance", passes + once("TestOnce", `t.Run("sub", func(t *testing.T) { t.Error("bad luck") })`), true,
+			[]string{"tests: 3 passed, 0 failed", ">> failed once, passed when run again, and is to be repaired: p TestOnce/sub\n", "bad luck\n"},
 		},
 		{"panicked by chance", once("TestOnce", `panic("bad luck")`) + passes, true, []string{"tests: 3 passed, 0 failed", "repaired: p TestOnce\n"}},
 		{"fails twice", passes + "func TestOnce(t *testing.T) { t.Error(os.Args[0]) }\n", false, []string{"once more, by itself: p TestOnce", "1 failed"}},

@@ -20,7 +20,7 @@ func TestWithoutTheDefinition(t *testing.T) {
 	c.ApplyFile(manifests + "/koordinator/profiles.yaml")
 	body := pod("p", "{}", "", container("c", "", ""))
 	c.Eventually(soon, "the server knows the policy", func() string {
-		if status, answer := c.API("POST", podsOf("default")+"?dryRun=All", body); status != http.StatusForbidden || !strings.Contains(string(answer), "failed to find resource referenced by paramKind") {
+		if status, answer := c.API("POST", podsOf("default")+"?dryRun=All", body); status != http.StatusForbidden || !strings.Contains(string(answer), "find resource referenced by paramKind") {
 			return fmt.Sprintf("status %d: %s", status, answer)
 		}
 		return ""
