@@ -91,7 +91,7 @@ var tiers = []tier{
 		runs:  []run{{packages: []string{"./tests/node/..."}, args: []string{"-count=1", "-p=2", "-timeout=45m"}}},
 	},
 	{
-		name: "vmnode", takes: "20 to 35 minutes",
+		name: "vmnode", takes: "18 minutes",
 		does:  "the guides on a real node in a virtual machine: kubelet, cgroup v2, 48 CPUs; others with systemd, v2 and v1",
 		setup: []setup{kernel, debian, cluster},
 		// Three at once took three times the CPU time for the same steps.
@@ -111,7 +111,7 @@ var tiers = []tier{
 		runs:  []run{{command: []string{"go", "test", "-C", "tests/browser", "-count=1", "-timeout=30m", "./..."}}},
 	},
 	{
-		name: "fuzz", does: "each fuzz target for a minute (FUZZTIME), ten at a time", takes: "6 minutes alone, 25 beside others",
+		name: "fuzz", does: "each fuzz target for a minute (FUZZTIME), ten at a time", takes: "6 minutes alone, 13 beside others",
 		// It takes all the CPU time that other tiers leave.
 		after: true,
 		runs:  []run{{command: []string{"nice", "-n", "19", "scripts/fuzz", "${FUZZTIME:-60s}"}}},
