@@ -2,6 +2,7 @@ package series
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"time"
 
@@ -28,7 +29,7 @@ type Worth struct {
 	Evicted float64
 
 	lastTick time.Time
-	pods     counts // the CPU time of each present batch pod, by namespace and name
+	pods     counts // the CPU time of each present batch pod, by namespace and name, and that of others beyond the bound
 }
 
 // maxGapIntervals is the longest time between two ticks that counts, in intervals of the tick: a longer gap is unknown.
@@ -64,24 +65,21 @@ func (w *Worth) add(t *tick.Tick) {
 	}
 	w.addWaiting(t.Sample.Pods, seconds)
 	var batch, beyond, throttled float64 // milli-CPU, milli-CPU, percent
-	podSeconds := counts{}
+	podSeconds := w.presentPods(t.Sample)
 	for i := range t.Sample.Pods {
 		p := &t.Sample.Pods[i]
 		if p.QoS != tick.QoSReclaimed || p.UsageMilliCPU == nil {
 			continue
 		}
-		batch += *p.UsageMilliCPU
-		beyond += max(0, *p.UsageMilliCPU-requested(p))
+		use := max(0, *p.UsageMilliCPU) // a negative one would make counters decrease
+		batch += use
+		beyond += max(0, use-requested(p))
 		for j := range p.Containers {
 			if part := p.Containers[j].ThrottledPercent; part != nil {
 				throttled = max(throttled, min(100, *part))
 			}
 		}
-		key := p.Namespace + "\x00" + p.Name
-		if _, isKnown := podSeconds[key]; !isKnown {
-			podSeconds.add(key, w.pods[key])
-		}
-		podSeconds.add(key, *p.UsageMilliCPU/1000*seconds)
+		podSeconds.add(podKey(p), use/1000*seconds)
 	}
 	w.pods = podSeconds
 	w.Seconds += seconds
@@ -91,6 +89,29 @@ func (w *Worth) add(t *tick.Tick) {
 	w.Left += max(batch, float64(all.Size())*1000-others) / 1000 * seconds
 	w.BeyondRequests += beyond / 1000 * seconds
 	w.Throttled += throttled / 100 * seconds
+}
+
+// podKey identifies a pod's counter.
+func podKey(p *tick.Pod) string { return p.Namespace + "\x00" + p.Name }
+
+// presentPods returns the counters of the pods that a sample has, whatever is known of their use or class this time, and that of the pods
+// beyond the bound, which never ends. They come before the counters of new pods, so that the bound does not end the counter of a pod that
+// still exists.
+func (w *Worth) presentPods(s *tick.Sample) counts {
+	if s.IsUnread("pods") { // a list that could not be read does not mean that a pod has ended
+		return maps.Clone(w.pods)
+	}
+	present := counts{}
+	if v, known := w.pods[other]; known {
+		present[other] = v
+	}
+	for i := range s.Pods {
+		key := podKey(&s.Pods[i])
+		if v, known := w.pods[key]; known {
+			present[key] = v
+		}
+	}
+	return present
 }
 
 // addWaiting counts how long services waited.

@@ -1,6 +1,7 @@
 package series
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -93,6 +94,85 @@ func TestWorthOfPods(t *testing.T) {
 	n.Add(used(2*time.Second, 1, 4000, many...))
 	if got := len(series()); got > maxKeys+1 {
 		t.Errorf("%d series of pods", got)
+	}
+}
+
+// A batch pod's counter never decreases while the pod exists, and that of the pods beyond the bound never.
+func TestPodCountersNeverDecrease(t *testing.T) {
+	unknown := batchPod("a", 0)
+	unknown.UsageMilliCPU = nil
+	otherClass := batchPod("a", 1000)
+	otherClass.QoS, otherClass.Missing = tick.QoSShared, tick.MissingCluster
+	many := func(first, n int) (pods []tick.Pod) {
+		for i := range n {
+			pods = append(pods, batchPod(fmt.Sprintf("p%03d", first+i), 1000))
+		}
+		return pods
+	}
+	unread := used(time.Second, 1, 4000)
+	unread.Sample.Errors = []tick.SourceError{{Source: "pods", Error: "the API server does not answer"}}
+	for _, tt := range []struct {
+		name  string
+		ticks []*tick.Tick
+		key   string
+		want  float64
+	}{
+		{
+			"its use is unknown for a tick", []*tick.Tick{
+				used(0, 1, 4000, batchPod("a", 1000)), used(time.Second, 1, 4000, unknown), used(2*time.Second, 1, 4000, batchPod("a", 500)),
+			}, "spark\x00a", 1.5,
+		},
+		{
+			"its use is unknown in the last tick", []*tick.Tick{used(0, 1, 4000, batchPod("a", 1000)), used(time.Second, 1, 4000, unknown)},
+			"spark\x00a", 1,
+		},
+		{
+			"its class is unknown for a tick", []*tick.Tick{
+				used(0, 1, 4000, batchPod("a", 1000)), used(time.Second, 1, 4000, otherClass), used(2*time.Second, 1, 4000, batchPod("a", 500)),
+			}, "spark\x00a", 1.5,
+		},
+		{
+			"the pods could not be read for a tick", []*tick.Tick{
+				used(0, 1, 4000, batchPod("a", 1000)), unread, used(2*time.Second, 1, 4000, batchPod("a", 500)),
+			}, "spark\x00a", 1.5,
+		},
+		{
+			"its use is negative in a forged tick", []*tick.Tick{
+				used(0, 1, 4000, batchPod("a", 1000)), used(time.Second, 1, 4000, batchPod("a", -500)),
+			}, "spark\x00a", 1,
+		},
+		{
+			"more pods than are remembered", []*tick.Tick{used(0, 1, 4000, many(0, maxKeys+10)...), used(time.Second, 1, 4000, many(0, maxKeys+10)...)},
+			other, 20,
+		},
+		{
+			"then only a few", []*tick.Tick{used(0, 1, 4000, many(0, maxKeys+10)...), used(time.Second, 1, 4000, many(0, 3)...)},
+			other, 10,
+		},
+		{
+			"then none", []*tick.Tick{used(0, 1, 4000, many(0, maxKeys+10)...), used(time.Second, 1, 4000)},
+			other, 10,
+		},
+		{
+			"new pods come before it in the list", []*tick.Tick{
+				used(0, 1, 4000, batchPod("a", 1000)), used(time.Second, 1, 4000, append(many(0, maxKeys+10), batchPod("a", 500))...),
+			}, "spark\x00a", 1.5,
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var w Worth
+			before := 0.0
+			for _, x := range tt.ticks {
+				w.add(x)
+				if now := w.pods[tt.key]; now < before {
+					t.Errorf("%s: the counter has decreased from %v to %v", x.Time.Format(time.TimeOnly), before, now)
+				}
+				before = w.pods[tt.key]
+			}
+			if math.Abs(before-tt.want) > 1e-9 || len(w.pods) > maxKeys+1 {
+				t.Errorf("the counter is %v of %d, want %v of at most %d", before, len(w.pods), tt.want, maxKeys+1)
+			}
+		})
 	}
 }
 
