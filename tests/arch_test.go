@@ -24,11 +24,11 @@ var pure = []string{
 	"polder/evict/rule", "polder/evict/pick", "polder/evict/fleet/health", "polder/evict/dynamic",
 	"polder/report/view", "polder/report/explain", "polder/report/object", "polder/report/amounts", "polder/report/score", "polder/report/page", "polder/report/replay",
 	"polder/collect/kubernetes", "polder/collect/fleet/agents", "polder/collect/loadavg",
-	"polder/lib/choice", "polder/lib/clip", "polder/lib/phrase", "polder/lib/cpus", "polder/lib/window", "polder/lib/qos", "polder/lib/quantity", "polder/lib/fields", "polder/lib/customconfig", "polder/lib/evictconfig", "polder/lib/series", "polder/lib/sloconfig", "polder/lib/schemata",
+	"polder/lib/choice", "polder/lib/clip", "polder/lib/phrase", "polder/lib/cpus", "polder/lib/usage", "polder/lib/window", "polder/lib/qos", "polder/lib/quantity", "polder/lib/fields", "polder/lib/customconfig", "polder/lib/evictconfig", "polder/lib/series", "polder/lib/sloconfig", "polder/lib/schemata",
 }
 
 // pureMayImport are the project's packages that pure ones may import, beside others of their own tool.
-var pureMayImport = []string{"polder/lib/tick", "polder/lib/choice", "polder/lib/clip", "polder/lib/phrase", "polder/lib/cpus", "polder/lib/window", "polder/lib/qos", "polder/lib/quantity", "polder/lib/fields", "polder/lib/customconfig", "polder/lib/evictconfig", "polder/lib/series", "polder/lib/sloconfig", "polder/lib/schemata"}
+var pureMayImport = []string{"polder/lib/tick", "polder/lib/choice", "polder/lib/clip", "polder/lib/phrase", "polder/lib/cpus", "polder/lib/usage", "polder/lib/window", "polder/lib/qos", "polder/lib/quantity", "polder/lib/fields", "polder/lib/customconfig", "polder/lib/evictconfig", "polder/lib/series", "polder/lib/sloconfig", "polder/lib/schemata"}
 
 // impure are the standard library's packages with side effects.
 var impure = []string{"os", "os/exec", "os/signal", "net", "net/http", "syscall", "log", "log/slog", "io/ioutil", "golang.org/x/sys/unix"}

@@ -1,5 +1,7 @@
 package tick
 
+import "slices"
+
 // These are the classes of pods, after the dialects' names are mapped.
 const (
 	QoSDedicated = "dedicated"
@@ -26,6 +28,30 @@ const (
 
 // Ended reports whether the pod has ended, so that it no longer uses resources.
 func (p *Pod) Ended() bool { return p.Phase == "Succeeded" || p.Phase == "Failed" }
+
+// IsClassUnknown reports whether the pod's class is only assumed, because the cluster does not have the pod. Of a pod that was deleted
+// while its cgroup still exists the class stays known.
+func (p *Pod) IsClassUnknown() bool {
+	switch p.QoSSource {
+	case QoSFromKatalyst, QoSFromKoordinator, QoSFromKubernetes:
+		return false
+	}
+	return p.Missing == MissingCluster
+}
+
+// IsBatch reports whether the pod runs on what services leave unused.
+func (p *Pod) IsBatch() bool { return p.QoS == QoSReclaimed && !p.IsClassUnknown() }
+
+// IsService reports whether the pod is a service: each one that is known not to be batch, of class dedicated, shared or system.
+func (p *Pod) IsService() bool { return p.QoS != QoSReclaimed && !p.IsClassUnknown() }
+
+// IsIdle reports whether the pod is known not to use anything: it has no cgroup, or it is a pod of Kubernetes of which no container has
+// one. A pod without a cluster may be a cgroup without containers.
+func (p *Pod) IsIdle() bool {
+	runs := func(c Container) bool { return c.Cgroup != "" }
+	hasParts := p.Namespace != "" && (p.Cgroup != "" || len(p.Containers) > 0)
+	return p.Missing == MissingCgroup || hasParts && !slices.ContainsFunc(p.Containers, runs)
+}
 
 // AnnotationEvict is Polder's own annotation of pods: with the value false it protects a pod from eviction, unless the setting opt-out of
 // evict names others. collect always passes it on.

@@ -179,8 +179,8 @@ func (u *Usage) takePods(t *tick.Tick) (cpu, memory *float64) {
 		}
 		counted[key] = true
 		c, m := podFigures(p, u.settings.pageCache())
-		milli.add(c, isIdle(p))
-		bytes.add(m, isIdle(p))
+		milli.add(c, p.IsIdle())
+		bytes.add(m, p.IsIdle())
 		u.takePod(t.Time, key, p, c, m)
 	}
 	if known {
@@ -240,22 +240,13 @@ func (s *sum) value() *float64 {
 	return &s.total
 }
 
-// isIdle reports whether a pod cannot use anything: it has no cgroup, or none of its containers runs. A pod without a cluster
-// may be a cgroup without containers.
-func isIdle(p *tick.Pod) bool {
-	isPlainCgroup := p.Namespace == "" && p.Cgroup != "" && len(p.Containers) == 0
-	return p.Missing == tick.MissingCgroup || !isPlainCgroup && !slices.ContainsFunc(p.Containers, runs)
-}
-
-func runs(c tick.Container) bool { return c.Cgroup != "" }
-
 // podFigures are a pod's use, unknown where that of a container is. Memory is the anonymous memory; with the page cache, that as
 // well.
 func podFigures(p *tick.Pod, pageCache bool) (cpu, memory *float64) {
 	cpu, memory = figure(p.UsageMilliCPU), memoryFigure(p.Memory, pageCache)
 	for i := range p.Containers {
 		c := &p.Containers[i]
-		if !runs(*c) {
+		if c.Cgroup == "" { // it does not run
 			continue
 		}
 		if figure(c.UsageMilliCPU) == nil {

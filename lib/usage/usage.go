@@ -1,0 +1,32 @@
+// Package usage defines a node's capacity and the part of it that services leave, once for all that counts them. It is pure.
+package usage
+
+import (
+	"polder/lib/cpus"
+	"polder/lib/tick"
+)
+
+// Capacity returns a node's CPU time in milli-CPU: all of its online CPUs, or, without a topology, the capacity that the cluster has, or
+// else the allocatable part of that. It is nil if none of them is known.
+func Capacity(s *tick.Sample) *float64 {
+	if s == nil {
+		return nil
+	}
+	if s.Topology != nil {
+		if set, err := cpus.Parse(s.Topology.CPUs); err == nil && set.Size() > 0 {
+			return new(float64(set.Size()) * 1000)
+		}
+	}
+	for _, r := range []*tick.Resources{s.Capacity, s.Allocatable} {
+		if r != nil && r.MilliCPU != nil && *r.MilliCPU > 0 {
+			return new(*r.MilliCPU)
+		}
+	}
+	return nil
+}
+
+// Free returns the part of a capacity that batch used or nothing used, from what the node and its batch pods use, all in one unit. The
+// two uses are read one after the other, so that the pods' may slightly exceed the node's.
+func Free(capacity, node, batch float64) float64 {
+	return max(batch, capacity-max(0, node-batch))
+}
