@@ -156,7 +156,7 @@ func (x *podSum) add(pod *tick.Pod) {
 	if pod.IO != nil {
 		x.read, x.written = addPointer(x.read, pod.IO.ReadBytesPerSecond), addPointer(x.written, pod.IO.WriteBytesPerSecond)
 	}
-	if pod.Requests != nil {
+	if pod.Requests != nil && !pod.Ended() { // a pod that has ended needs nothing any more
 		x.requested = addPointer(x.requested, pod.Requests.ReclaimedMilliCPU)
 		x.requestedMemory = addPointer(x.requestedMemory, pod.Requests.ReclaimedMemoryBytes)
 	}

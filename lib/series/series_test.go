@@ -210,3 +210,19 @@ func TestFleetTools(t *testing.T) {
 		t.Errorf("a node's own tools: %q", got)
 	}
 }
+
+// A pod that has ended requests nothing any more; evict leaves it out as well.
+func TestEndedPodsRequestNothing(t *testing.T) {
+	pod := func(name, phase string) tick.Pod {
+		return tick.Pod{Name: name, QoS: tick.QoSReclaimed, Phase: phase, Requests: &tick.Resources{
+			ReclaimedMilliCPU: new(1000.0), ReclaimedMemoryBytes: new(1e9),
+		}}
+	}
+	x := &tick.Tick{Node: "n", Sample: &tick.Sample{Pods: []tick.Pod{pod("a", "Running"), pod("b", "Succeeded"), pod("c", "Failed"), pod("d", "")}}}
+	got := text(samplesOf(x))
+	for _, want := range []string{"polder_reclaimed_requested_cpu_cores[n]2", "polder_reclaimed_requested_memory_bytes[n]2e+09", "polder_pods[n reclaimed]4"} {
+		if !slices.Contains(got, want) {
+			t.Errorf("%s is not in %s", want, strings.Join(got, "\n"))
+		}
+	}
+}

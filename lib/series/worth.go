@@ -6,17 +6,18 @@ import (
 	"math"
 	"time"
 
-	"polder/lib/cpus"
 	"polder/lib/tick"
+	"polder/lib/usage"
 )
 
 // Worth is how much of a node's CPUs batch (the pods of class reclaimed) got over its ticks, in seconds of CPU time. It is summed from
-// the rates of each tick over the time since the previous tick; ticks without the node's CPUs or use do not count.
+// the rates of each tick over the time since the previous tick; ticks without the node's capacity or use do not count, nor those with a pod
+// that may be batch. A batch pod whose use is unknown adds nothing: it has just started, because a rate needs two readings.
 type Worth struct {
 	// Seconds is the time that was counted.
 	Seconds float64
-	// Batch is the CPU time that batch used, Left the time that everything else did not use: batch's time, and idle time.
-	Batch, Left float64
+	// Batch is the CPU time that batch used, Free the time that batch used or nothing used ([usage.Free]).
+	Batch, Free float64
 	// BeyondRequests is the part of Batch beyond what each pod requests, of native and reclaimed CPU.
 	BeyondRequests float64
 	// Throttled is the time, weighted by the largest part of it in which a container of batch was throttled.
@@ -56,11 +57,11 @@ func (w *Worth) coveredSeconds(t *tick.Tick) float64 {
 // add counts a tick.
 func (w *Worth) add(t *tick.Tick) {
 	seconds := w.coveredSeconds(t)
-	if t.Sample == nil || t.Sample.CPU == nil || t.Sample.CPU.UsageMilliCPU == nil || t.Sample.Topology == nil {
+	if t.Sample == nil || t.Sample.CPU == nil || t.Sample.CPU.UsageMilliCPU == nil || seconds == 0 {
 		return
 	}
-	all, err := cpus.Parse(t.Sample.Topology.CPUs)
-	if err != nil || seconds == 0 {
+	capacity := usage.Capacity(t.Sample)
+	if capacity == nil || mayHaveUnknownBatch(t.Sample.Pods) {
 		return
 	}
 	w.addWaiting(t.Sample.Pods, seconds)
@@ -68,7 +69,7 @@ func (w *Worth) add(t *tick.Tick) {
 	podSeconds := w.presentPods(t.Sample)
 	for i := range t.Sample.Pods {
 		p := &t.Sample.Pods[i]
-		if p.QoS != tick.QoSReclaimed || p.UsageMilliCPU == nil {
+		if !p.IsBatch() || p.UsageMilliCPU == nil {
 			continue
 		}
 		use := max(0, *p.UsageMilliCPU) // a negative one would make counters decrease
@@ -84,11 +85,19 @@ func (w *Worth) add(t *tick.Tick) {
 	w.pods = podSeconds
 	w.Seconds += seconds
 	w.Batch += batch / 1000 * seconds
-	// The counters are read one after the other, so that the pods' use may slightly exceed the node's.
-	others := max(0, *t.Sample.CPU.UsageMilliCPU-batch)
-	w.Left += max(batch, float64(all.Size())*1000-others) / 1000 * seconds
+	w.Free += usage.Free(*capacity, *t.Sample.CPU.UsageMilliCPU, batch) / 1000 * seconds
 	w.BeyondRequests += beyond / 1000 * seconds
 	w.Throttled += throttled / 100 * seconds
+}
+
+// mayHaveUnknownBatch reports whether a pod of unknown class uses anything, or may do so: then batch's use is unknown, not 0.
+func mayHaveUnknownBatch(pods []tick.Pod) bool {
+	for i := range pods {
+		if p := &pods[i]; p.IsClassUnknown() && (p.UsageMilliCPU == nil || *p.UsageMilliCPU != 0) {
+			return true
+		}
+	}
+	return false
 }
 
 // podKey identifies a pod's counter.
@@ -118,7 +127,7 @@ func (w *Worth) presentPods(s *tick.Sample) counts {
 func (w *Worth) addWaiting(pods []tick.Pod, seconds float64) {
 	for i := range pods {
 		p := &pods[i]
-		if v := p.CPUWaitPermille; p.QoS != tick.QoSReclaimed && v != nil && *v >= 0 {
+		if v := p.CPUWaitPermille; p.IsService() && v != nil && *v >= 0 {
 			w.Services += seconds
 			w.Waited += min(*v, 1000) / 1000 * seconds
 		}
@@ -162,12 +171,12 @@ func (w *Worth) OfBatch() string {
 		return ""
 	}
 	unit, per := "core-hours", 3600.0
-	if w.Left < 3600 {
+	if w.Free < 3600 {
 		unit, per = "core-seconds", 1
 	}
-	text := fmt.Sprintf("batch got %.1f of %.1f idle %s", w.Batch/per, w.Left/per, unit)
-	if w.Left > 0 {
-		text += fmt.Sprintf(" (%.0f %%)", 100*w.Batch/w.Left)
+	text := fmt.Sprintf("batch got %.1f of %.1f idle %s", w.Batch/per, w.Free/per, unit)
+	if w.Free > 0 {
+		text += fmt.Sprintf(" (%.0f %%)", 100*w.Batch/w.Free)
 	}
 	text += fmt.Sprintf(" in %s, throttled %.1f %% of it", shortSpan(w.Seconds), 100*w.Throttled/w.Seconds)
 	switch w.Evicted {

@@ -33,6 +33,12 @@ func TestWorth(t *testing.T) {
 	unknown.UsageMilliCPU = nil
 	service := batchPod("s", 2000)
 	service.QoS = tick.QoSShared
+	unclassed := batchPod("podu", 1000)
+	unclassed.QoS, unclassed.QoSSource, unclassed.Missing = tick.QoSShared, tick.QoSFromRule, tick.MissingCluster
+	unclassedUnused := unclassed
+	unclassedUnused.UsageMilliCPU = new(0.0)
+	noTopology := used(0, 1, 2000, batchPod("a", 1000))
+	noTopology.Sample.Topology, noTopology.Sample.Capacity = nil, &tick.Resources{MilliCPU: new(8000.0)}
 	noNode := used(2*time.Second, 1, 0, batchPod("a", 1000))
 	noNode.Sample.CPU.UsageMilliCPU = nil
 	noInterval := used(2*time.Second, 1, 0, batchPod("a", 1000))
@@ -54,6 +60,9 @@ func TestWorth(t *testing.T) {
 		{"beyond requests", []*tick.Tick{used(0, 10, 1000, requests)}, 10, 10, 40, 3, 0},
 		{"throttled", []*tick.Tick{used(0, 10, 1000, throttled)}, 10, 10, 40, 10, 5},
 		{"batch used more than the node, as the two are read", []*tick.Tick{used(0, 1, 4000, batchPod("a", 4100))}, 1, 4.1, 4.1, 4.1, 0},
+		{"a pod of unknown class", []*tick.Tick{start, used(time.Second, 1, 3000, batchPod("a", 1000), unclassed)}, 1, 1, 2, 1, 0},
+		{"a pod of unknown class that uses nothing", []*tick.Tick{start, used(time.Second, 1, 3000, batchPod("a", 1000), service, unclassedUnused)}, 2, 2, 4, 2, 0},
+		{"without a topology the cluster's capacity counts", []*tick.Tick{noTopology}, 1, 1, 7, 1, 0},
 		{"an interval that is none", []*tick.Tick{used(0, math.Inf(1), 1000, throttled), used(0, math.NaN(), 1000, throttled), used(0, -1, 1000, throttled)}, 0, 0, 0, 0, 0},
 	}
 	for _, tt := range tests {
@@ -62,7 +71,7 @@ func TestWorth(t *testing.T) {
 			for _, x := range tt.ticks {
 				w.add(x)
 			}
-			got := []float64{w.Seconds, w.Batch, w.Left, w.BeyondRequests, w.Throttled}
+			got := []float64{w.Seconds, w.Batch, w.Free, w.BeyondRequests, w.Throttled}
 			want := []float64{tt.seconds, tt.batch, tt.left, tt.beyond, tt.throttled}
 			if !slices.EqualFunc(got, want, func(a, b float64) bool { return math.Abs(a-b) < 1e-9 }) {
 				t.Errorf("time, batch, left, beyond requests, throttled: %v, want %v", got, want)
@@ -194,6 +203,7 @@ func TestWorthOfServices(t *testing.T) {
 		{"two", []tick.Pod{batch, waits("a", 30), waits("c", 0), {QoS: tick.QoSShared}}, 20, 0.3, "services waited 1.5 % of the time"},
 		{"two threads that wait all the time", []tick.Pod{waits("a", 2000)}, 10, 10, "services waited 100.0 % of the time"},
 		{"no amount", []tick.Pod{waits("a", -1)}, 0, 0, ""},
+		{"a pod that may be batch", []tick.Pod{{QoS: tick.QoSShared, Missing: tick.MissingCluster, CPUWaitPermille: new(900.0), UsageMilliCPU: new(0.0)}}, 0, 0, ""},
 	} {
 		var w Worth
 		w.add(used(0, 10, 1000, tt.pods...))
