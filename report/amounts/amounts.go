@@ -4,18 +4,20 @@ package amounts
 import (
 	"math"
 
+	"polder/lib/cpus"
 	"polder/lib/tick"
-	"polder/report/explain"
+	"polder/lib/usage"
 )
 
 // Amounts are a tick's figures; one that is unknown is nil. CPU is in cores, memory in bytes.
 type Amounts struct {
 	Capacity *float64
-	// Services, Batch and Rest are the use of the services' pods, of the reclaimed pods and of everything else.
+	// Services, Batch and Rest are the use of the services, of the batch pods and of everything that is no pod. While the class of a pod
+	// is unknown, so is the use of services and of batch: the pod may be either.
 	Services, Batch, Rest *float64
-	// Free is the capacity that batch used or nothing used.
+	// Free is the capacity that batch used or nothing used: that of [usage.Free].
 	Free *float64
-	// Offered is the offer to reclaimed pods, Requested the sum of their requests, Pool the CPUs of their pool.
+	// Offered is the offer to batch pods, Requested the sum of the requests of those that have not ended, Pool the CPUs of their pool.
 	Offered, Requested, Pool *float64
 	// Shadow is the offer of advise's shadow policy.
 	Shadow *float64
@@ -32,14 +34,12 @@ type Amounts struct {
 // Of returns the amounts of a tick.
 func Of(t *tick.Tick) Amounts {
 	var a Amounts
-	all := explain.Machine(t)
-	if all > 0 {
-		a.Capacity = new(all / 1000)
+	if all := usage.Capacity(t.Sample); all != nil {
+		a.Capacity = new(*all / 1000)
 	}
 	if t.Sample != nil {
 		a.takeNode(t.Sample)
-		a.takePods(t.Sample.Pods)
-		a.takeLeft(t.Sample)
+		a.takePods(t.Sample)
 	}
 	if x := t.Advice; x != nil {
 		if x.Reclaimed != nil {
@@ -48,7 +48,7 @@ func Of(t *tick.Tick) Amounts {
 		if x.Shadow != nil && x.Shadow.Reclaimed != nil {
 			a.Shadow = cores(x.Shadow.Reclaimed.MilliCPU)
 		}
-		if n, found := explain.PoolCPUs(x, tick.PoolReclaim); found {
+		if n, found := PoolCPUs(x, tick.PoolReclaim); found {
 			a.Pool = new(float64(n))
 		}
 	}
@@ -92,49 +92,75 @@ func (s *sum) times(factor float64) *float64 {
 	return new(s.value * factor)
 }
 
-func (a *Amounts) takePods(pods []tick.Pod) {
-	var batch, services, waiting sum
-	requested := 0.0
-	for i := range pods {
-		p := &pods[i]
-		switch p.QoS {
-		case tick.QoSReclaimed:
-			batch.add(p.UsageMilliCPU)
-			if p.Requests != nil && p.Requests.ReclaimedMilliCPU != nil {
-				requested += *p.Requests.ReclaimedMilliCPU
-			}
-			a.Throttled = largest(a.Throttled, throttled(p))
-		case tick.QoSShared, tick.QoSDedicated:
-			services.add(p.UsageMilliCPU)
-			a.ServicesThrottled = largest(a.ServicesThrottled, throttled(p))
-			if load := known(p.Load1); load == nil || p.UsageMilliCPU == nil {
-				waiting.unknown = true
-			} else {
-				waiting.add(new(max(0, *load-*p.UsageMilliCPU/1000)))
-			}
-		}
+// use returns what a pod uses, nil if that is unknown.
+func use(p *tick.Pod) *float64 {
+	if v := known(p.UsageMilliCPU); v != nil || !p.IsIdle() {
+		return v
 	}
-	a.Requested = new(requested / 1000)
-	a.Batch, a.Services, a.ServicesWaiting = batch.times(1.0/1000), services.times(1.0/1000), waiting.times(1)
+	return new(0.0)
 }
 
-// takeLeft computes the amounts that follow from the use of the node and of the pods.
-func (a *Amounts) takeLeft(s *tick.Sample) {
-	if s.CPU == nil || a.Batch == nil {
+// takePods adds up what the pods use, and computes what follows from that and from the node's use.
+func (a *Amounts) takePods(s *tick.Sample) {
+	var all, batch, services, requested, waiting sum
+	for i := range s.Pods {
+		p := &s.Pods[i]
+		used := use(p)
+		all.add(used)
+		switch {
+		case p.IsBatch():
+			batch.add(used)
+			if p.Requests != nil && p.Requests.ReclaimedMilliCPU != nil && !p.Ended() {
+				requested.add(p.Requests.ReclaimedMilliCPU)
+			}
+			a.Throttled = largest(a.Throttled, throttled(p))
+		case p.IsService():
+			services.add(used)
+			a.ServicesThrottled = largest(a.ServicesThrottled, throttled(p))
+			waiting.add(waitingThreads(p, used))
+		case used == nil || *used != 0: // its class is unknown; one that uses nothing, as a cgroup that a pod left behind, is in neither sum
+			batch.unknown, services.unknown, requested.unknown, waiting.unknown = true, true, true, true
+		}
+	}
+	a.Requested = requested.times(1.0 / 1000)
+	a.Batch, a.Services, a.ServicesWaiting = batch.times(1.0/1000), services.times(1.0/1000), waiting.times(1)
+	if s.CPU == nil {
 		return
 	}
 	node := known(s.CPU.UsageMilliCPU)
 	if node == nil {
 		return
 	}
-	// The counters are read one after the other, so that the pods' use may slightly exceed the node's.
-	others := max(0, *node/1000-*a.Batch)
-	if a.Services != nil {
-		a.Rest = new(max(0, others-*a.Services))
+	if !all.unknown {
+		// The counters are read one after the other, so that the pods' use may slightly exceed the node's.
+		a.Rest = new(max(0, *node-all.value) / 1000)
 	}
-	if a.Capacity != nil {
-		a.Free = new(max(0, *a.Capacity-others))
+	if a.Capacity != nil && a.Batch != nil {
+		a.Free = new(usage.Free(*a.Capacity, *node/1000, *a.Batch))
 	}
+}
+
+// waitingThreads returns how many threads of a pod were ready to run and did not, nil if that is unknown.
+func waitingThreads(p *tick.Pod, used *float64) *float64 {
+	load := known(p.Load1)
+	switch {
+	case load != nil && used != nil:
+		return new(max(0, *load-*used/1000))
+	case load == nil && p.IsIdle():
+		return new(0.0)
+	}
+	return nil
+}
+
+// PoolCPUs is the number of CPUs of a pool, false where the advice has no such pool.
+func PoolCPUs(a *tick.Advice, name string) (n int, found bool) {
+	for _, p := range a.Pools {
+		if p.Name == name {
+			set, err := cpus.Parse(p.CPUs)
+			return set.Size(), err == nil
+		}
+	}
+	return 0, false
 }
 
 func throttled(p *tick.Pod) (most *float64) {

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"polder/lib/cpus"
 	"polder/lib/tick"
+	"polder/report/amounts"
 	"polder/report/view"
 )
 
@@ -323,19 +323,8 @@ func reclaimPool(t *tick.Tick) (milliCPU float64, found bool) {
 	if t.Advice == nil {
 		return 0, false
 	}
-	n, found := PoolCPUs(t.Advice, tick.PoolReclaim)
+	n, found := amounts.PoolCPUs(t.Advice, tick.PoolReclaim)
 	return float64(n) * 1000, found
-}
-
-// PoolCPUs is the number of CPUs of a pool, false where the advice has no such pool.
-func PoolCPUs(a *tick.Advice, name string) (n int, found bool) {
-	for _, p := range a.Pools {
-		if p.Name == name {
-			set, err := cpus.Parse(p.CPUs)
-			return set.Size(), err == nil
-		}
-	}
-	return 0, false
 }
 
 func (r *Recording) isPod(namespace, name string) bool {

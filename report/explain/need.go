@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"polder/lib/tick"
+	"polder/report/amounts"
 	"polder/report/view"
 )
 
@@ -31,7 +32,7 @@ func needs(t *tick.Tick) []need {
 	var all []need
 	for i := range t.Sample.Pods {
 		p := &t.Sample.Pods[i]
-		if p.QoS != tick.QoSShared && p.QoS != tick.QoSDedicated || p.Ended() {
+		if !p.IsService() || p.QoS == tick.QoSSystem || p.Ended() { // no policy keeps a pool for class system
 			continue
 		}
 		n := need{name: nameOf(p.Namespace, p.Name)}
@@ -109,16 +110,11 @@ func sum(ns []need) (milliCPU float64) {
 	return milliCPU
 }
 
-// beside is the CPU time that no pod used; false where it is unknown.
+// beside is the CPU time in milli-CPU that no pod used; false where it is unknown.
 func beside(t *tick.Tick) (milliCPU float64, known bool) {
-	if t.Sample == nil || t.Sample.CPU == nil || t.Sample.CPU.UsageMilliCPU == nil {
+	rest := amounts.Of(t).Rest
+	if rest == nil {
 		return 0, false
 	}
-	milliCPU = *t.Sample.CPU.UsageMilliCPU
-	for i := range t.Sample.Pods {
-		if u := t.Sample.Pods[i].UsageMilliCPU; u != nil {
-			milliCPU -= *u
-		}
-	}
-	return max(milliCPU, 0), true
+	return *rest * 1000, true
 }

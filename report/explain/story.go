@@ -163,6 +163,3 @@ func Plain(text string) string { return plain(text) }
 
 // Short makes text from a tick safe to print and small enough to keep.
 func Short(text string) string { return short(text) }
-
-// Machine is the node's CPU time in milli-CPU, 0 where it is unknown.
-func Machine(t *tick.Tick) float64 { return machine(t) }

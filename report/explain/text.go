@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 
 	"polder/lib/clip"
-	"polder/lib/cpus"
 	"polder/lib/tick"
+	"polder/lib/usage"
 	"polder/report/view"
 )
 
@@ -106,19 +106,8 @@ func wrap(words []string, indent string) string {
 
 // machine is the node's CPU time in milli-CPU, 0 where it is unknown.
 func machine(t *tick.Tick) float64 {
-	s := t.Sample
-	if s == nil {
-		return 0
-	}
-	if s.Topology != nil {
-		if set, err := cpus.Parse(s.Topology.CPUs); err == nil && set.Size() > 0 {
-			return float64(set.Size()) * 1000
-		}
-	}
-	for _, r := range []*tick.Resources{s.Capacity, s.Allocatable} {
-		if r != nil && r.MilliCPU != nil && *r.MilliCPU > 0 {
-			return *r.MilliCPU
-		}
+	if all := usage.Capacity(t.Sample); all != nil {
+		return *all
 	}
 	return 0
 }

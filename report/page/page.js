@@ -432,7 +432,7 @@
     canvas.style.height = height + 'px';
     const c = canvas.getContext('2d'), span = Math.max(node.end - node.start, 1), most = Math.max(p.peak, 0.001);
     c.scale(dpr, dpr);
-    c.fillStyle = color(p.class === 'reclaimed' ? 'batch' : p.class === 'system' ? 'rest' : 'services');
+    c.fillStyle = color(p.class === 'reclaimed' ? 'batch' : 'services');
     const step = Math.max(1, node.raw.stretch / span * width);
     p.use.forEach((v, i) => {
       if (v === null && i > 0) v = p.use[i - 1];

@@ -117,3 +117,19 @@ func TestTextOfTwoStreams(t *testing.T) {
 		t.Errorf("the table:\n%s", text)
 	}
 }
+
+// While the class of a pod is unknown, so is what batch used: neither is batch's use 0, nor is all that was idle the free part.
+func TestPodOfUnknownClassIsNotScored(t *testing.T) {
+	var s Stream
+	for i := range 3 {
+		x := at(i, 2000, 7000)
+		x.Sample.Pods[0].QoSSource, x.Sample.Pods[0].Missing = tick.QoSFromRule, tick.MissingCluster
+		s.Add(x)
+	}
+	got := values(&s)
+	for _, name := range []string{"free, cores", "batch used, cores", "oversold, of the ticks", "services wait, threads"} {
+		if v, there := got[name]; there {
+			t.Errorf("%s is %q; want it unknown", name, v)
+		}
+	}
+}
