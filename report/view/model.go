@@ -119,29 +119,6 @@ func remember(history []*float64, v *float64) []*float64 {
 	return history
 }
 
-// use is what the pods of a class use together.
-type use struct {
-	pods     int
-	milliCPU float64
-}
-
-func (m *Model) uses() map[string]use {
-	uses := map[string]use{}
-	if m.Tick.Sample == nil {
-		return uses
-	}
-	for i := range m.Tick.Sample.Pods {
-		p := &m.Tick.Sample.Pods[i]
-		u := uses[p.QoS]
-		u.pods++
-		if p.UsageMilliCPU != nil {
-			u.milliCPU += *p.UsageMilliCPU
-		}
-		uses[p.QoS] = u
-	}
-	return uses
-}
-
 // letter distinguishes a pool where there is no colour.
 type letter struct {
 	text  string

@@ -8,6 +8,8 @@ import (
 
 	"polder/lib/cpus"
 	"polder/lib/tick"
+	"polder/lib/usage"
+	"polder/report/amounts"
 )
 
 // Frame draws the screen: at most look.Height lines of at most look.Width columns.
@@ -21,7 +23,11 @@ func Frame(m *Model, look Look, now time.Time) []string {
 	roomy := look.Height >= 34
 	if roomy && m.Tick.Sample != nil && m.Tick.Sample.CPU != nil {
 		legend := (&line{}).add(dim, fit("", labelWidth)).add(classShare, "█").add(dim, " services  ").add(classReclaim, "▓").add(dim, " batch  ")
-		lines = slices.Insert(lines, 2, legend.add(classSystem, "▒").add(dim, " the rest"))
+		legend.add(classSystem, "▒").add(dim, " the rest")
+		if slices.ContainsFunc(useSegments(m.Tick), func(s segment) bool { return s.fill == unattributed }) {
+			legend.add(warn, "  "+unattributed).add(dim, " unknown")
+		}
+		lines = slices.Insert(lines, 2, legend)
 	}
 	lines = append(lines, m.offerLine(look)...)
 	if roomy {
@@ -171,27 +177,13 @@ func (m *Model) nodeLines(look Look) []*line {
 }
 
 func (m *Model) cpuLine(look Look, s *tick.Sample) *line {
-	var whole *float64
-	if s.Topology != nil {
-		if set, err := cpus.Parse(s.Topology.CPUs); err == nil {
-			whole = new(float64(set.Size()) * 1000)
-		}
-	} else if s.Capacity != nil {
-		whole = s.Capacity.MilliCPU
-	}
-	uses := m.uses()
-	services := uses[tick.QoSShared].milliCPU + uses[tick.QoSDedicated].milliCPU
-	reclaimed := uses[tick.QoSReclaimed].milliCPU
-	rest := 0.0
-	if s.CPU.UsageMilliCPU != nil {
-		rest = *s.CPU.UsageMilliCPU - services - reclaimed
-	}
+	whole := usage.Capacity(s)
 	l := (&line{}).add(heading, fit("cpu", labelWidth))
 	all := 0.0
 	if whole != nil {
-		all = *whole
+		all = *whole / 1000
 	}
-	l.bar(all, barWidth(look), segment{services, "█", classShare}, segment{reclaimed, "▓", classReclaim}, segment{rest, "▒", classSystem})
+	l.bar(all, barWidth(look), useSegments(m.Tick)...)
 	of := ""
 	if whole != nil {
 		of = fmt.Sprintf(" of %.0f", *whole/1000)
@@ -203,6 +195,37 @@ func (m *Model) cpuLine(look Look, s *tick.Sample) *line {
 	}
 	return l.psi(s.CPU.Pressure)
 }
+
+// useSegments are the parts of the node's use, in cores: of services, of batch and of the rest. What cannot be attributed, because the use or
+// the class of a pod is unknown, is a part of its own.
+func useSegments(t *tick.Tick) []segment {
+	a := amounts.Of(t)
+	var segments []segment
+	attributed, isWhole := 0.0, true
+	for _, x := range []struct {
+		use *float64
+		segment
+	}{
+		{a.Services, segment{fill: "█", style: classShare}},
+		{a.Batch, segment{fill: "▓", style: classReclaim}},
+		{a.Rest, segment{fill: "▒", style: classSystem}},
+	} {
+		if x.use == nil {
+			isWhole = false
+			continue
+		}
+		x.part = *x.use
+		attributed += x.part
+		segments = append(segments, x.segment)
+	}
+	if isWhole || t.Sample == nil || t.Sample.CPU == nil || t.Sample.CPU.UsageMilliCPU == nil {
+		return segments
+	}
+	return append(segments, segment{max(0, *t.Sample.CPU.UsageMilliCPU/1000-attributed), unattributed, warn})
+}
+
+// unattributed is drawn for use that is not known to be that of services, of batch or of the rest.
+const unattributed = "?"
 
 func memoryLine(look Look, mem *tick.NodeMemory) *line {
 	l := (&line{}).add(heading, fit("memory", labelWidth))

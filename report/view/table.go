@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strings"
 
-	"polder/lib/cpus"
 	"polder/lib/tick"
+	"polder/report/amounts"
 )
 
 // TableHeader names the columns of [TableLine].
@@ -53,12 +53,8 @@ func row(at, node, cpu, load1, mem, offered, memory, share, reclaim, writes, end
 }
 
 func poolCPUs(a *tick.Advice, name string) string {
-	for _, p := range a.Pools {
-		if p.Name == name {
-			if set, err := cpus.Parse(p.CPUs); err == nil {
-				return fmt.Sprint(set.Size())
-			}
-		}
+	if n, found := amounts.PoolCPUs(a, name); found {
+		return fmt.Sprint(n)
 	}
 	return missing
 }
