@@ -106,4 +106,6 @@ with an error, until there was no change for 100 rounds. A container that kubele
 are weight and quota of kubelet's cgroups above the pods if they are reset as kubelet does: about once a minute, and with each new pod.
 
 RESTORE (--restore)
+Run it where isolate ran: a journal that was written in another cgroup namespace (or network namespace) is refused, because its cgroups
+cannot be seen from here. The groups of resctrl need its mount.
 The exit status is 1 if a value could not be restored, or was skipped because another program changed it.`

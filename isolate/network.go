@@ -72,6 +72,10 @@ func openNetworkJournal(s *stage.Session, o options) (*network.Journal, error) {
 		j.Close()
 		return nil, stage.Usagef("--journal %s: it is not a journal of isolate --only network", o.journal)
 	}
+	if err := j.CheckNamespace(); err != nil {
+		j.Close()
+		return nil, stage.Usagef("--journal: %w", err)
+	}
 	return j, nil
 }
 
@@ -91,6 +95,9 @@ func restoreNetwork(s *stage.Session, o options, a network.Options) error {
 	defer j.Close()
 	if j.IsForeign() {
 		return fmt.Errorf("--journal: %s is not a journal of isolate --only network: nothing is restored, and the file is unchanged", o.journal)
+	}
+	if err := j.CheckNamespace(); err != nil {
+		return fmt.Errorf("--journal: %w", err)
 	}
 	a.Journal = j
 	out, err := network.New(a).Restore()

@@ -127,7 +127,7 @@ func isolate(ctx context.Context, s *stage.Session, o options, h *cgroup.Hierarc
 	groups := resctrl.Options{Root: o.root, Hierarchy: h, Contest: o.contest, DryRun: s.DryRun, Now: s.Now, Log: s.Log}
 	if !s.DryRun {
 		warnReadOnly(s, h)
-		if a.Journal, err = openJournal(s, o); err != nil {
+		if a.Journal, err = openJournal(s, o, h); err != nil {
 			return err
 		}
 		if a.Journal != nil {
@@ -138,7 +138,7 @@ func isolate(ctx context.Context, s *stage.Session, o options, h *cgroup.Hierarc
 			defer groups.Journal.Close()
 		}
 	}
-	t := &tool{s: s, o: o, apply: apply.New(a), resctrl: resctrl.New(groups)}
+	t := &tool{s: s, o: o, apply: apply.New(a), resctrl: resctrl.New(groups), lastAdvice: s.Now()}
 	t.reclaim = reclaim.New(reclaim.Options{Hierarchy: h, Root: o.root, DryRun: s.DryRun, Now: s.Now, Log: s.Log})
 	t.resched = resched.New(resched.Options{DryRun: s.DryRun, Copy: o.root != "/", MoveToRoot: toRoot(h), Log: s.Log})
 	defer t.close()
@@ -171,7 +171,7 @@ func kubeletOf(o options) *cpumanager.Reader {
 	return cpumanager.NewReader(filepath.Join(o.root, o.kubelet))
 }
 
-func openJournal(s *stage.Session, o options) (*apply.Journal, error) {
+func openJournal(s *stage.Session, o options, h *cgroup.Hierarchy) (*apply.Journal, error) {
 	if o.journal == "" {
 		s.Log.Warn("no --journal: changes cannot be restored later")
 		return nil, nil
@@ -186,6 +186,10 @@ func openJournal(s *stage.Session, o options) (*apply.Journal, error) {
 		j.Close()
 		return nil, stage.Usagef("--journal %s: it is not a journal of isolate: none of its %d lines is an entry; the file is unchanged",
 			o.journal, j.InvalidLines)
+	}
+	if err := j.CheckRoot(h); err != nil {
+		j.Close()
+		return nil, stage.Usagef("--journal: %w", err)
 	}
 	if j.InvalidLines > 0 || j.StaleLines > 0 {
 		s.Log.Info("journal read", "files", j.Len(), "cutOrForeignLines", j.InvalidLines, "linesOfEarlierBoots", j.StaleLines)
@@ -224,6 +228,9 @@ func restore(s *stage.Session, o options, h *cgroup.Hierarchy) error {
 	defer j.Close()
 	if j.IsForeign() {
 		return fmt.Errorf("--journal: %s is not a journal of isolate: none of its %d lines is an entry; nothing is restored, and the file is unchanged", o.journal, j.InvalidLines)
+	}
+	if err := j.CheckRoot(h); err != nil {
+		return fmt.Errorf("--journal: %w", err)
 	}
 	a := apply.New(apply.Options{
 		Hierarchy: h, Root: o.root, Online: onlineFile(o), Kubelet: kubeletOf(o), Journal: j, DryRun: s.DryRun,

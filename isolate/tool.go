@@ -23,7 +23,7 @@ type tool struct {
 	resched *resched.Runner
 
 	fallback        []tick.Cgroup
-	lastAdvice      time.Time // when the last advice that was applied arrived
+	lastAdvice      time.Time // when the last advice that was applied arrived; the start if there was none
 	fallbackApplied bool      // the fallback was applied since, completely
 	fallbackBegun   bool      // the fallback was begun since
 	// unreported is what was done since the last tick, to be reported with the next one.

@@ -85,6 +85,12 @@ func TestWhatCountsAsSilence(t *testing.T) {
 				}
 				return decoded.Isolation
 			}
+			if name == "no decision" { // as of an advise that was started with isolate
+				now = now.Add(9 * time.Hour)
+				if i := send(now, quiet); i.Fallback || batch() != "0-3" {
+					t.Errorf("batch on %s, isolation %+v before the first decision; want no change yet", batch(), i)
+				}
+			}
 			good := `,"advice":{"policy":"p","cgroups":[{"cgroup":"/batch","cpusetCPUs":"0-2"}],` + fallback + `}`
 			send(now, good)
 			if got := batch(); got != "0-2" {

@@ -256,6 +256,34 @@ func TestQuotaOfATier(t *testing.T) {
 	}
 }
 
+// After the steps a cgroup has the quota of its limit again; without a known limit an administrator's own, if there is one.
+func TestUndoneQuota(t *testing.T) {
+	for limit, want := range map[float64]tick.Cgroup{
+		0:    {Cgroup: "/job", CPUMaxMilliCPU: new(int64(tick.Unlimited)), CPUMaxTighterOnly: true},
+		7000: {Cgroup: "/job", CPUMaxMilliCPU: new(int64(7000))},
+	} {
+		batch := job("job", 6000)
+		if limit > 0 {
+			batch.Limits = &tick.Resources{MilliCPU: &limit}
+		}
+		r := &fixture{}
+		r.times(60, web(0, 1000), job("job", 0)) // alone
+		if r.times(6, web(300, 1000), batch); r.kinds() == "" {
+			t.Fatal("no step was taken")
+		}
+		var undone []tick.Cgroup
+		for range 600 {
+			undone = r.times(1, web(0, 1000), batch).Cgroups
+			if r.kinds() == "" {
+				break
+			}
+		}
+		if d := cmp.Diff([]tick.Cgroup{want}, undone); d != "" {
+			t.Errorf("limit %g (-want +got):\n%s", limit, d)
+		}
+	}
+}
+
 // Memory is taken if services wait for memory or I/O, on version 2, never more than a step below a pod's use.
 func TestStepsOfMemory(t *testing.T) {
 	waits := web(0, 1000)

@@ -245,7 +245,11 @@ func (st *State) undo(d draft, v *view, quotaLowered, highLowered, throttled map
 				quota = quotaOf(limit)
 			}
 			s.Base, s.Floor = 0, 0
-			d.SetIfUnset(path, func(c *tick.Cgroup) **int64 { return &c.CPUMaxMilliCPU }, quota)
+			d.Each(path, func(c *tick.Cgroup) {
+				if c.CPUMaxMilliCPU == nil {
+					c.CPUMaxMilliCPU, c.CPUMaxTighterOnly = new(quota), limit <= 0 // an administrator's own quota applies again
+				}
+			})
 		}
 		if s.Memory && !highLowered[path] {
 			s.Bytes = 0

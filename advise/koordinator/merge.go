@@ -78,6 +78,7 @@ func mergeInto(into, c *tick.Cgroup, a *tick.Advice) {
 	}
 	into.IOMax = slices.Concat(into.IOMax, c.IOMax) // isolate takes the tighter limits of a disk
 	into.IOCost = slices.Concat(into.IOCost, c.IOCost)
+	into.CPUMaxTighterOnly = into.CPUMaxTighterOnly || c.CPUMaxTighterOnly
 	into.MemoryTighterOnly = into.MemoryTighterOnly || c.MemoryTighterOnly
 	mergeSwitches(into, c, addConflict)
 }

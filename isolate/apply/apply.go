@@ -333,16 +333,14 @@ func (a *Applier) writeItems(r *round, changing []*item) {
 			bound = append(bound, &it.Setting)
 		}
 	}
-	a.readBursts(settings)
+	a.readRelated(settings)
 	settings = append(settings, a.weightsToRestore(changing)...)
 	writes, problems := plan.Make(a.machine, settings, a.readNeighbours(bound, settings))
 	for _, p := range problems {
 		r.fail(p)
 	}
 	if a.DryRun {
-		for _, w := range writes {
-			r.addWrite(w, w.Old, w.New)
-		}
+		r.addPlanned(writes)
 		return
 	}
 	if len(writes) == 0 {
@@ -358,10 +356,15 @@ func (a *Applier) writeItems(r *round, changing []*item) {
 	a.prune()
 }
 
-// readBursts reads the bursts that belong to quotas: the kernel rejects a quota below its burst. Older kernels have no such file.
-func (a *Applier) readBursts(settings []plan.Setting) {
+// readRelated reads what a plan needs beside the values: the bursts that belong to quotas, because the kernel rejects a quota below its
+// burst (older kernels have no such file), and the original lists of version 1, which the cgroups below follow.
+func (a *Applier) readRelated(settings []plan.Setting) {
 	for i := range settings {
-		if s := &settings[i]; s.BurstFile() != "" && (s.Version == 1 || !s.IsAsDesired()) { // on version 1 a parent's may cut it
+		s := &settings[i]
+		if s.IsListV1() {
+			s.Original = a.originalOf(s.File, s.Observed)
+		}
+		if s.BurstFile() != "" && (s.Version == 1 || !s.IsAsDesired()) { // on version 1 a parent's may cut it
 			s.Burst, s.OriginalBurst = a.burstOf(s.File)
 		}
 	}
@@ -374,10 +377,15 @@ func (a *Applier) burstOf(f plan.File) (observed, original string) {
 	if err != nil {
 		return "", ""
 	}
-	if r := a.records[f]; r != nil && r.Inode == a.inode(f) && r.isOurs(f.Name, observed) {
-		original = r.Original
+	return observed, a.originalOf(f, observed)
+}
+
+// originalOf returns a file's value before any plan changed it; empty if no plan did, or another program changed it since.
+func (a *Applier) originalOf(f plan.File, observed string) string {
+	if r := a.records[f]; r != nil && r.isOurs(f.Name, observed) && r.Inode == a.inode(f) {
+		return r.Original
 	}
-	return observed, original
+	return ""
 }
 
 // weightsToRestore returns the settings that restore the weight of cgroups that are no longer idle: the kernel changed it when isolate made

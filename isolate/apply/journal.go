@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -18,6 +19,9 @@ type entry struct {
 	Key        string `json:"key,omitempty"`
 	// Inode is the cgroup's inode. With the boot ID of the stamp it ensures that another cgroup of the same name never gets this value.
 	Inode uint64 `json:"inode"`
+	// RootInode is the inode of the root cgroup that was seen, beside an original value. In another cgroup namespace the same paths name
+	// other cgroups, and the cgroups of the journal cannot be seen.
+	RootInode uint64 `json:"root,omitempty"`
 	journal.Stamp
 
 	Original *string `json:"first,omitempty"`
@@ -38,6 +42,7 @@ func (e *entry) file() plan.File {
 type record struct {
 	Key          string
 	Inode        uint64
+	RootInode    uint64 // 0 if unknown
 	Original     string
 	Written      []string // the last ones, the newest at the end
 	IsSideEffect bool
@@ -98,7 +103,7 @@ func (j *Journal) load(e *entry) {
 	f := e.file()
 	r := j.records[f]
 	if e.Original != nil && (r == nil || r.Inode != e.Inode) {
-		r = &record{Key: e.Key, Inode: e.Inode, Original: *e.Original}
+		r = &record{Key: e.Key, Inode: e.Inode, RootInode: e.RootInode, Original: *e.Original}
 		j.records[f] = r
 	}
 	if r == nil || r.Inode != e.Inode {
@@ -108,6 +113,20 @@ func (j *Journal) load(e *entry) {
 	if e.Written != nil {
 		r.addWritten(*e.Written)
 	}
+}
+
+// CheckRoot returns an error if the journal has cgroups of another root than the hierarchy's: it was written in another cgroup
+// namespace, or with another mount.
+func (j *Journal) CheckRoot(h *cgroup.Hierarchy) error {
+	for f, r := range j.records {
+		inode, err := h.InodeIn(f.Controller, "/")
+		if err != nil || r.RootInode == 0 || r.RootInode == inode {
+			continue
+		}
+		return fmt.Errorf("%s was written by an isolate that saw another root cgroup (inode %d of the controller %s, here it is %d): run isolate --restore where that one ran, for example in the same cgroup namespace; the file is unchanged",
+			j.Path(), r.RootInode, f.Controller, inode)
+	}
+	return nil
 }
 
 // Len returns the number of files in the journal.
@@ -120,7 +139,7 @@ func (j *Journal) rewrite() error {
 		e := entryOf(f, r.Inode)
 		e.Key = r.Key
 		original := e
-		original.Original, original.IsSideEffect = &r.Original, r.IsSideEffect
+		original.Original, original.IsSideEffect, original.RootInode = &r.Original, r.IsSideEffect, r.RootInode
 		entries = append(entries, original)
 		for i := range r.Written {
 			written := e

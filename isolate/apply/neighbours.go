@@ -76,9 +76,7 @@ func (n *neighbours) add(f plan.File, period string) {
 			return
 		}
 	}
-	if r := n.a.records[f]; r != nil && r.isOurs(f.Name, neighbour.Observed) {
-		neighbour.Original = r.Original
-	}
+	neighbour.Original = n.a.originalOf(f, neighbour.Observed)
 	if f.BurstFile() != "" {
 		neighbour.Burst, neighbour.OriginalBurst = n.a.burstOf(f)
 	}

@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"cmp"
 	"fmt"
 
 	"polder/isolate/plan"
@@ -44,7 +45,7 @@ type journalEntries struct {
 }
 
 func (n *journalEntries) add(w plan.Write) error {
-	r := n.record(w.File, w.Key, w.Old)
+	r := n.record(w.File, w.Key, w.Old, cmp.Or(w.Original, w.Old))
 	if r == nil {
 		return nil
 	}
@@ -63,7 +64,7 @@ func (n *journalEntries) add(w plan.Write) error {
 	case err != nil:
 		return fmt.Errorf("read the file that the kernel changes with %s: %w", w.Name, err)
 	}
-	if r := n.record(f, "cpuWeight", observed); r != nil {
+	if r := n.record(f, "cpuWeight", observed, observed); r != nil {
 		e := entryOf(f, r.Inode)
 		e.IsSideEffect = true
 		n.entries = append(n.entries, e)
@@ -73,7 +74,7 @@ func (n *journalEntries) add(w plan.Write) error {
 
 // record returns the record of a file, and creates it if there is none of this very file. It returns nil if the file is gone,
 // because it is then not written.
-func (n *journalEntries) record(f plan.File, key, observed string) *record {
+func (n *journalEntries) record(f plan.File, key, observed, original string) *record {
 	r := n.newRecords[f]
 	if r != nil {
 		return r
@@ -83,11 +84,16 @@ func (n *journalEntries) record(f plan.File, key, observed string) *record {
 		return nil
 	}
 	if r = n.records[f]; r == nil || r.Inode != inode {
-		r = &record{Key: key, Inode: inode, Original: observed}
+		r = &record{Key: key, Inode: inode, RootInode: n.inode(plan.File{Controller: f.Controller, Cgroup: "/"}), Original: original}
 		e := entryOf(f, inode)
-		e.Key, e.Original = key, &r.Original
+		e.Key, e.Original, e.RootInode = key, &r.Original, r.RootInode
 		n.entries = append(n.entries, e)
 		n.hasOriginals = true
+		if original != observed { // the present value is a plan's as well, should the write not come to pass
+			present := entryOf(f, inode)
+			present.Written = &observed
+			n.entries = append(n.entries, present)
+		}
 	}
 	n.newRecords[f] = r
 	return r

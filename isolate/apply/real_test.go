@@ -286,6 +286,65 @@ func TestRestoreKeepsWhatItCannotSee(t *testing.T) {
 	}
 }
 
+// A cgroup that no advice names keeps its own list when its parent's is squeezed to it and widened again; one that was created during
+// the squeeze gets what its parent has. Both hold also for a restore.
+func TestOwnListsSurviveASqueeze(t *testing.T) {
+	r := newRealTree(t, "batch", "batch/own", "batch/like")
+	r.set("cpuset", "batch/own", "cpuset.cpus", "0")
+	j := openJournal(t, filepath.Join(t.TempDir(), "journal"))
+	a, _ := newApplier(t, r.h, func(o *Options) { o.Journal = j })
+	check := func(when string, want ...string) {
+		t.Helper()
+		for i, name := range []string{"batch", "batch/own", "batch/like", "batch/new"}[:len(want)] {
+			if got := r.cpus(name); got != want[i] {
+				t.Errorf("%s: %s has %s, want %s", when, name, got, want[i])
+			}
+		}
+	}
+	if out := a.Apply(r.lists("batch", "0")); out.Applied != 2 || len(out.Errors) > 0 {
+		t.Errorf("squeeze: %+v; want the writes of batch and batch/like only", out)
+	}
+	check("squeezed", "0", "0", "0")
+	if err := r.make("batch/new"); err != nil {
+		t.Fatal(err)
+	}
+	a.Apply(r.lists("batch", "1"))
+	check("moved", "1", "1", "1", "1")
+	a.Apply(r.lists("batch", "0"))
+	check("moved again", "0", "0", "0", "0")
+	a.Apply(r.lists("batch", "0-1"))
+	check("widened", "0-1", "0", "0-1", "0-1")
+	a.Apply(r.lists("batch", "1"))
+	if out := restoreWith(t, r, j, false); out.Failed+out.External+out.Gone > 0 {
+		t.Errorf("restore: %v", out)
+	}
+	check("restored", "0-1", "0", "0-1", "0-1")
+}
+
+// In another cgroup namespace the cgroups of a journal cannot be seen, and cgroups of the same paths are others.
+func TestJournalOfAnotherRoot(t *testing.T) {
+	r := newRealTree(t, "batch")
+	path := filepath.Join(t.TempDir(), "journal")
+	j := openJournal(t, path)
+	a, _ := newApplier(t, r.h, func(o *Options) { o.Journal = j })
+	a.Apply([]tick.Cgroup{{Cgroup: r.path("batch"), CPUWeight: p(50)}})
+	j.Close()
+	again := openJournal(t, path)
+	if err := again.CheckRoot(r.h); err != nil {
+		t.Errorf("the same root: %v", err)
+	}
+	for _, rec := range again.records {
+		rec.RootInode += 1000
+	}
+	if err := again.rewrite(); err != nil {
+		t.Fatal(err)
+	}
+	again.Close()
+	if err := openJournal(t, path).CheckRoot(r.h); err == nil || !strings.Contains(err.Error(), "another root cgroup") {
+		t.Errorf("another root: %v; want an error", err)
+	}
+}
+
 // TestKilledAtEveryWrite stops a plan before each of its writes: no cgroup is then without CPUs or has more than before
 // its step, and a restore, even one that is killed itself, restores the original state, byte for byte.
 func TestKilledAtEveryWrite(t *testing.T) {

@@ -124,7 +124,7 @@ func (a *Applier) restoreFiles(r *round, files []*restoredFile) {
 		}
 		settings = append(settings, s)
 	}
-	a.readBursts(settings)
+	a.readRelated(settings)
 	var bound []*plan.Setting
 	for i := range settings {
 		if s := &settings[i]; s.IsBounded() && !s.IsAsDesired() {
@@ -136,9 +136,7 @@ func (a *Applier) restoreFiles(r *round, files []*restoredFile) {
 		r.fail(p)
 	}
 	if a.DryRun {
-		for _, w := range writes {
-			r.addWrite(w, w.Old, w.New)
-		}
+		r.addPlanned(writes)
 		return
 	}
 	a.recordWrites(writes)

@@ -32,3 +32,23 @@ func TestTighterOnlyNeverWidens(t *testing.T) {
 	apply(50<<20, "52428800")
 	apply(tick.Unlimited, "104857600")
 }
+
+// So it is with a quota, as of a systemd unit with CPUQuota=.
+func TestTighterQuotaNeverWidens(t *testing.T) {
+	r := newRealTree(t, "a")
+	const file = "cpu.cfs_quota_us"
+	r.set("cpu", "a", file, "80000")
+	a, w := newApplier(t, r.h, nil)
+	for _, tt := range []struct {
+		milliCPU int64
+		want     string
+	}{{1000, "80000"}, {500, "50000"}, {700, "70000"}, {tick.Unlimited, "80000"}} {
+		out := a.Apply([]tick.Cgroup{{Cgroup: r.path("a"), CPUMaxMilliCPU: &tt.milliCPU, CPUMaxTighterOnly: true}})
+		if got := r.get("cpu", "a", file); got != tt.want || len(out.Errors) > 0 {
+			t.Errorf("for %dm %s is %s, %s; want %s", tt.milliCPU, file, got, errorsOf(out), tt.want)
+		}
+	}
+	if w.writes != 3 {
+		t.Errorf("%d writes; want 3", w.writes)
+	}
+}

@@ -49,6 +49,15 @@ func (r *round) addWrite(w plan.Write, old, newText string) {
 	}
 }
 
+// addPlanned adds what a dry run would write.
+func (r *round) addPlanned(writes []plan.Write) {
+	for _, w := range writes {
+		if !w.RecordsOnly() {
+			r.addWrite(w, w.Old, w.New)
+		}
+	}
+}
+
 func (r *round) finish() tick.Isolation {
 	slices.Sort(r.Unavailable)
 	if r.unlisted > 0 {
@@ -61,6 +70,9 @@ func (r *round) finish() tick.Isolation {
 func (a *Applier) execute(r *round, writes []plan.Write) {
 	refused := make([]bool, len(writes))
 	for i, w := range writes {
+		if w.RecordsOnly() {
+			continue
+		}
 		if by := firstRefused(refused, w.Needs); by >= 0 {
 			refused[i] = true
 			r.fail(tick.IsolationError{Cgroup: w.Cgroup, Key: w.Key, Error: fmt.Sprintf("%q not written: it depends on the write to %s, which failed", clip.Text(w.New, maxShownBytes), clip.Text(writes[by].Cgroup, maxShownBytes))})

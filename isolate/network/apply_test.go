@@ -295,6 +295,36 @@ func TestRelease(t *testing.T) {
 	}
 }
 
+// In another network namespace, links and tables of the same names are others: the journal is refused there.
+func TestJournalOfAnotherNamespace(t *testing.T) {
+	namespace(t)
+	path := filepath.Join(t.TempDir(), "journal")
+	open := func() *Journal {
+		t.Helper()
+		j, err := OpenJournal(path, "/", time.Now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return j
+	}
+	j := open()
+	if err := j.recordLink("eth0", 3, "mq"); err != nil {
+		t.Fatal(err)
+	}
+	j.Close()
+	j = open()
+	if err := j.CheckNamespace(); err != nil {
+		t.Errorf("the same namespace: %v", err)
+	}
+	j.Close()
+	namespace(t)
+	j = open()
+	if err := j.CheckNamespace(); err == nil || !strings.Contains(err.Error(), "another network namespace") {
+		t.Errorf("another namespace: %v; want an error", err)
+	}
+	j.Close()
+}
+
 // A journal that is cut off, of another program, or in use: its valid entries count, and only one process has it open.
 func TestJournal(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal")

@@ -1,9 +1,12 @@
 package network
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"polder/isolate/journal"
 )
@@ -16,6 +19,8 @@ type entry struct {
 	Old   string `json:"old,omitempty"`
 	// Table is the family of a table that is about to be created.
 	Table string `json:"table,omitempty"`
+	// Namespace is the inode of the network namespace: in another one, links and tables of the same names are others.
+	Namespace uint64 `json:"namespace,omitempty"`
 	// The stamp contains the boot ID: whatever an earlier boot had is gone.
 	journal.Stamp
 }
@@ -25,13 +30,15 @@ func (e *entry) isValid() bool { return (e.Link == "") != (e.Table == "") }
 // Journal is the file that records what was created. It is locked while it is open. Methods that do not use the file may be called on nil.
 type Journal struct {
 	*journal.File[entry, *entry]
-	links  map[string]entry
-	tables map[string]bool
+	links     map[string]entry
+	tables    map[string]bool
+	namespace uint64 // of this process; 0 if unknown
+	other     uint64 // of an entry that another network namespace has; 0 if there is none
 }
 
 // OpenJournal opens the journal at path, creates it if it does not exist, and reads it. root is the root directory of the machine.
 func OpenJournal(path, root string, now func() time.Time) (*Journal, error) {
-	j := &Journal{links: map[string]entry{}, tables: map[string]bool{}}
+	j := &Journal{links: map[string]entry{}, tables: map[string]bool{}, namespace: ownNamespace()}
 	var err error
 	if j.File, err = journal.Open(path, root, now, (*entry).isValid, j.load); err != nil {
 		return nil, err
@@ -39,7 +46,28 @@ func OpenJournal(path, root string, now func() time.Time) (*Journal, error) {
 	return j, nil
 }
 
+// ownNamespace returns the inode of this process's network namespace; 0 if it cannot be read.
+func ownNamespace() uint64 {
+	var st unix.Stat_t
+	if err := unix.Stat("/proc/thread-self/ns/net", &st); err != nil {
+		return 0
+	}
+	return st.Ino
+}
+
+// CheckNamespace returns an error if the journal has links or tables of another network namespace.
+func (j *Journal) CheckNamespace() error {
+	if j.other == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s was written in another network namespace (%d, this one is %d): run isolate --only network --restore there, for example with hostNetwork; the file is unchanged",
+		j.Path(), j.other, j.namespace)
+}
+
 func (j *Journal) load(e *entry) {
+	if e.Namespace != 0 && j.namespace != 0 && e.Namespace != j.namespace {
+		j.other = e.Namespace
+	}
 	if e.Table != "" {
 		j.tables[e.Table] = true
 		return
@@ -73,6 +101,7 @@ func (j *Journal) recordTable(table string) error {
 
 // add adds an entry, which is on the disk before it returns.
 func (j *Journal) add(e entry) error {
+	e.Namespace = j.namespace
 	if err := j.Append([]entry{e}, true); err != nil {
 		return err
 	}

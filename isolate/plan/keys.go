@@ -281,7 +281,7 @@ func setQuota(_ *Machine, c *tick.Cgroup, s *Setting) (bool, error) {
 	if c.CPUMaxMilliCPU == nil {
 		return false, nil
 	}
-	s.milli = *c.CPUMaxMilliCPU
+	s.milli, s.isTighterOnly = *c.CPUMaxMilliCPU, c.CPUMaxTighterOnly
 	if s.milli < tick.Unlimited || s.milli > maxMilliCPU {
 		return false, fmt.Errorf("%d refused: want 0 to %d milli-CPU, or %d for no limit", s.milli, maxMilliCPU, tick.Unlimited)
 	}
@@ -319,7 +319,8 @@ func (s *Setting) UseAlternative() {
 // Equal reports whether two desired states are equal.
 func Equal(a, b *tick.Cgroup) bool {
 	return a.Cgroup == b.Cgroup && a.CPUSetCPUs == b.CPUSetCPUs && a.CPUSetMems == b.CPUSetMems &&
-		same(a.CPUMaxMilliCPU, b.CPUMaxMilliCPU) && same(a.CPUBurstMilliCPU, b.CPUBurstMilliCPU) && same(a.CPUWeight, b.CPUWeight) &&
+		same(a.CPUMaxMilliCPU, b.CPUMaxMilliCPU) && a.CPUMaxTighterOnly == b.CPUMaxTighterOnly &&
+		same(a.CPUBurstMilliCPU, b.CPUBurstMilliCPU) && same(a.CPUWeight, b.CPUWeight) &&
 		same(a.CPUWeightFactor, b.CPUWeightFactor) && same(a.CPUIdle, b.CPUIdle) &&
 		same(a.MemoryMinBytes, b.MemoryMinBytes) && same(a.MemoryLowBytes, b.MemoryLowBytes) &&
 		same(a.MemoryHighBytes, b.MemoryHighBytes) && same(a.MemoryMaxBytes, b.MemoryMaxBytes) && a.MemoryTighterOnly == b.MemoryTighterOnly &&

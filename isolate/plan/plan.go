@@ -55,14 +55,14 @@ type Setting struct {
 
 	restoresOriginal bool  // the desired value is the original one
 	factor           int64 // of a weight: the desired value is the original one times factor; 0 means that text is it
-	isTighterOnly    bool  // a limit that never exceeds the original one, or a protection that never falls below it
+	isTighterOnly    bool  // a limit or quota that never exceeds the original one, or a protection that never falls below it
 
 	isOptional   bool // the file's alternative name, beside the first: a kernel may have both
 	replacesIdle bool // a weight for kernels without the idle class, which is desired for the same cgroup
 
 	// Observed is the file's text; Period and Quota are the texts of PeriodFile and QuotaFile. The caller sets them.
 	Observed, Period, Quota string
-	// Original is the file's original value, needed if [Setting.NeedsOriginal].
+	// Original is the file's original value, needed if [Setting.NeedsOriginal]; that of a list is empty if no plan changed it.
 	Original string
 	// Burst is the text of BurstFile beside a quota that changes, because the kernel rejects a quota below its burst;
 	// OriginalBurst is its original value, empty if no plan changed it. They are not needed if the advice names the burst.
@@ -77,6 +77,9 @@ func (s *Setting) ReplacedFile() string {
 	}
 	return ""
 }
+
+// IsListV1 reports whether the value is a list of version 1, in which a cgroup's own list bounds those of the cgroups below.
+func (s *Setting) IsListV1() bool { return s.Version == 1 && isList(s.Name) }
 
 // IsOptional reports whether the file is one that a kernel may have beside another that sets the same.
 func (s *Setting) IsOptional() bool { return s.isOptional }
@@ -149,11 +152,17 @@ type Write struct {
 	Period string
 	// IsImplied means that the advice does not name the cgroup: it follows its parent.
 	IsImplied bool
+	// Original is the original value of a list that no plan changed and that was filled from its parent's after a plan had
+	// changed that; empty if Old is the original one.
+	Original string
 	// SideEffect names a file of the same cgroup whose value the kernel changes as a side effect.
 	SideEffect string
 	// Needs are the steps, by their index in the plan, that must succeed before this one may be executed.
 	Needs []int
 }
+
+// RecordsOnly reports whether the step writes nothing: the file has a value of its own that must be recorded as the original one.
+func (w Write) RecordsOnly() bool { return w.IsImplied && w.Old == w.New }
 
 // draft is a Write whose index is not known yet.
 type draft struct {

@@ -116,7 +116,7 @@ func TestImpliedSetsAreRestored(t *testing.T) {
 	for i := range settings {
 		switch settings[i].Name {
 		case fileCPUs:
-			settings[i].Observed = "0"
+			settings[i].Observed, settings[i].Original = "0", "0-2"
 		case fileQuota:
 			settings[i].Observed, settings[i].Period = "20000", "100000"
 		}
@@ -133,6 +133,55 @@ func TestImpliedSetsAreRestored(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, steps(writes)); diff != "" {
 		t.Errorf("steps (-want +got):\n%s", diff)
+	}
+}
+
+// A cgroup keeps a list of its own through a squeeze of its parent's; one that was filled from its parent's follows it.
+func TestOwnListsAreKept(t *testing.T) {
+	all := cpus.New(0, 1, 2, 3)
+	child := File{Controller: "cpuset", Cgroup: "/b/x", Name: fileCPUs}
+	for _, c := range []struct {
+		name               string
+		observed, original string // of the parent's list
+		desired            string
+		child              Neighbour
+		want               []string
+		recorded           string // the original value of the child's first write
+	}{
+		{
+			"its own, squeezed to it", "0-3", "", "2-3",
+			Neighbour{File: child, Observed: "2-3"},
+			[]string{"/b/x cpuset.cpus: 2-3 -> 2-3 (implied)", "/b cpuset.cpus: 0-3 -> 2-3 needs [0]"}, "",
+		},
+		{
+			"its own, widened again", "2-3", "0-3", "0-3",
+			Neighbour{File: child, Observed: "2-3", Original: "2-3"},
+			[]string{"/b cpuset.cpus: 2-3 -> 0-3"}, "",
+		},
+		{
+			"filled during a squeeze", "2-3", "0-3", "1-3",
+			Neighbour{File: child, Observed: "2-3"},
+			[]string{"/b cpuset.cpus: 2-3 -> 1-3", "/b/x cpuset.cpus: 2-3 -> 1-3 (implied) needs [0]"}, "0-3",
+		},
+		{
+			"filled, and then changed by a plan", "1-3", "0-3", "0-3",
+			Neighbour{File: child, Observed: "1-3", Original: "0-3"},
+			[]string{"/b cpuset.cpus: 1-3 -> 0-3", "/b/x cpuset.cpus: 1-3 -> 0-3 (implied) needs [0]"}, "0-3",
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			settings, _ := Translate(machine(1, all), []tick.Cgroup{{Cgroup: "/b", CPUSetCPUs: c.desired}})
+			settings[0].Observed, settings[0].Original = c.observed, c.original
+			writes, problems := Make(machine(1, all), settings, []Neighbour{c.child})
+			if diff := cmp.Diff(c.want, steps(writes)); diff != "" || len(problems) > 0 {
+				t.Fatalf("problems %v, steps (-want +got):\n%s", problems, diff)
+			}
+			for _, w := range writes {
+				if w.Cgroup == child.Cgroup && (w.Original != c.recorded || w.RecordsOnly() != (w.Old == w.New)) {
+					t.Errorf("%+v; want the original value %q", w, c.recorded)
+				}
+			}
+		})
 	}
 }
 

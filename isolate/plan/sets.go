@@ -18,6 +18,7 @@ type setNode struct {
 	children          []*setNode
 	old, original     cpus.Set
 	new               cpus.Set
+	isOwnSet          bool   // it is the cgroup's own, and the parent's becomes equal to it
 	currentText       string // the file's text after the steps planned so far
 	newText           string // the text that means new
 	isChanged         bool
@@ -76,6 +77,11 @@ func (p *planner) sets(name string, all cpus.Set, settings []Setting, neighbours
 
 func stepsOf(nodes []*setNode) phases {
 	var out phases
+	for _, n := range nodes {
+		if n.isOwnSet {
+			out.shrink = n.write(out.shrink, n.currentText)
+		}
+	}
 	for _, n := range slices.Backward(nodes) {
 		out.shrink = n.addStep(out.shrink, n.retained, n.childWrites()...)
 	}
@@ -118,6 +124,9 @@ func (n *setNode) write(steps []*draft, text string, needs ...*draft) []*draft {
 		Write: Write{File: n.File, Key: n.key, Old: n.currentText, New: text, IsImplied: n.setting == nil},
 		needs: append(needs, n.lastWrite),
 	}
+	if !n.original.Equals(n.old) {
+		d.Original = n.original.String()
+	}
 	n.currentText, n.lastWrite = text, d
 	return append(steps, d)
 }
@@ -158,7 +167,7 @@ func (p *planner) setNodes(name string, settings []Setting, neighbours []Neighbo
 	for i := range settings {
 		if s := &settings[i]; s.Name == name {
 			key = s.Key
-			add(&setNode{setting: s}, s.File, s.Key, s.Observed, "")
+			add(&setNode{setting: s}, s.File, s.Key, s.Observed, s.Original)
 		}
 	}
 	for i := range neighbours {
@@ -196,6 +205,7 @@ func (p *planner) computeV1(n *setNode, all cpus.Set) {
 	if n.parent != nil {
 		limit, parentName = n.parent.new, n.parent.Cgroup
 	}
+	n.takeOriginal()
 	n.new = n.inheritedSet()
 	switch {
 	case n.setting != nil:
@@ -216,6 +226,24 @@ func (p *planner) computeV1(n *setNode, all cpus.Set) {
 	}
 	n.isChanged = !n.new.Equals(n.old)
 	n.newText = n.new.String()
+	n.isOwnSet = n.keepsOwnSet()
+}
+
+// takeOriginal determines what a set was originally that no plan changed: if it equals its parent's, it was filled from it, perhaps
+// while the parent's was squeezed, and would otherwise have been what the parent's was.
+func (n *setNode) takeOriginal() {
+	up := n.parent
+	if n.setting == nil && n.neighbour.Original == "" && up != nil && n.old.Equals(up.old) {
+		n.original = up.original
+	}
+}
+
+// keepsOwnSet reports whether a cgroup that the advice does not name keeps a set of its own while its parent's becomes equal to it. Its
+// original value must be recorded now, because later it could not be told from a set that was filled from the parent's.
+func (n *setNode) keepsOwnSet() bool {
+	up := n.parent
+	return n.setting == nil && n.neighbour.Original == "" && up != nil && up.isChanged && !n.isChanged && !n.old.IsEmpty() &&
+		!n.old.Equals(up.old) && n.old.Equals(up.new)
 }
 
 // inheritedSet returns the set of a cgroup that the advice does not name: its own, as far as its parent's allows.
@@ -224,7 +252,7 @@ func (n *setNode) inheritedSet() cpus.Set {
 	if up == nil || !up.isChanged || n.old.IsEmpty() {
 		return n.old
 	}
-	if n.old.Equals(up.old) || n.original.Equals(up.original) {
+	if n.original.Equals(up.original) {
 		return up.new
 	}
 	if set := n.original.Intersection(up.new); !set.IsEmpty() {

@@ -3,8 +3,40 @@ package plan
 import (
 	"testing"
 
+	"polder/lib/cpus"
 	"polder/lib/tick"
 )
+
+// A quota that may only be tighter: the original one may have another period on version 2.
+func TestTighterQuota(t *testing.T) {
+	for _, tt := range []struct {
+		version         int
+		first, observed string
+		desired         int64
+		want            string
+	}{
+		{1, "50000", "20000", 400, "40000"},
+		{1, "50000", "20000", 600, "50000"},
+		{1, "50000", "20000", tick.Unlimited, "50000"},
+		{1, "-1", "20000", tick.Unlimited, "-1"},
+		{1, "", "20000", 600, "60000"},
+		{2, "10000 20000", "20000 100000", 400, "40000 100000"},
+		{2, "10000 20000", "20000 100000", 600, "10000 20000"},
+		{2, "10000 20000", "20000 100000", tick.Unlimited, "10000 20000"},
+		{2, "max 100000", "20000 100000", tick.Unlimited, "max 100000"},
+	} {
+		advised := []tick.Cgroup{{Cgroup: "/a", CPUMaxMilliCPU: &tt.desired, CPUMaxTighterOnly: true}}
+		settings, problems := Translate(machine(tt.version, cpus.New(0)), advised)
+		if len(settings) != 1 || len(problems) > 0 || !settings[0].NeedsOriginal() {
+			t.Fatalf("%+v, %v", settings, problems)
+		}
+		s := &settings[0]
+		s.Observed, s.Period, s.Original = tt.observed, "100000", tt.first
+		if got, err := s.Desired(); got != tt.want || err != nil {
+			t.Errorf("version %d: %dm of %q is %q, %v; want %q", tt.version, tt.desired, tt.first, got, err, tt.want)
+		}
+	}
+}
 
 // A limit that may only be tighter never exceeds the original one, and no limit restores it; a protection never falls below the original.
 func TestTighterOnly(t *testing.T) {

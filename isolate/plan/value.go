@@ -74,15 +74,12 @@ func (s *Setting) Desired() (string, error) {
 		return s.text, nil
 	case isList(s.Name):
 		return s.set.String(), nil
-	case s.Name == fileQuota:
-		return quotaText(s.milli, s.Period, "-1")
-	case s.Name == fileMax:
-		_, period, ok := strings.Cut(s.Observed, " ")
-		if !ok {
-			return "", fmt.Errorf("cpu.max is %q, want a quota and a period", clip.Text(s.Observed, maxShownBytes))
+	case isQuota(s.Name):
+		text, err := s.quotaText()
+		if err == nil && s.isTighterOnly && s.isOriginalTighter(text) {
+			return s.Original, nil
 		}
-		text, err := quotaText(s.milli, period, "max")
-		return text + " " + period, err
+		return text, err
 	case isBurst(s.Name):
 		return s.burstText(s.Quota)
 	case s.isTighterOnly && isBytes(s.Name):
@@ -91,6 +88,34 @@ func (s *Setting) Desired() (string, error) {
 		return s.multipliedText()
 	}
 	return s.text, nil
+}
+
+// quotaText returns the quota in the file's format, for the present period.
+func (s *Setting) quotaText() (string, error) {
+	if s.Name == fileQuota {
+		return quotaText(s.milli, s.Period, "-1")
+	}
+	_, period, ok := strings.Cut(s.Observed, " ")
+	if !ok {
+		return "", fmt.Errorf("cpu.max is %q, want a quota and a period", clip.Text(s.Observed, maxShownBytes))
+	}
+	text, err := quotaText(s.milli, period, "max")
+	return text + " " + period, err
+}
+
+// isOriginalTighter reports whether the original quota is a smaller share of a CPU than that of the text. On version 1 both are of the
+// present period, as no plan changes it. An original value that cannot be parsed bounds nothing.
+func (s *Setting) isOriginalTighter(text string) bool {
+	of := func(text string) (share, error) {
+		quota, period, ok := strings.Cut(text, " ")
+		if !ok {
+			period = s.Period
+		}
+		return shareOf(quota, period)
+	}
+	original, originalErr := of(s.Original)
+	desired, err := of(text)
+	return originalErr == nil && err == nil && original < desired
 }
 
 // multipliedText returns the original weight times the factor, up to the kernel's largest.

@@ -83,6 +83,8 @@ type Cgroup struct {
 	CPUBurstMilliCPU *int64 `json:"cpuBurstMilliCPU,omitempty"`
 	// CPUWeight is cgroup v2's cpu.weight, 1 to 10000. Beside a true CPUIdle it applies if the kernel has no idle class.
 	CPUWeight *int64 `json:"cpuWeight,omitempty"`
+	// CPUMaxTighterOnly means that CPUMaxMilliCPU applies only if it is lower than the cgroup's original quota.
+	CPUMaxTighterOnly bool `json:"cpuMaxTighterOnly,omitempty"`
 	// CPUWeightFactor multiplies the cgroup's original weight (cpu.weight, or cpu.shares of version 1), up to the kernel's largest; 1
 	// means the original one. It has no effect beside CPUWeight, and isolate needs a journal for it, which has the original value.
 	CPUWeightFactor *int64 `json:"cpuWeightFactor,omitempty"`
