@@ -53,6 +53,29 @@ type forecast struct {
 	Growths [classes]histogram.Histogram `json:"growths"`
 	// AgedAt is when the weights of the growths were last reduced.
 	AgedAt time.Time `json:"aged,omitzero"`
+	// Capacity is that of which all uses are parts, in milli-CPU or bytes.
+	Capacity float64 `json:"capacity,omitempty"`
+}
+
+// setCapacity converts the observed uses to parts of a new capacity, for example after CPUs went offline or kubelet assigned some exclusively:
+// the services use what they used. It returns the factor. The growths stay parts: a machine's services grow with its size.
+func (f *forecast) setCapacity(capacity float64) (factor float64) {
+	old := f.Capacity
+	f.Capacity = capacity
+	if old <= 0 || capacity <= 0 || old == capacity {
+		return 1
+	}
+	factor = old / capacity
+	convert := func(part *float64) { *part = min(*part*factor, 1) }
+	convert(&f.Use)
+	for i := range f.Hour {
+		convert(&f.Hour[i].Use)
+	}
+	for i := range f.Spans {
+		convert(&f.Spans[i].Level)
+		convert(&f.Spans[i].Max)
+	}
+	return factor
 }
 
 type use struct {

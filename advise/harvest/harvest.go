@@ -164,6 +164,7 @@ func (n *node) offerCPU(a *tick.Advice, t *tick.Tick, need demand, s Settings) {
 		return
 	}
 	part := min(need.milliCPU/total, 1)
+	n.Offered.convert(n.CPU.setCapacity(total))
 	n.CPU.observe(t.Time, part)
 	format := func(part float64) string { return fmt.Sprintf("%.0fm", part*total) }
 	l := n.CPU.level(t.Time)
@@ -218,6 +219,7 @@ func (n *node) offerMemory(a *tick.Advice, t *tick.Tick, need demand, s Settings
 		reserved = max(total-policy.Amount(t.Sample.Allocatable.MemoryBytes), 0)
 	}
 	part := min(max(need.bytes, reserved)/total, 1)
+	n.OfferedMemory.convert(n.Memory.setCapacity(total))
 	n.Memory.observe(t.Time, part)
 	s.Price *= 10
 	l := n.Memory.level(t.Time)

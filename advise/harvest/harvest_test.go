@@ -408,6 +408,36 @@ func TestExclusiveAndReservedCPUsAreNotOffered(t *testing.T) {
 	}
 }
 
+// When kubelet assigns CPUs exclusively, or frees them, what services used before counts as that much CPU, not as a part of what there is
+// now; nothing is learned as growth, and what was offered stays the same amount until it moves.
+func TestCapacityChanges(t *testing.T) {
+	d := New(Defaults())
+	_, now := run(d, 0, 24*60, steady(4000))
+	exclusive := machine(4000)
+	exclusive.Kubelet = &tick.Kubelet{CPUManagerPolicy: "static", ExclusiveCPUs: "4-7,12-15"}
+	for _, step := range []struct {
+		name    string
+		sample  *tick.Sample
+		minutes int
+		offer   int64
+		reason  string
+	}{
+		{"assigned", exclusive, 1, 8000 - 4000 - 160, "hour's, 4000m) - margin for growth 160m"},
+		{"assigned for long", exclusive, 30, 8000 - 4000 - 160, "hour's, 4000m) - margin for growth 160m"},
+		{"freed", machine(4000), 1, 8000 - 4000 - 160, "hour's, 4000m) - margin for growth 320m"},
+		{"freed for long", machine(4000), 120, 16000 - 4000 - 320, "hour's, 4000m) - margin for growth 320m"},
+	} {
+		var a *tick.Advice
+		for range step.minutes {
+			a = d.Decide(at(now, step.sample))
+			now += time.Minute
+		}
+		if got := milli(t, a); got != step.offer || !strings.Contains(a.Reasons[0], step.reason) {
+			t.Errorf("%s: %dm is offered, %q; want %dm, %q", step.name, got, a.Reasons[0], step.offer, step.reason)
+		}
+	}
+}
+
 // withoutLimits returns the defaults without limits and protection of memory, for tests of batch's CPUs.
 func withoutLimits() Settings {
 	s := Defaults()

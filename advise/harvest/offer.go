@@ -24,6 +24,13 @@ type offer struct {
 	Known  bool      `json:"known,omitempty"`
 }
 
+// convert makes the offer and the smallest possible one parts of another capacity: the same amount is offered, and what was not possible to
+// offer is the same amount too.
+func (o *offer) convert(factor float64) {
+	o.Part = min(o.Part*factor, 1)
+	o.MinPossible = max(1-(1-o.MinPossible)*factor, 0)
+}
+
 // follow moves the offer towards the possible offer, at the services' current use, and returns what bounds the move.
 func (o *offer) follow(now time.Time, possible, use float64, s Settings) (boundText string) {
 	if o.Since.After(now) || o.FellAt.After(now) { // the clock was set back
