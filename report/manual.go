@@ -64,12 +64,15 @@ TARGETS (--to)
 Without --to it is tty on a terminal, table elsewhere. With tty, table, explain, html or score the output is for people; without
 them, and with html --listen, the ticks are passed on, with the section "report".
 
-The screen's bar of CPU time has the services' part first, then the reclaimed pods', then the rest of the system. Pools are
-distinguished by letter as well as by colour: S share, R reclaim, D dedicated, V reserve. NO_COLOR is respected; --ascii draws
-with ASCII characters alone.
+The screen's bar of CPU time has the services' part first, then the reclaimed pods', then that of everything outside all pods. What
+cannot be attributed, because the use or the class of a pod is unknown, is drawn as "?". Pools are distinguished by letter as well as
+by colour: S share, R reclaim, D dedicated, V reserve. NO_COLOR is respected; --ascii draws with ASCII characters alone. A stream of
+several nodes counts a node for an hour after its last tick.
 
 Ticks that are too old or of another node (--max-age, --node) are not written as metrics or to the cluster, and the section
-reports that. The screen and the table show every tick: they are for recordings, too.
+reports that. The screen and the table show every tick: they are for recordings, too. In a live stream they mark a tick that is too
+old as stale, and one that is ahead of the clock as early. An input is a recording if it is a file, or if its first tick is more than
+a minute away from the clock, until a tick comes that is not; the screen calls it "recorded", and marks nothing.
 
 WHY?
    report --to explain --pod spark/etl --at 12:03 < day.jsonl shows what the pod was allowed at that time, what limited it, by which

@@ -153,3 +153,35 @@ func TestUnknownTarget(t *testing.T) {
 		}
 	}
 }
+
+// The table marks each stale tick of a live stream, however old it is, and none of a recording that comes from a pipe.
+func TestTableMarksStaleTicks(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		ages []int // of the ticks, in seconds
+		want string
+	}{
+		{"live", []int{0, 1}, "- -"},
+		{"stale", []int{0, 10, 300, 300, 0}, "- stale stale stale -"},
+		{"ahead of the clock", []int{0, -300}, "- early"},
+		{"a recording", []int{86400, 86399}, "- -"},
+		{"a recording, then live ticks", []int{3600, 1, 300}, "- - stale"},
+	} {
+		var out bytes.Buffer
+		x, err := openTable(t.Context(), session(nil), &options{}, &out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, age := range tt.ages {
+			put(t, x, incoming("n", -age, 1000))
+		}
+		var last []string
+		for line := range strings.Lines(out.String()) {
+			fields := strings.Fields(line)
+			last = append(last, fields[len(fields)-1])
+		}
+		if got := strings.Join(last, " "); got != tt.want {
+			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
+		}
+	}
+}

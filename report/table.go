@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"time"
 
 	"polder/lib/stage"
 	"polder/lib/tick"
+	"polder/report/age"
 	"polder/report/cluster"
 	"polder/report/view"
 )
@@ -16,21 +16,19 @@ import (
 type table struct {
 	out     io.Writer
 	session *stage.Session
+	stream  *age.Stream
 	bare    bool // without a header
 	every   int  // lines between two headers, 0 for one header alone
 	lines   int
 }
 
 func openTable(_ context.Context, s *stage.Session, o *options, out io.Writer) (cluster.Target, error) {
-	t := &table{out: out, session: s, bare: o.header == 0}
+	t := &table{out: out, session: s, stream: age.New(s.Recording(), s.AgeLimit), bare: o.header == 0}
 	if isTerminal(s) {
 		t.every = o.header
 	}
 	return t, nil
 }
-
-// recordedAfter is the age from which a tick that was just read belongs to a recording, and is not marked as old.
-const recordedAfter = time.Minute
 
 func (t *table) Put(in stage.Incoming) (tick.Target, error) {
 	text := ""
@@ -38,10 +36,9 @@ func (t *table) Put(in stage.Incoming) (tick.Target, error) {
 		text = view.TableHeader() + "\n"
 	}
 	t.lines++
-	note := ""
-	if age := t.session.Now().Sub(in.Time).Abs(); in.Refused != "" && in.Node == t.session.Node && age < recordedAfter {
-		note = "stale"
-	}
+	now := t.session.Now()
+	t.stream.Read(in.Tick, now)
+	note := t.stream.Mark(in.Tick, now)
 	if _, err := io.WriteString(t.out, text+view.TableLine(in.Tick, note)+"\n"); err != nil {
 		return tick.Target{}, fmt.Errorf("write the table: %w", err)
 	}

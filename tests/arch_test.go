@@ -22,7 +22,7 @@ var pure = []string{
 	"polder/advise/koordinator", "polder/advise/koordinator/annotation", "polder/advise/koordinator/batch", "polder/advise/koordinator/suppress", "polder/advise/koordinator/burst", "polder/advise/koordinator/memory", "polder/advise/koordinator/resctrl", "polder/advise/koordinator/revert",
 	"polder/isolate/plan", "polder/isolate/network/plan",
 	"polder/evict/rule", "polder/evict/pick", "polder/evict/fleet/health", "polder/evict/dynamic",
-	"polder/report/view", "polder/report/explain", "polder/report/object", "polder/report/amounts", "polder/report/score", "polder/report/page", "polder/report/replay",
+	"polder/report/view", "polder/report/age", "polder/report/explain", "polder/report/object", "polder/report/amounts", "polder/report/score", "polder/report/page", "polder/report/replay",
 	"polder/collect/kubernetes", "polder/collect/fleet/agents", "polder/collect/loadavg",
 	"polder/lib/choice", "polder/lib/clip", "polder/lib/phrase", "polder/lib/cpus", "polder/lib/usage", "polder/lib/window", "polder/lib/qos", "polder/lib/quantity", "polder/lib/fields", "polder/lib/customconfig", "polder/lib/evictconfig", "polder/lib/series", "polder/lib/sloconfig", "polder/lib/schemata",
 }

@@ -262,6 +262,14 @@ func decode(d *tick.Decoder, sections []string, lines <-chan inputLine, decoded 
 // defaultMaxAge is used if a tick does not contain its interval.
 const defaultMaxAge = 3 * time.Second
 
+// AgeLimit returns the age up to which ticks of an interval may be acted on: --max-age, by default three intervals. 0 is any age.
+func (s *Session) AgeLimit(interval time.Duration) time.Duration {
+	if s.MaxAge != 0 || s.isSet != nil && s.IsSet("max-age") {
+		return s.MaxAge
+	}
+	return max(3*interval, defaultMaxAge)
+}
+
 // refusal returns why this tick must not be acted on, as a sentence and as a word for the metrics.
 func (s *Session) refusal(l *tick.Line) (sentence, word string) {
 	if s.DryRun || s.isSet == nil {
@@ -270,12 +278,9 @@ func (s *Session) refusal(l *tick.Line) (sentence, word string) {
 	if s.Node != "" && l.Node != s.Node {
 		return fmt.Sprintf("tick of node %s, this is %s (--node)", l.Node, s.Node), metrics.RefusedNode
 	}
-	limit := s.MaxAge
+	limit := s.AgeLimit(l.Interval())
 	if limit == 0 {
-		if s.IsSet("max-age") {
-			return "", ""
-		}
-		limit = max(3*l.Interval(), defaultMaxAge)
+		return "", ""
 	}
 	switch age := s.Now().Sub(l.Time); {
 	case age > limit:

@@ -1,6 +1,9 @@
 package tick
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // Sample is what collect observed.
 type Sample struct {
@@ -108,6 +111,19 @@ type Resctrl struct {
 	// MBMin and MBGranularity are the least share of the bandwidth and its step, in percent.
 	MBMin         int64 `json:"mbMinPercent,omitempty"`
 	MBGranularity int64 `json:"mbGranularityPercent,omitempty"`
+}
+
+// Interval returns the time between two ticks, like [Line.Interval]: the period, or the time that the rates cover; 0 if both are unknown.
+func (s *Sample) Interval() time.Duration {
+	if s == nil {
+		return 0
+	}
+	for _, v := range []*float64{s.PeriodSeconds, s.IntervalSeconds} {
+		if v != nil && *v > 0 && *v < maxIntervalSeconds {
+			return time.Duration(*v * float64(time.Second))
+		}
+	}
+	return 0
 }
 
 // IsUnread reports whether collect could not read a source.

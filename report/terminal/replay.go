@@ -300,7 +300,7 @@ func (p *player) load() error {
 		if err != nil {
 			return err
 		}
-		p.model.Add(t, t.Time)
+		p.model.Add(t)
 	}
 	p.shown = at
 	return nil
@@ -328,7 +328,7 @@ func (p *player) frame() []string {
 		look.Height--
 	}
 	m := p.model
-	m.Recorded, m.Playback, m.OtherNodes = true, p.clock.Status(), len(p.others)
+	m.Playback, m.OtherNodes = p.clock.Status(), len(p.others)
 	m.Pods, m.Searched = nil, p.search.Text
 	if p.search.Text != "" {
 		m.Pods = p.search.Matches

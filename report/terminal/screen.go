@@ -16,6 +16,7 @@ import (
 
 	"polder/lib/stage"
 	"polder/lib/tick"
+	"polder/report/age"
 	"polder/report/cluster"
 	"polder/report/view"
 )
@@ -58,20 +59,22 @@ type screen struct {
 	out     io.Writer
 	file    *os.File
 	session *stage.Session
+	stream  *age.Stream
 	look    view.Look
 	stop    context.CancelFunc
 	drawing sync.WaitGroup
 
-	mu     sync.Mutex
-	models map[string]*view.Model
-	shown  string
+	mu    sync.Mutex
+	nodes nodes
+	shown string      // the node that is shown
+	model *view.Model // of that node, nil before the first tick
 }
 
 func newScreen(s *stage.Session, o Options, out io.Writer) *screen {
 	return &screen{
 		out: out, file: Of(s), session: s,
 		look:   view.Look{Color: s.Getenv("NO_COLOR") == "" && s.Getenv("TERM") != "dumb", ASCII: o.ASCII || plainLocale(s.Getenv)},
-		models: map[string]*view.Model{},
+		stream: age.New(s.Recording(), s.AgeLimit),
 	}
 }
 
@@ -123,18 +126,16 @@ func plainLocale(getenv func(string) string) bool {
 func (x *screen) Put(in stage.Incoming) (tick.Target, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	m := x.models[in.Node]
-	if m == nil {
-		m = &view.Model{}
-		x.models[in.Node] = m
+	x.stream.Read(in.Tick, x.session.Now())
+	x.nodes.add(in.Node, in.Time)
+	// This node is shown if the stream has it, otherwise the first one, until it is forgotten.
+	if in.Node != x.shown && (in.Node == x.session.Node || !x.nodes.has(x.shown)) {
+		x.shown, x.model = in.Node, &view.Model{Stream: x.stream}
 	}
-	if x.shown == "" || in.Node == x.session.Node { // this node if the stream has it, otherwise the first one
-		x.shown = in.Node
-	}
-	m.Add(in.Tick, x.session.Now())
 	if in.Node != x.shown {
 		return tick.Target{Target: "tty", State: tick.TargetUnchanged}, nil
 	}
+	x.model.Add(in.Tick)
 	return tick.Target{Target: "tty", State: tick.TargetWritten}, x.draw()
 }
 
@@ -168,12 +169,11 @@ func (x *screen) size() view.Look {
 
 func (x *screen) frame() []string {
 	look := x.size()
-	m := x.models[x.shown]
-	if m == nil {
+	if x.model == nil {
 		return view.Waiting(look)
 	}
-	m.OtherNodes = len(x.models) - 1
-	return view.Frame(m, look, x.session.Now())
+	x.model.OtherNodes = x.nodes.others(x.shown)
+	return view.Frame(x.model, look, x.session.Now())
 }
 
 func (x *screen) draw() error { return x.show(x.frame()) }
@@ -197,7 +197,7 @@ func describe(err error) error {
 func (x *screen) Close() error {
 	x.stop()
 	x.drawing.Wait()
-	if x.shown == "" {
+	if x.model == nil {
 		return x.leave(nil)
 	}
 	return x.leave(x.frame())

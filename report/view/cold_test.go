@@ -13,7 +13,7 @@ func TestColdRow(t *testing.T) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	var m Model
 	shown := func(list ...tick.Reclaim) string {
-		m.Add(&tick.Tick{V: 1, Node: "n", Time: at, Sample: &tick.Sample{}, Isolation: &tick.Isolation{Reclaims: list}}, at)
+		m.Add(&tick.Tick{V: 1, Node: "n", Time: at, Sample: &tick.Sample{}, Isolation: &tick.Isolation{Reclaims: list}})
 		return strings.Join(Frame(&m, Look{Width: 130, Height: 40}, at), "\n")
 	}
 	if got := shown(tick.Reclaim{State: tick.ReclaimSkipped, Reason: "a repeat"}); strings.Contains(got, "cold") {

@@ -17,7 +17,7 @@ func TestDiskRow(t *testing.T) {
 		m.Add(&tick.Tick{V: 1, Node: "n", Time: at, Sample: &tick.Sample{
 			CPU: &tick.NodeCPU{UsageMilliCPU: p(1000)}, Disks: disks,
 			IO: &tick.NodeIO{Pressure: &tick.Pressure{Some: &tick.PressureLine{Avg10: 12.5}}},
-		}}, at)
+		}})
 		return strings.Join(Frame(&m, Look{Width: 130, Height: 40}, at), "\n")
 	}
 	got := screen(tick.Disk{Name: "sda", UsePercent: p(3)}, tick.Disk{Name: "sd\x1b[2J", UsePercent: p(40), Queue: p(2.5)}, tick.Disk{Name: "sdc"})

@@ -23,8 +23,9 @@ type nodeMetrics struct {
 	counts *series.Node
 }
 
-// forgetAfter is how long a node's metrics are kept after its last tick, while others' ticks come.
-const forgetAfter = time.Hour
+// ForgetAfter is how long a node is remembered after its last tick, while others' ticks come. It is longer than a reboot or an upgrade of a
+// node takes, and short enough that nodes that were deleted do not add up where an autoscaler creates new ones all day.
+const ForgetAfter = time.Hour
 
 // Add adds a tick.
 func (m *Metrics) Add(t *tick.Tick) {
@@ -40,7 +41,7 @@ func (m *Metrics) Add(t *tick.Tick) {
 	before.Report = nil // an earlier report's section
 	n.tick = &before
 	n.counts.Add(n.tick)
-	maps.DeleteFunc(m.nodes, func(_ string, n *nodeMetrics) bool { return t.Time.Sub(n.tick.Time) > forgetAfter })
+	maps.DeleteFunc(m.nodes, func(_ string, n *nodeMetrics) bool { return t.Time.Sub(n.tick.Time) > ForgetAfter })
 }
 
 // Page is the text. stable is the text without the samples that change with every tick: its time and number.

@@ -11,6 +11,7 @@ import (
 	"polder/lib/cpus"
 	"polder/lib/series"
 	"polder/lib/tick"
+	"polder/report/age"
 )
 
 const (
@@ -21,8 +22,8 @@ const (
 // Model is the screen's state of one node.
 type Model struct {
 	Tick *tick.Tick
-	// Recorded means that the ticks are a recording's: their age means nothing.
-	Recorded bool
+	// Stream is the input that the ticks come from, nil where a recording is played.
+	Stream *age.Stream
 	// Playback is how a recording is played, empty where the ticks are shown as they come.
 	Playback string
 	// Pods are the pods that are shown, by their names; nil is all of them. Searched is the text of the search.
@@ -47,17 +48,13 @@ type writeAt struct {
 	tick.Write
 }
 
-// recordedAfter is the age from which a tick that was just read belongs to a recording.
-const recordedAfter = time.Minute
-
-// Add adds a tick that was read at now.
-func (m *Model) Add(t *tick.Tick, now time.Time) {
+// Add adds a tick.
+func (m *Model) Add(t *tick.Tick) {
 	m.Tick = t
 	if m.counted == nil {
 		m.counted = series.NewNode("report")
 	}
 	m.counted.Add(t)
-	m.Recorded = now.Sub(t.Time).Abs() > recordedAfter
 	var offered tick.Reclaimed
 	if t.Advice != nil && t.Advice.Reclaimed != nil {
 		offered = *t.Advice.Reclaimed

@@ -9,6 +9,7 @@ import (
 	"polder/lib/cpus"
 	"polder/lib/tick"
 	"polder/lib/usage"
+	"polder/report/age"
 	"polder/report/amounts"
 )
 
@@ -100,41 +101,35 @@ func (m *Model) titleLine(look Look, now time.Time) *line {
 		form = "15:04:05Z"
 	}
 	right := t.Time.UTC().Format(form) + "  "
-	stale := false
-	switch age := now.Sub(t.Time); {
+	mark := ""
+	switch {
 	case m.Playback != "":
 		right += m.Playback + " "
-	case m.Recorded:
+	case m.Stream == nil || m.Stream.IsRecording():
 		right += "recorded "
 	default:
-		right += "age " + Span(age) + " "
-		stale = age > staleAfter(t)
+		if mark = m.Stream.Mark(t, now); mark == age.Early {
+			right += "ahead " + Span(t.Time.Sub(now)) + " "
+		} else {
+			right += "age " + Span(now.Sub(t.Time)) + " "
+		}
 	}
 	if dropped := dropped(t); dropped > 0 {
 		right = fmt.Sprintf("%d ticks dropped  ", dropped) + right
 	}
-	if stale {
-		right = "STALE  " + right
+	if mark != "" {
+		right = strings.ToUpper(mark) + "  " + right
 	}
 	if len([]rune(left))+2+len([]rune(right)) > look.Width {
 		left = fit(left, max(0, look.Width-2-len([]rune(right))))
 	}
 	style := title
-	if stale {
+	if mark != "" {
 		style = bad
 	}
 	l := (&line{}).add(title, left)
 	l.add(title, strings.Repeat(" ", max(2, look.Width-l.width()-len([]rune(right)))))
 	return l.add(style, right)
-}
-
-// staleAfter is the age from which a tick is marked: three intervals.
-func staleAfter(t *tick.Tick) time.Duration {
-	const least = 3 * time.Second
-	if t.Sample == nil || t.Sample.IntervalSeconds == nil {
-		return least
-	}
-	return max(least, time.Duration(3**t.Sample.IntervalSeconds*float64(time.Second)))
 }
 
 func dropped(t *tick.Tick) int64 {

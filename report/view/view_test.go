@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"polder/lib/tick"
+	"polder/report/age"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -62,12 +63,13 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-func model(ticks []*tick.Tick, age time.Duration) (*Model, time.Time) {
-	m := &Model{}
+func model(ticks []*tick.Tick, old time.Duration) (*Model, time.Time) {
+	m := &Model{Stream: age.New(false, func(interval time.Duration) time.Duration { return max(3*interval, 3*time.Second) })}
 	now := time.Time{}
 	for _, x := range ticks {
-		now = x.Time.Add(age)
-		m.Add(x, now)
+		now = x.Time.Add(old)
+		m.Stream.Read(x, now)
+		m.Add(x)
 	}
 	return m, now
 }
@@ -126,11 +128,11 @@ func TestMetricsForgetNodes(t *testing.T) {
 	var m Metrics
 	at := time.Unix(1e9, 0)
 	m.Add(&tick.Tick{Node: "old", Time: at})
-	m.Add(&tick.Tick{Node: "new", Time: at.Add(forgetAfter)})
+	m.Add(&tick.Tick{Node: "new", Time: at.Add(ForgetAfter)})
 	if page, _ := m.Page(); !strings.Contains(page, `node="old"`) {
 		t.Error("a node was forgotten before its time")
 	}
-	m.Add(&tick.Tick{Node: "new", Time: at.Add(forgetAfter + 1)})
+	m.Add(&tick.Tick{Node: "new", Time: at.Add(ForgetAfter + 1)})
 	if page, _ := m.Page(); strings.Contains(page, `node="old"`) {
 		t.Error("a node that fell silent is still reported")
 	}
@@ -278,7 +280,7 @@ func TestDryRunIsShownAsOne(t *testing.T) {
 			t.Errorf("want once %q:\n%s", want, screen)
 		}
 	}
-	m.Add(x(3), now)
+	m.Add(x(3))
 	if screen := strings.Join(Frame(m, Look{Width: 100, Height: 30}, now), "\n"); !strings.Contains(screen, "would write 0") || strings.Contains(screen, "/other") {
 		t.Errorf("nothing is planned any more:\n%s", screen)
 	}
