@@ -116,7 +116,7 @@ func killByCgroupKill(ctx context.Context, h *cgroup.Hierarchy, c Target) error 
 // killRound kills the processes of a cgroup while it is frozen, so that none can fork after the list is read, and then
 // thaws it, because a frozen process does not die. It returns the number of processes.
 func killRound(ctx context.Context, h *cgroup.Hierarchy, c Target) (int, error) {
-	if checkFreezable(h, c.Path) == nil && freeze(ctx, h, c.Path, killFreezeTimeout) == nil {
+	if !c.isReplaced(h, "") && checkFreezable(h, c.Path) == nil && freeze(ctx, h, c.Path, killFreezeTimeout) == nil {
 		defer func() { _ = Thaw(h, c.Path) }()
 	}
 	processes, err := listProcesses(h, c)

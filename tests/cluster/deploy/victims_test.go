@@ -96,8 +96,10 @@ func TestEvictOwnReclaimedPodsAlone(t *testing.T) {
 	podOn(c, "ev-labelled", "ev-1", allowedPod, "")
 	podOn(c, "ev-kept", "ev-1", `"annotations":{"katalyst.kubewharf.io/qos_level":"reclaimed_cores","polder/evict":"false"}`, "")
 	podOn(c, "ev-critical", "ev-1", reclaimedPod, `"priorityClassName":"system-node-critical"`)
-	podOn(c, "ev-static", "ev-1", fmt.Sprintf(`%s,"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"ev-1","uid":%q}]`,
-		reclaimedPod, c.Kubectl("get", "node", "ev-1", "-o", "jsonpath={.metadata.uid}")), "")
+	owner := fmt.Sprintf(`"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"ev-1","uid":%q}]`,
+		c.Kubectl("get", "node", "ev-1", "-o", "jsonpath={.metadata.uid}"))
+	podOn(c, "ev-static", "ev-1", `"annotations":{"katalyst.kubewharf.io/qos_level":"reclaimed_cores","kubernetes.io/config.mirror":"0"},`+owner, "")
+	podOn(c, "ev-forged", "ev-1", reclaimedPod+","+owner, "")
 	c.EnsureNamespace("ev-empty")
 	t.Cleanup(func() {
 		c.Kubectl("delete", "pods", "--all", "--grace-period=0", "--force")
@@ -122,6 +124,7 @@ func TestEvictOwnReclaimedPodsAlone(t *testing.T) {
 			{"one that opts out", mine, evicted("ev-kept", false), only + "reclaimed pods"},
 			{"a critical one", mine, evicted("ev-critical", false), only + "reclaimed pods, neither static nor critical ones"},
 			{"a static one", mine, evicted("ev-static", false), only + "reclaimed pods, neither static nor critical ones"},
+			{"one that only claims to be of the node", mine, evicted("ev-forged", true), ""},
 			{"by the old version of the API", mine, post(core+"/namespaces/default/pods/ev-theirs/eviction",
 				`{"apiVersion":"policy/v1beta1","kind":"Eviction","metadata":{"name":"ev-theirs","namespace":"default"}}`), "pods of ev-2"},
 			{"by deletion", mine, remove(core + "/namespaces/default/pods/ev-mine"), "cannot delete"},
@@ -147,7 +150,7 @@ func TestEvictOwnReclaimedPodsAlone(t *testing.T) {
 		}
 		answered(t, policies.attempts)
 	}
-	if got := c.Kubectl("get", "pods", "-o", "name"); strings.Contains(got, "ev-mine\n") || strings.Count(got, "pod/ev-") != 9 {
+	if got := c.Kubectl("get", "pods", "-o", "name"); strings.Contains(got, "ev-mine\n") || strings.Count(got, "pod/ev-") != 10 {
 		t.Errorf("there are\n%s\nwant all but ev-mine", got)
 	}
 	// For a pod that is gone the server returns 404, not 403: also if the namespace has no pod at all.

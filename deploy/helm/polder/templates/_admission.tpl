@@ -56,7 +56,7 @@ that opt out where that is by the annotation of evict's default. Variables are e
 - name: mayEnd
   expression: >-
     variables.byRules && {{ .pod }}.spec.?priority.orValue(0) < 2000000000
-    && !{{ .pod }}.metadata.?ownerReferences.orValue([]).exists(o, o.kind == "Node")
+    && !{{ .pod }}.metadata.?annotations[?"kubernetes.io/config.mirror"].hasValue()
     {{- if not (hasKey .root.Values.evict.flags "opt-out") }}
     && {{ .pod }}.metadata.?annotations[?"polder/evict"].orValue("") != "false"
     {{- end }}
