@@ -392,3 +392,28 @@ func TestFirstReading(t *testing.T) {
 		t.Errorf("later: %s", got)
 	}
 }
+
+// Figures become cores and GiB where they are whole words, and never inside a name.
+func TestAmountsLeaveNames(t *testing.T) {
+	for text, want := range map[string]string{
+		"offered 20m":                        "offered 0.02 cores",
+		"20m, 1000m; (250m) -500m":           "0.02 cores, 1.00 core; (0.25 cores) -0.50 cores",
+		"10000m - 2000m = 8000m":             "10.0 cores - 2.00 cores = 8.00 cores",
+		"20m.":                               "0.02 cores.",
+		"request=20m":                        "request=0.02 cores",
+		"pod batch/job-20m waits":            "pod batch/job-20m waits",
+		"job-20m":                            "job-20m",
+		"20m-job and a.20m.b, a_20m":         "20m-job and a.20m.b, a_20m",
+		"/kubepods/20m/c, 20m/c and ns/20m":  "/kubepods/20m/c, 20m/c and ns/20m",
+		"job-1073741824B":                    "job-1073741824B",
+		"1073741824 bytes":                   "1.00 GiB",
+		"1073741824B free":                   "1.00 GiB free",
+		"memory of job-1073741824":           "memory of job-1073741824",
+		"memory: 1073741824.5 of 2147483648": "memory: 1.00 GiB of 2.00 GiB",
+		"20ms and 20m":                       "20ms and 0.02 cores",
+	} {
+		if got := Amounts(text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
