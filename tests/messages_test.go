@@ -80,8 +80,8 @@ var (
 	fieldName = regexp.MustCompile(`^[a-z][A-Za-z]*(\.[a-z][A-Za-z]*)*$`)
 )
 
-// isInSources reports whether a text contains what a heading quotes: a message, in which an ellipsis stands for what varies, a flag, or a name
-// in the ticks.
+// isInSources reports whether a text contains what a heading quotes: a message, in which an ellipsis stands for what varies, a flag, or a
+// name in the ticks.
 func isInSources(quote string, texts []string) bool {
 	contains := func(part string) bool {
 		return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(text, part) })

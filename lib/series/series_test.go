@@ -218,9 +218,12 @@ func TestEndedPodsRequestNothing(t *testing.T) {
 			ReclaimedMilliCPU: new(1000.0), ReclaimedMemoryBytes: new(1e9),
 		}}
 	}
-	x := &tick.Tick{Node: "n", Sample: &tick.Sample{Pods: []tick.Pod{pod("a", "Running"), pod("b", "Succeeded"), pod("c", "Failed"), pod("d", "")}}}
-	got := text(samplesOf(x))
-	for _, want := range []string{"polder_reclaimed_requested_cpu_cores[n]2", "polder_reclaimed_requested_memory_bytes[n]2e+09", "polder_pods[n reclaimed]4"} {
+	got := text(samplesOf(&tick.Tick{Node: "n", Sample: &tick.Sample{
+		Pods: []tick.Pod{pod("a", "Running"), pod("b", "Succeeded"), pod("c", "Failed"), pod("d", "")},
+	}}))
+	for _, want := range []string{
+		"polder_reclaimed_requested_cpu_cores[n]2", "polder_reclaimed_requested_memory_bytes[n]2e+09", "polder_pods[n reclaimed]4",
+	} {
 		if !slices.Contains(got, want) {
 			t.Errorf("%s is not in %s", want, strings.Join(got, "\n"))
 		}

@@ -42,7 +42,7 @@ func TestIdle(t *testing.T) {
 		{"nothing is known", Pod{}, false},
 		{"no cgroup yet", Pod{Namespace: "a", Missing: MissingCgroup}, true},
 		{"its sandbox alone", Pod{Namespace: "a", Cgroup: "/kubepods/poda", Containers: []Container{{Name: "c"}}}, true},
-		{"a running container", Pod{Namespace: "a", Cgroup: "/kubepods/poda", Containers: []Container{{Cgroup: "/kubepods/poda/c"}}}, false},
+		{"a running container", Pod{Namespace: "a", Cgroup: "/kubepods/a", Containers: []Container{{Cgroup: "/kubepods/a/c"}}}, false},
 		{"a cgroup of a plain host", Pod{Cgroup: "/batch.slice"}, false},
 	} {
 		if got := tt.pod.IsIdle(); got != tt.want {

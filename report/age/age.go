@@ -28,15 +28,16 @@ type Stream struct {
 	limit      func(interval time.Duration) time.Duration
 }
 
-// New returns a stream before its first tick. An input that is a file on a disk is a recording. limit returns the age up to which ticks of an
-// interval may be acted on, 0 for any age.
+// New returns a stream before its first tick. An input that is a file on a disk is a recording. limit returns the age up to which ticks of
+// an interval may be acted on, 0 for any age.
 func New(isFile bool, limit func(interval time.Duration) time.Duration) *Stream {
 	return &Stream{isFile: isFile, limit: limit}
 }
 
-// Read notes a tick that was read at a time. A pipe whose first tick is far from the clock is a recording, and remains one as long as all its
-// ticks are: they follow the first one at their own spacing. From the first tick on that has just been taken the stream is live, and remains
-// so: it was a recording that is followed by live ticks (tail -f), or a live pipe that was stopped. Older ticks after that are stale.
+// Read notes a tick that was read at a time. A pipe whose first tick is far from the clock is a recording, and remains one as long as all
+// its ticks are: they follow the first one at their own spacing. From the first tick on that has just been taken the stream is live, and
+// remains so: it was a recording that is followed by live ticks (tail -f), or a live pipe that was stopped. Older ticks after that are
+// stale.
 func (s *Stream) Read(t *tick.Tick, now time.Time) {
 	isFar := now.Sub(t.Time).Abs() > recordedAfter
 	s.isRecorded = isFar && (s.isRecorded || !s.hasBegun)

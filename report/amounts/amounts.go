@@ -118,7 +118,7 @@ func (a *Amounts) takePods(s *tick.Sample) {
 			services.add(used)
 			a.ServicesThrottled = largest(a.ServicesThrottled, throttled(p))
 			waiting.add(waitingThreads(p, used))
-		case used == nil || *used != 0: // its class is unknown; one that uses nothing, as a cgroup that a pod left behind, is in neither sum
+		case used == nil || *used != 0: // its class is unknown; one that uses nothing, as a cgroup that was left behind, is in neither sum
 			batch.unknown, services.unknown, requested.unknown, waiting.unknown = true, true, true, true
 		}
 	}

@@ -2,6 +2,7 @@ package amounts
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"polder/lib/tick"
@@ -27,6 +28,7 @@ func text(v *float64) string {
 }
 
 func TestOf(t *testing.T) {
+	deleted := func(p *tick.Pod) { p.Missing = tick.MissingCluster }
 	unclassed := func(milliCPU float64) tick.Pod {
 		return changed(pod(tick.QoSShared, milliCPU), func(p *tick.Pod) { p.QoSSource, p.Missing = tick.QoSFromRule, tick.MissingCluster })
 	}
@@ -41,24 +43,35 @@ func TestOf(t *testing.T) {
 		{"every class", []tick.Pod{
 			pod(tick.QoSDedicated, 500), pod(tick.QoSShared, 1000), pod(tick.QoSSystem, 250), pod(tick.QoSReclaimed, 1000),
 		}, "1.75 1 0.25 2 0 3"},
-		{"the use of batch is unknown", []tick.Pod{pod(tick.QoSShared, 1000), changed(pod(tick.QoSReclaimed, 0), unused)}, "1 - - - 0 1"},
-		{"the use of a service is unknown", []tick.Pod{changed(pod(tick.QoSShared, 0), unused), pod(tick.QoSReclaimed, 1000)}, "- 1 - 2 0 -"},
+		{"the use of batch is unknown", []tick.Pod{
+			pod(tick.QoSShared, 1000), changed(pod(tick.QoSReclaimed, 0), unused),
+		}, "1 - - - 0 1"},
+		{"the use of a service is unknown", []tick.Pod{
+			changed(pod(tick.QoSShared, 0), unused), pod(tick.QoSReclaimed, 1000),
+		}, "- 1 - 2 0 -"},
 		{"the class of a pod is unknown", []tick.Pod{pod(tick.QoSShared, 1000), unclassed(1500)}, "- - 0.5 - - -"},
 		{"nothing is known of a pod", []tick.Pod{pod(tick.QoSShared, 1000), changed(unclassed(0), unused)}, "- - - - - -"},
 		{"a pod of unknown class uses nothing", []tick.Pod{pod(tick.QoSShared, 1000), unclassed(0)}, "1 0 2 1 0 1"},
-		{"a deleted pod, whose class is known", []tick.Pod{changed(pod(tick.QoSReclaimed, 1000), func(p *tick.Pod) { p.Missing = tick.MissingCluster })}, "0 1 2 2 0 0"},
+		{"a deleted pod, whose class is known", []tick.Pod{changed(pod(tick.QoSReclaimed, 1000), deleted)}, "0 1 2 2 0 0"},
 		{"a pod that has not started", []tick.Pod{
-			changed(pod(tick.QoSShared, 0), func(p *tick.Pod) { p.Missing, p.UsageMilliCPU, p.Load1 = tick.MissingCgroup, nil, nil }), pod(tick.QoSReclaimed, 1000),
+			changed(pod(tick.QoSShared, 0), func(p *tick.Pod) { unused(p); p.Missing = tick.MissingCgroup }), pod(tick.QoSReclaimed, 1000),
 		}, "0 1 2 2 0 0"},
-		{"requests", []tick.Pod{changed(pod(tick.QoSReclaimed, 1000), requests), changed(pod(tick.QoSReclaimed, 500), requests)}, "0 1.5 1.5 2.5 4 0"},
+		{"requests", []tick.Pod{
+			changed(pod(tick.QoSReclaimed, 1000), requests), changed(pod(tick.QoSReclaimed, 500), requests),
+		}, "0 1.5 1.5 2.5 4 0"},
 		{"requests of a pod that has ended", []tick.Pod{
 			changed(pod(tick.QoSReclaimed, 1000), requests),
 			changed(pod(tick.QoSReclaimed, 0), func(p *tick.Pod) { requests(p); p.Phase = "Succeeded" }),
 		}, "0 1 2 2 2 0"},
 	} {
-		a := Of(&tick.Tick{Sample: &tick.Sample{Topology: &tick.Topology{CPUs: "0-3"}, CPU: &tick.NodeCPU{UsageMilliCPU: new(3000.0)}, Pods: tt.pods}})
-		got := fmt.Sprint(text(a.Services), " ", text(a.Batch), " ", text(a.Rest), " ", text(a.Free), " ", text(a.Requested), " ", text(a.ServicesWaiting))
-		if got != tt.want {
+		a := Of(&tick.Tick{Sample: &tick.Sample{
+			Topology: &tick.Topology{CPUs: "0-3"}, CPU: &tick.NodeCPU{UsageMilliCPU: new(3000.0)}, Pods: tt.pods,
+		}})
+		var all []string
+		for _, v := range []*float64{a.Services, a.Batch, a.Rest, a.Free, a.Requested, a.ServicesWaiting} {
+			all = append(all, text(v))
+		}
+		if got := strings.Join(all, " "); got != tt.want {
 			t.Errorf("%s: services, batch, rest, free, requested, waiting: %s, want %s", tt.name, got, tt.want)
 		}
 	}

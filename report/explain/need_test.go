@@ -14,7 +14,9 @@ func TestBeside(t *testing.T) {
 		want float64 // -1 for unknown
 	}{
 		{"known", []tick.Pod{{Name: "a", QoS: tick.QoSShared, UsageMilliCPU: new(1000.0)}}, 2000},
-		{"a pod that has just started", []tick.Pod{{Name: "a", QoS: tick.QoSShared, UsageMilliCPU: new(1000.0)}, {Name: "b", QoS: tick.QoSShared}}, -1},
+		{"a pod that has just started", []tick.Pod{
+			{Name: "a", QoS: tick.QoSShared, UsageMilliCPU: new(1000.0)}, {Name: "b", QoS: tick.QoSShared},
+		}, -1},
 	} {
 		milliCPU, known := beside(&tick.Tick{Sample: &tick.Sample{CPU: &tick.NodeCPU{UsageMilliCPU: new(3000.0)}, Pods: tt.pods}})
 		if !known {

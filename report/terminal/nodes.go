@@ -14,8 +14,8 @@ const (
 	sweepEvery = time.Minute
 )
 
-// nodes are the nodes that have sent ticks within the last [view.ForgetAfter]. Their time is that of the ticks: it advances with each node's own
-// clock, so that a node whose clock is ahead does not make others look silent.
+// nodes are the nodes that have sent ticks within the last [view.ForgetAfter]. Their time is that of the ticks: it advances with each node's
+// own clock, so that a node whose clock is ahead does not make others look silent.
 type nodes struct {
 	now   time.Time
 	swept time.Time
