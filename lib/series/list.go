@@ -54,7 +54,7 @@ var (
 	batchStarved        = gauge("polder_batch_starved", "Whether batch in a class below the services' gets less than its floor on a full machine.")
 	servicesTime        = counter("polder_services_seconds_total", "Time in which services' waiting for a CPU was known, all services added up.")
 	servicesWaited      = counter("polder_services_waited_seconds_total", "Time in which services waited for a CPU, all services added up.")
-	unusedTime          = counter("polder_left_cpu_seconds_total", "CPU time that batch used or that was idle.")
+	freeTime            = counter("polder_left_cpu_seconds_total", "CPU time that batch used or that was idle.")
 	agentState          = gauge("polder_fleet_agent_state", "1 for the state of the node's agent, as the cluster has it (collect fleet).", "state")
 	fleetNodes          = gauge("polder_fleet_nodes", "Nodes of the fleet by the state of their agents, as the node's tick has it.", "state")
 	fleetProtection     = gauge("polder_fleet_protection_active", "Whether no new action is taken on any node, because too many agents are not ready at once (evict fleet).")
@@ -101,7 +101,7 @@ var All = []*Metric{
 	diskUse, diskQueue, diskBytes, diskOperations, diskLatency,
 	numaCPUUsage, numaMemoryTotal, numaMemoryFree, linkReceived, linkSent,
 	pods, podsCPUUsage, podsLoad1, podsMemory, podsRefaults, memoryEvents, podsDiskBytes, requestedCPU, requestedMemory,
-	batchTime, batchPodTime, batchBeyondRequests, batchThrottled, unusedTime, servicesTime, servicesWaited,
+	batchTime, batchPodTime, batchBeyondRequests, batchThrottled, freeTime, servicesTime, servicesWaited,
 	reclaimedCPU, reclaimedMemory, shadowCPU, shadowMemory, shadowDifference, reclaimedNUMACPU, reclaimedNUMAMem,
 	poolCPUs, batchStarved, adviceReasons,
 	isolationWrites, isolationUnchanged, isolationMissing, isolationFallbacks, memoryReclaimed, reclaims, networkSent,

@@ -230,7 +230,7 @@ func (p *page) addWorth(w *Worth) {
 	p.addNumber(batchTime, w.Batch)
 	p.addNumber(batchBeyondRequests, w.BeyondRequests)
 	p.addNumber(batchThrottled, w.Throttled)
-	p.addNumber(unusedTime, w.Free)
+	p.addNumber(freeTime, w.Free)
 	if w.Services > 0 {
 		p.addNumber(servicesTime, w.Services)
 		p.addNumber(servicesWaited, w.Waited)

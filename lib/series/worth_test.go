@@ -61,7 +61,9 @@ func TestWorth(t *testing.T) {
 		{"throttled", []*tick.Tick{used(0, 10, 1000, throttled)}, 10, 10, 40, 10, 5},
 		{"batch used more than the node, as the two are read", []*tick.Tick{used(0, 1, 4000, batchPod("a", 4100))}, 1, 4.1, 4.1, 4.1, 0},
 		{"a pod of unknown class", []*tick.Tick{start, used(time.Second, 1, 3000, batchPod("a", 1000), unclassed)}, 1, 1, 2, 1, 0},
-		{"a pod of unknown class that uses nothing", []*tick.Tick{start, used(time.Second, 1, 3000, batchPod("a", 1000), service, unclassedUnused)}, 2, 2, 4, 2, 0},
+		{"a pod of unknown class that uses nothing", []*tick.Tick{
+			start, used(time.Second, 1, 3000, batchPod("a", 1000), service, unclassedUnused),
+		}, 2, 2, 4, 2, 0},
 		{"without a topology the cluster's capacity counts", []*tick.Tick{noTopology}, 1, 1, 7, 1, 0},
 		{"an interval that is none", []*tick.Tick{used(0, math.Inf(1), 1000, throttled), used(0, math.NaN(), 1000, throttled), used(0, -1, 1000, throttled)}, 0, 0, 0, 0, 0},
 	}
@@ -128,16 +130,19 @@ func TestPodCountersNeverDecrease(t *testing.T) {
 	}{
 		{
 			"its use is unknown for a tick", []*tick.Tick{
-				used(0, 1, 4000, batchPod("a", 1000)), used(time.Second, 1, 4000, unknown), used(2*time.Second, 1, 4000, batchPod("a", 500)),
+				used(0, 1, 4000, batchPod("a", 1000)), used(time.Second, 1, 4000, unknown),
+				used(2*time.Second, 1, 4000, batchPod("a", 500)),
 			}, "spark\x00a", 1.5,
 		},
 		{
-			"its use is unknown in the last tick", []*tick.Tick{used(0, 1, 4000, batchPod("a", 1000)), used(time.Second, 1, 4000, unknown)},
+			"its use is unknown in the last tick",
+			[]*tick.Tick{used(0, 1, 4000, batchPod("a", 1000)), used(time.Second, 1, 4000, unknown)},
 			"spark\x00a", 1,
 		},
 		{
 			"its class is unknown for a tick", []*tick.Tick{
-				used(0, 1, 4000, batchPod("a", 1000)), used(time.Second, 1, 4000, otherClass), used(2*time.Second, 1, 4000, batchPod("a", 500)),
+				used(0, 1, 4000, batchPod("a", 1000)), used(time.Second, 1, 4000, otherClass),
+				used(2*time.Second, 1, 4000, batchPod("a", 500)),
 			}, "spark\x00a", 1.5,
 		},
 		{
@@ -151,11 +156,13 @@ func TestPodCountersNeverDecrease(t *testing.T) {
 			}, "spark\x00a", 1,
 		},
 		{
-			"more pods than are remembered", []*tick.Tick{used(0, 1, 4000, many(0, maxKeys+10)...), used(time.Second, 1, 4000, many(0, maxKeys+10)...)},
+			"more pods than are remembered",
+			[]*tick.Tick{used(0, 1, 4000, many(0, maxKeys+10)...), used(time.Second, 1, 4000, many(0, maxKeys+10)...)},
 			other, 20,
 		},
 		{
-			"then only a few", []*tick.Tick{used(0, 1, 4000, many(0, maxKeys+10)...), used(time.Second, 1, 4000, many(0, 3)...)},
+			"then only a few",
+			[]*tick.Tick{used(0, 1, 4000, many(0, maxKeys+10)...), used(time.Second, 1, 4000, many(0, 3)...)},
 			other, 10,
 		},
 		{
@@ -203,7 +210,9 @@ func TestWorthOfServices(t *testing.T) {
 		{"two", []tick.Pod{batch, waits("a", 30), waits("c", 0), {QoS: tick.QoSShared}}, 20, 0.3, "services waited 1.5 % of the time"},
 		{"two threads that wait all the time", []tick.Pod{waits("a", 2000)}, 10, 10, "services waited 100.0 % of the time"},
 		{"no amount", []tick.Pod{waits("a", -1)}, 0, 0, ""},
-		{"a pod that may be batch", []tick.Pod{{QoS: tick.QoSShared, Missing: tick.MissingCluster, CPUWaitPermille: new(900.0), UsageMilliCPU: new(0.0)}}, 0, 0, ""},
+		{"a pod that may be batch", []tick.Pod{
+			{QoS: tick.QoSShared, Missing: tick.MissingCluster, CPUWaitPermille: new(900.0), UsageMilliCPU: new(0.0)},
+		}, 0, 0, ""},
 	} {
 		var w Worth
 		w.add(used(0, 10, 1000, tt.pods...))
@@ -224,7 +233,7 @@ func TestWorthOfEvictions(t *testing.T) {
 		x.Eviction = &tick.Eviction{Evictions: []tick.PodEviction{{UID: "a", Rule: "r", State: states[0]}, {UID: "b", Rule: "r", State: states[1]}}}
 		n.Add(x)
 	}
-	const want = "batch got 4.0 of 12.0 idle core-seconds (33 %) in 4s, throttled 0.0 % of it, 1 eviction"
+	const want = "batch got 4.0 of 12.0 free core-seconds (33 %) in 4s, throttled 0.0 % of it, 1 eviction"
 	if got := n.Worth().String(); got != want {
 		t.Errorf("%s\nwant %s", got, want)
 	}

@@ -191,8 +191,8 @@ func (m *Model) cpuLine(look Look, s *tick.Sample) *line {
 	return l.psi(s.CPU.Pressure)
 }
 
-// useSegments are the parts of the node's use, in cores: of services, of batch and of the rest. What cannot be attributed, because the use or
-// the class of a pod is unknown, is a part of its own.
+// useSegments are the parts of the node's use, in cores: of services, of batch and of the rest. What cannot be attributed, because the use
+// or the class of a pod is unknown, is a part of its own.
 func useSegments(t *tick.Tick) []segment {
 	a := amounts.Of(t)
 	var segments []segment
