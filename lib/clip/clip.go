@@ -1,5 +1,10 @@
-// Package clip truncates foreign text to a length that fits a message.
+// Package clip makes foreign text fit into a message or a line: it truncates it, and replaces what a terminal would act on. It is pure.
 package clip
+
+import (
+	"strings"
+	"unicode"
+)
 
 // Text returns the text if it has at most so many bytes, otherwise its beginning, cut between two characters, and an ellipsis.
 func Text[T ~string | ~[]byte](text T, maximum int) string {
@@ -38,4 +43,20 @@ func Bytes[T ~string | ~[]byte](text T, maximum int) string {
 		maximum--
 	}
 	return string(text[:maximum])
+}
+
+// Clean makes foreign text safe for a terminal: everybody who can create a pod or a cgroup can choose its name, and an escape
+// sequence in it would otherwise draw on the reader's screen. Each rune of the result is one column wide.
+func Clean(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r >= 0x20 && r < 0x7f:
+			return r
+		case r < 0xa1 || r == 0xad || !unicode.IsPrint(r) || unicode.In(r, unicode.Mn, unicode.Me, unicode.Mc):
+			return '?'
+		case r < 0x590, r >= 0x2010 && r < 0x2028, r >= 0x2190 && r < 0x2300: // no right-to-left and no wide scripts
+			return r
+		}
+		return '?'
+	}, s)
 }

@@ -56,6 +56,24 @@ func TestColumns(t *testing.T) {
 	}
 }
 
+// No text of a tick moves the cursor of a terminal, or is wider than its number of characters.
+func TestClean(t *testing.T) {
+	for in, want := range map[string]string{
+		"web-0":             "web-0",
+		"a\x1b[2Jb\nc\x7f":  "a?[2Jb?c?",
+		"\u009b31m":         "?31m",
+		"é → ö…":            "é → ö…",
+		"\u202egnp.\u200b":  "?gnp.?",
+		"名":                 "?",
+		"e\u0301":           "e?",
+		string([]byte{255}): "?",
+	} {
+		if got := Clean(in); got != want {
+			t.Errorf("Clean(%q) = %q; want %q", in, got, want)
+		}
+	}
+}
+
 // FuzzBytes: the result is a beginning of the text within the limit, and characters are not split.
 func FuzzBytes(f *testing.F) {
 	f.Add("日本語", 4)

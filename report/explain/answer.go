@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"polder/lib/clip"
 	"polder/lib/phrase"
 	"polder/lib/tick"
 	"polder/report/view"
@@ -67,7 +68,7 @@ func describeClass(p *tick.Pod) string {
 		tick.QoSFromKatalyst: "by its Katalyst labels", tick.QoSFromKoordinator: "by its Koordinator labels",
 		tick.QoSFromKubernetes: "by its class in Kubernetes", tick.QoSFromRule: "by the classification rules",
 	}[p.QoSSource]
-	text := "Its class is " + view.Clean(p.QoS)
+	text := "Its class is " + clip.Clean(p.QoS)
 	if from != "" {
 		text += ", " + from
 	}
@@ -167,7 +168,7 @@ func offered(t *tick.Tick) []string {
 		if bytes != nil {
 			parts = append(parts, bytesOf(*bytes)+" of memory")
 		}
-		s = append(s, list(parts)+" to reclaimed pods (policy "+view.Clean(t.Advice.Policy)+").")
+		s = append(s, list(parts)+" to reclaimed pods (policy "+clip.Clean(t.Advice.Policy)+").")
 	}
 	if t.Sample != nil {
 		s = append(s, reclaimedPods(t.Sample))
@@ -176,15 +177,16 @@ func offered(t *tick.Tick) []string {
 		for _, x := range t.Report.Targets {
 			switch {
 			case x.Error != "":
-				s = append(s, fmt.Sprintf("It did not reach %s (%s): %s.", view.Clean(x.Target), view.Clean(x.State), sentence(view.Clean(x.Error))))
+				s = append(s, fmt.Sprintf("It did not reach %s (%s): %s.",
+					clip.Clean(x.Target), clip.Clean(x.State), sentence(clip.Clean(x.Error))))
 			case x.Note != "":
-				s = append(s, fmt.Sprintf("%s got something else: %s.", view.Clean(x.Target), sentence(view.Clean(x.Note))))
+				s = append(s, fmt.Sprintf("%s got something else: %s.", clip.Clean(x.Target), sentence(clip.Clean(x.Note))))
 			}
 		}
 	}
 	if t.Eviction != nil {
 		for _, x := range t.Eviction.Taints {
-			s = append(s, fmt.Sprintf("The taint %s:%s keeps new pods away.", view.Clean(x.Key), view.Clean(x.Effect)))
+			s = append(s, fmt.Sprintf("The taint %s:%s keeps new pods away.", clip.Clean(x.Key), clip.Clean(x.Effect)))
 		}
 	}
 	return s
@@ -338,7 +340,7 @@ func describeThrottling(p *tick.Pod) string {
 		var parts []string
 		for i := range p.Containers {
 			if c := &p.Containers[i]; c.ThrottledPercent != nil && *c.ThrottledPercent >= 1 {
-				parts = append(parts, fmt.Sprintf("container %s in %.0f %%", view.Clean(c.Name), *c.ThrottledPercent))
+				parts = append(parts, fmt.Sprintf("container %s in %.0f %%", clip.Clean(c.Name), *c.ThrottledPercent))
 			}
 		}
 		return "Yes, " + list(parts[:min(len(parts), 5)]) + " of the periods: its quota was used up."

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strings"
 
+	"polder/lib/clip"
 	"polder/lib/tick"
-	"polder/report/view"
 )
 
 // whatToChange names what would have to be different for the pod, or the reclaimed pods of the node, to have more CPU.
@@ -64,7 +64,8 @@ func failures(t *tick.Tick, about *tick.Pod) string {
 	if t.Isolation != nil {
 		for _, e := range t.Isolation.Errors {
 			if about == nil || e.Cgroup == about.Cgroup || strings.HasPrefix(e.Cgroup, about.Cgroup+"/") {
-				s = append(s, fmt.Sprintf("isolate could not write %s of %s: %s.", view.Clean(e.Key), view.Clean(e.Cgroup), sentence(view.Clean(e.Error))))
+				s = append(s, fmt.Sprintf("isolate could not write %s of %s: %s.",
+					clip.Clean(e.Key), clip.Clean(e.Cgroup), sentence(clip.Clean(e.Error))))
 			}
 		}
 	}
@@ -75,7 +76,7 @@ func failures(t *tick.Tick, about *tick.Pod) string {
 	}
 	if t.Sample != nil && about == nil {
 		for _, e := range t.Sample.Errors {
-			s = append(s, fmt.Sprintf("collect could not read %s: %s.", view.Clean(e.Source), sentence(view.Clean(e.Error))))
+			s = append(s, fmt.Sprintf("collect could not read %s: %s.", clip.Clean(e.Source), sentence(clip.Clean(e.Error))))
 		}
 	}
 	if t.Eviction != nil && about == nil {

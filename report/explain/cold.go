@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"strings"
 
+	"polder/lib/clip"
 	"polder/lib/phrase"
 	"polder/lib/tick"
-	"polder/report/view"
 )
 
 // coldReason begins each of advise's reasons about cold memory.
@@ -56,7 +56,7 @@ func (n *node) describeCold(t *tick.Tick) (s []string) {
 		s = append(s, text+".")
 	}
 	if c.refused > 0 {
-		s = append(s, fmt.Sprintf("%s not done; the last reason: %s.", phrase.Count(c.refused, "step"), view.Clean(c.why)))
+		s = append(s, fmt.Sprintf("%s not done; the last reason: %s.", phrase.Count(c.refused, "step"), clip.Clean(c.why)))
 	}
 	if t.Advice == nil {
 		return s

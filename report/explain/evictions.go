@@ -5,8 +5,8 @@ import (
 	"strings"
 	"time"
 
+	"polder/lib/clip"
 	"polder/lib/tick"
-	"polder/report/view"
 )
 
 // keptEvictions bounds the evictions that are remembered of one node.
@@ -88,15 +88,15 @@ func (e *eviction) describe(clock func(time.Time) string) string {
 		tick.StateSucceeded: "was evicted", tick.StateFailed: "was to be evicted, which failed",
 	}[e.state]
 	if words == "" {
-		words = view.Clean(e.state)
+		words = clip.Clean(e.state)
 	}
 	when := "at " + clock(e.first)
 	if clock(e.first) != clock(e.last) {
 		when = fmt.Sprintf("from %s to %s", clock(e.first), clock(e.last))
 	}
-	text := fmt.Sprintf("%s %s %s by %s: %s.", e.name, words, when, view.Clean(e.rule), sentence(plain(e.message)))
+	text := fmt.Sprintf("%s %s %s by %s: %s.", e.name, words, when, clip.Clean(e.rule), sentence(plain(e.message)))
 	if e.failure != "" {
-		text += " The error: " + view.Clean(e.failure) + "."
+		text += " The error: " + clip.Clean(e.failure) + "."
 	}
 	if f := e.finding; f != nil && !strings.Contains(e.message, "threshold of") { // otherwise the message has the figures
 		text += fmt.Sprintf(" Measured: %s %s; the threshold is %s.",

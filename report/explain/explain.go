@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"polder/lib/clip"
 	"polder/lib/tick"
 	"polder/report/amounts"
 	"polder/report/view"
@@ -356,7 +357,7 @@ func (r *Recording) find(n *node, t *tick.Tick) *tick.Pod {
 // Answer returns the text. Its error names what is wrong with the question or the recording, and what to do.
 func (r *Recording) Answer() (string, error) {
 	if len(r.nodes) == 0 && len(r.otherNames) > 0 {
-		return "", fmt.Errorf("--node %s: the recording has no tick of it; it has %s", view.Clean(r.q.Node), view.Clean(list(r.otherNames)))
+		return "", fmt.Errorf("--node %s: the recording has no tick of it; it has %s", clip.Clean(r.q.Node), clip.Clean(list(r.otherNames)))
 	}
 	if len(r.nodes) == 0 {
 		return "", fmt.Errorf("no tick in the input: give a recording, as in: report --to explain < day.jsonl")
@@ -395,7 +396,7 @@ func (r *Recording) answer(n *node) (string, error) {
 		for _, namespace := range n.namespaces {
 			full = append(full, view.Name(namespace, r.name))
 		}
-		return "", fmt.Errorf("--pod %s: there are %s on %s: give the namespace too", view.Clean(r.q.Pod), list(full), view.Clean(n.name))
+		return "", fmt.Errorf("--pod %s: there are %s on %s: give the namespace too", clip.Clean(r.q.Pod), list(full), clip.Clean(n.name))
 	case n.current == nil || r.isPastEnd(n):
 		return "", r.outside(n)
 	case r.name != "" && (n.lastPod == nil || r.q.At != nil && n.pod == nil):

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"polder/lib/clip"
 	"polder/lib/phrase"
 	"polder/report/view"
 )
@@ -37,7 +38,7 @@ func (r *Recording) outside(n *node) error {
 		what = "--until " + r.q.Until.text
 	}
 	return fmt.Errorf("%s: the recording has no tick of that time: of %s it has %s to %s (%s)",
-		what, view.Clean(n.name), full(n.first), full(n.last), phrase.Count(n.ticks, "tick"))
+		what, clip.Clean(n.name), full(n.first), full(n.last), phrase.Count(n.ticks, "tick"))
 }
 
 // podAway is the error for a pod that is in the recording, but not at the time of the question.
@@ -46,7 +47,7 @@ func (r *Recording) podAway(n *node) error {
 	if r.q.At == nil {
 		when = fmt.Sprintf("the ticks from %s to %s", full(n.begin), full(n.current.Time))
 	}
-	text := fmt.Sprintf("--pod %s is not in %s: it is in those from %s to %s", view.Clean(r.q.Pod), when, full(n.podFirst), full(n.podEnd))
+	text := fmt.Sprintf("--pod %s is not in %s: it is in those from %s to %s", clip.Clean(r.q.Pod), when, full(n.podFirst), full(n.podEnd))
 	for _, e := range n.evictions.all {
 		if r.q.At != nil && !e.first.After(n.current.Time) {
 			return fmt.Errorf("%s, and its eviction begins at %s: ask with --at %s", text, full(e.first), n.podEnd.Format("15:04:05"))
@@ -59,11 +60,11 @@ func (r *Recording) unknownPod() error {
 	near := nearest(r.q.Pod, r.names)
 	switch {
 	case len(r.names) == 0:
-		return fmt.Errorf("--pod %s: no tick of the recording has any pod", view.Clean(r.q.Pod))
+		return fmt.Errorf("--pod %s: no tick of the recording has any pod", clip.Clean(r.q.Pod))
 	case len(near) == 0:
-		return fmt.Errorf("--pod %s: no tick of the recording has it", view.Clean(r.q.Pod))
+		return fmt.Errorf("--pod %s: no tick of the recording has it", clip.Clean(r.q.Pod))
 	}
-	return fmt.Errorf("--pod %s: no tick of the recording has it. It has %s", view.Clean(r.q.Pod), strings.Join(near, ", "))
+	return fmt.Errorf("--pod %s: no tick of the recording has it. It has %s", clip.Clean(r.q.Pod), strings.Join(near, ", "))
 }
 
 // full is a time with its date and zone.
@@ -78,7 +79,7 @@ func (n *node) clock(t time.Time) string {
 }
 
 func (r *Recording) title(n *node) string {
-	what := view.Clean(n.name)
+	what := clip.Clean(n.name)
 	if r.name != "" {
 		what = n.podKey + " on " + what
 	}

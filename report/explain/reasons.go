@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"polder/lib/clip"
 	"polder/lib/phrase"
 	"polder/lib/tick"
 	"polder/report/view"
@@ -53,7 +54,7 @@ func (b balance) describe(all float64) string {
 	if b.system > 0 {
 		text += fmt.Sprintf(", processes outside all pods %s", coresOf(b.system))
 	}
-	text += fmt.Sprintf(", and %s were kept in reserve (%s): %s in all", coresOf(b.reserve), view.Clean(b.reserveFrom), coresOf(b.raw))
+	text += fmt.Sprintf(", and %s were kept in reserve (%s): %s in all", coresOf(b.reserve), clip.Clean(b.reserveFrom), coresOf(b.raw))
 	if b.whole {
 		text += ", in whole cores"
 	}
@@ -74,18 +75,19 @@ func (b balance) binding() string {
 	}
 	if m := heldAt.FindStringSubmatch(b.bound); m != nil {
 		return fmt.Sprintf(" Less would suffice, but services keep what they got for %s more (hold %s, %s).",
-			phrase.Count(int(number(m[3])), "second"), view.Clean(m[4]), view.Clean(m[5]))
+			phrase.Count(int(number(m[3])), "second"), clip.Clean(m[4]), clip.Clean(m[5]))
 	}
 	if m := shrinks.FindStringSubmatch(b.bound); m != nil {
 		return fmt.Sprintf(" %s CPUs would suffice; the rest is given back %s at a time (shrink-step, %s).",
-			m[1], phrase.Count(int(number(m[2])), "CPU"), view.Clean(m[3]))
+			m[1], phrase.Count(int(number(m[2])), "CPU"), clip.Clean(m[3]))
 	}
 	if m := keepsOwn.FindStringSubmatch(b.bound); m != nil {
 		floor := number(m[1])
 		if m[2] != "m" {
 			floor *= 1000
 		}
-		return fmt.Sprintf(" That is more than there is: only the floor of %s was left to reclaimed pods (%s).", coresOf(floor), view.Clean(m[3]))
+		return fmt.Sprintf(" That is more than there is: only the floor of %s was left to reclaimed pods (%s).",
+			coresOf(floor), clip.Clean(m[3]))
 	}
 	if off.MatchString(b.bound) {
 		return " Reclaiming was switched off, so that only the floor was left to reclaimed pods."

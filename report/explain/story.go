@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"polder/lib/clip"
 	"polder/lib/tick"
-	"polder/report/view"
 )
 
 // Kinds of events.
@@ -109,7 +109,8 @@ func conditions(t *tick.Tick, offer *float64) (all []Event) {
 			add(EventFailure, "isolate refused the tick: "+sentence(plain(i.Refused))+".")
 		}
 		for _, x := range i.Errors[:min(len(i.Errors), most)] {
-			add(EventFailure, fmt.Sprintf("isolate could not write %s of %s: %s.", view.Clean(x.Key), brief(x.Cgroup), sentence(short(x.Error))))
+			add(EventFailure, fmt.Sprintf("isolate could not write %s of %s: %s.",
+				clip.Clean(x.Key), brief(x.Cgroup), sentence(short(x.Error))))
 		}
 	}
 	if t.Sample != nil {

@@ -43,7 +43,7 @@ func list(parts []string) string {
 // short makes text from a tick safe for a terminal and small enough to keep: a line may have 16 MiB in one string.
 func short(s string) string {
 	const most = 400
-	return strings.Clone(clip.Columns(view.Clean(clip.Bytes(s, 4*most)), most))
+	return strings.Clone(clip.Columns(clip.Clean(clip.Bytes(s, 4*most)), most))
 }
 
 // nameOf is a pod's name with its namespace.
@@ -55,7 +55,7 @@ func nameOf(namespace, name string) string {
 }
 
 // brief truncates a path or a list that would fill lines.
-func brief(s string) string { return clip.Columns(view.Clean(s), 60) }
+func brief(s string) string { return clip.Columns(clip.Clean(s), 60) }
 
 // paragraph wraps sentences to lines; the first begins with a heading.
 func paragraph(heading string, sentences ...string) string {
@@ -134,7 +134,7 @@ func measure(scope, part string, v float64) string {
 func describeScope(scope, part string) string {
 	zone := ""
 	if number, rest, found := strings.Cut(strings.TrimPrefix(scope, "zone"), "|"); found && strings.HasPrefix(scope, "zone") {
-		scope, zone = rest, " on NUMA node "+view.Clean(number)
+		scope, zone = rest, " on NUMA node "+clip.Clean(number)
 	}
 	switch {
 	case strings.HasSuffix(scope, "reclaimed_millicpu"):
@@ -150,7 +150,7 @@ func describeScope(scope, part string) string {
 	case scope == "memory.used.percent":
 		return "memory used of the node"
 	case strings.HasPrefix(scope, "cpu.load"):
-		return "load of pool " + view.Clean(part)
+		return "load of pool " + clip.Clean(part)
 	case scope == "memory" && part == "free":
 		return "free memory of the node"
 	case scope == "memory" && part == "psi":
@@ -158,7 +158,7 @@ func describeScope(scope, part string) string {
 	case scope == "memory" && part == "kswapd":
 		return "memory that the kernel reclaims in the background"
 	case scope == "memory" && strings.HasPrefix(part, "numa"):
-		return "free memory of NUMA node " + view.Clean(strings.TrimPrefix(part, "numa"))
+		return "free memory of NUMA node " + clip.Clean(strings.TrimPrefix(part, "numa"))
 	}
-	return view.Clean(scope)
+	return clip.Clean(scope)
 }

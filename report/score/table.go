@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"polder/lib/clip"
 	"polder/lib/tick"
 	"polder/report/view"
 )
@@ -72,9 +73,9 @@ func Text(streams ...*Stream) string {
 	slices.Sort(names)
 	var b strings.Builder
 	for _, name := range names {
-		cells := [][]string{{view.Clean(name)}}
+		cells := [][]string{{clip.Clean(name)}}
 		for _, s := range streams {
-			cells[0] = append(cells[0], view.Clean(s.Name))
+			cells[0] = append(cells[0], clip.Clean(s.Name))
 		}
 		for _, r := range rows {
 			line := []string{r.name}
@@ -92,7 +93,8 @@ func Text(streams ...*Stream) string {
 	}
 	for _, s := range streams {
 		if s.otherTicks > 0 {
-			fmt.Fprintf(&b, "%s has more than %d nodes: %d ticks of the others are left out.\n\n", view.Clean(s.Name), mostNodes, s.otherTicks)
+			fmt.Fprintf(&b, "%s has more than %d nodes: %d ticks of the others are left out.\n\n",
+				clip.Clean(s.Name), mostNodes, s.otherTicks)
 		}
 	}
 	return b.String() + strings.TrimPrefix(legend, "\n")
@@ -124,7 +126,7 @@ func orUnknown(text string) string {
 	if text == "" {
 		return unknown
 	}
-	return view.Clean(text)
+	return clip.Clean(text)
 }
 
 func (m *mean) value() (v float64, known bool) {

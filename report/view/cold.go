@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"polder/lib/clip"
 	"polder/lib/phrase"
 	"polder/lib/tick"
 )
@@ -44,10 +45,11 @@ func (m *Model) coldLine() *line {
 	}
 	word, known := reclaimWords[c.last.State]
 	if !known {
-		word = Clean(c.last.State)
+		word = clip.Clean(c.last.State)
 	}
 	l := (&line{}).add(heading, fit("cold", labelWidth)).add(good, Bytes(&c.bytes)).add(plain, " reclaimed from batch in "+phrase.Count(c.steps, "step"))
-	l.add(dim, "  last ").add(plain, Bytes(new(float64(c.last.ReclaimedBytes)))+" of "+strings.TrimRight(fitPath(Clean(c.last.Cgroup), 40), " ")).add(dim, " ("+word+")")
+	cgroup := strings.TrimRight(fitPath(clip.Clean(c.last.Cgroup), 40), " ")
+	l.add(dim, "  last ").add(plain, Bytes(new(float64(c.last.ReclaimedBytes)))+" of "+cgroup).add(dim, " ("+word+")")
 	if c.failed > 0 {
 		l.add(bad, fmt.Sprintf("  %d failed", c.failed))
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"polder/lib/clip"
 	"polder/lib/tick"
 )
 
@@ -19,7 +20,7 @@ func (m *Model) networkSection() section {
 	s := section{heading: h, least: 2}
 	for _, l := range m.Tick.Advice.Network.Links {
 		for _, c := range l.Classes {
-			row := (&line{}).add(plain, fit(Clean(l.Link), 16)).add(dim, " ").add(plain, fit(Clean(c.Class), 12))
+			row := (&line{}).add(plain, fit(clip.Clean(l.Link), 16)).add(dim, " ").add(plain, fit(clip.Clean(c.Class), 12))
 			row.add(dim, " ").add(plain, fit(megabits(c.RateBitsPerSecond)+" to "+megabits(c.CeilingBitsPerSecond)+" Mbit/s", 26))
 			if n := m.Tick.Network; n != nil {
 				at := slices.IndexFunc(n.Classes, func(x tick.NetworkCount) bool { return x.Link == l.Link && x.Class == c.Class })

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"polder/lib/clip"
 	"polder/lib/cpus"
 	"polder/lib/tick"
 	"polder/lib/usage"
@@ -50,7 +51,7 @@ func Frame(m *Model, look Look, now time.Time) []string {
 
 // Prompt is the last line of the screen: the text that is typed, or another line.
 func Prompt(text string, look Look) string {
-	return (&line{}).add(title, fit(" "+Clean(text), look.Width)).render(look)
+	return (&line{}).add(title, fit(" "+clip.Clean(text), look.Width)).render(look)
 }
 
 // playKeys are the keys of a recording that is played.
@@ -86,12 +87,12 @@ func Waiting(look Look) []string {
 
 func (m *Model) titleLine(look Look, now time.Time) *line {
 	t := m.Tick
-	left := " polder  " + Clean(t.Node)
+	left := " polder  " + clip.Clean(t.Node)
 	if m.OtherNodes > 0 {
 		left += fmt.Sprintf(" (and %d more)", m.OtherNodes)
 	}
 	if t.Advice != nil {
-		left += " · " + Clean(t.Advice.Policy)
+		left += " · " + clip.Clean(t.Advice.Policy)
 	}
 	if t.Isolation != nil && t.Isolation.DryRun {
 		left += " · dry run"
@@ -258,7 +259,7 @@ func diskLine(look Look, s *tick.Sample) *line {
 	}
 	l := (&line{}).add(heading, fit("disk", labelWidth))
 	l.bar(100, barWidth(look), segment{*most.UsePercent, "█", classSystem})
-	name := Clean(most.Name)
+	name := clip.Clean(most.Name)
 	if n := len(s.Disks); n > 1 {
 		name += fmt.Sprintf(", of %d", n)
 	}

@@ -91,7 +91,7 @@ func (m *Model) podSection(look Look) section {
 	}
 	number := fmt.Sprint(len(pods))
 	if m.Searched != "" {
-		number = fmt.Sprintf("%d of %d with %q", len(pods), len(m.Tick.Sample.Pods), Clean(m.Searched))
+		number = fmt.Sprintf("%d of %d with %q", len(pods), len(m.Tick.Sample.Pods), clip.Clean(m.Searched))
 	}
 	// By class and name, not by use, because rows that change places are hard to read.
 	slices.SortStableFunc(pods, func(a, b *tick.Pod) int {
@@ -122,7 +122,7 @@ func (m *Model) podSection(look Look) section {
 		} else {
 			l.add(plain, fit(fitPath(Name(p.Namespace, p.Name), name), name+1))
 		}
-		l.add(classStyle[p.QoS], fit(Clean(p.QoS), classWidth))
+		l.add(classStyle[p.QoS], fit(clip.Clean(p.QoS), classWidth))
 		l.add(plain, right(Cores(p.UsageMilliCPU), cpuWidth)+right(load(p.Load1), loadWidth)+right(podMemory(p), memWidth)+"  ")
 		if marked {
 			l.add(bad, mark+" ")
@@ -166,7 +166,7 @@ func StateWord(state string) string {
 	case tick.StateFailed:
 		return "not evicted"
 	}
-	return Clean(state)
+	return clip.Clean(state)
 }
 
 // Places shows for the pods of a tick where each may run, how much, and in which scheduling class.
@@ -193,7 +193,7 @@ func confinement(p *tick.Pod, limits, sets, advised map[string]string) string {
 			set = strings.TrimSpace(set + " → " + next)
 		}
 		if set != "" {
-			parts = append(parts, Clean(set))
+			parts = append(parts, clip.Clean(set))
 		}
 	}
 	slices.Sort(parts)
@@ -207,19 +207,19 @@ func (m *Model) pressureSection(look Look) section {
 	}
 	h := (&line{}).add(heading, "pressure")
 	for _, t := range e.Taints {
-		h.add(plain, "  ").add(bad, "taint "+Clean(shortKey(t.Key)+":"+t.Effect))
+		h.add(plain, "  ").add(bad, "taint "+clip.Clean(shortKey(t.Key)+":"+t.Effect))
 	}
 	if e.DryRun {
 		h.add(dim, "  (dry run)")
 	}
 	s := section{heading: h, least: 3}
 	if e.Refused != "" {
-		s.rows = append(s.rows, (&line{}).add(warn, "refused: "+Clean(e.Refused)))
+		s.rows = append(s.rows, (&line{}).add(warn, "refused: "+clip.Clean(e.Refused)))
 	}
 	for _, x := range e.Evictions {
-		l := (&line{}).add(bad, "▓ "+Name(x.Namespace, x.Name)+" "+StateWord(x.State)).add(plain, ": "+Clean(x.Message))
+		l := (&line{}).add(bad, "▓ "+Name(x.Namespace, x.Name)+" "+StateWord(x.State)).add(plain, ": "+clip.Clean(x.Message))
 		if x.Error != "" {
-			l.add(bad, " ("+Clean(x.Error)+")")
+			l.add(bad, " ("+clip.Clean(x.Error)+")")
 		}
 		s.rows = append(s.rows, l)
 	}
@@ -294,7 +294,7 @@ func pressureRow(look Look, p finding, t *tick.Tick) *line {
 	case near > 1:
 		st = warn
 	}
-	l := (&line{}).add(plain, fit(Clean(name), 31)+" ").add(dim, fit(level, 5))
+	l := (&line{}).add(plain, fit(clip.Clean(name), 31)+" ").add(dim, fit(level, 5))
 	// What is right of the bar takes up to 35 columns, "5x offered" among them.
 	l.bar(1, max(7, min(look.Width/8, look.Width-73)), segment{min(near, 1), "█", st})
 	l.add(st, " "+right(amount(p.PressureFinding, p.Value), 9))
@@ -362,14 +362,15 @@ func (m *Model) writeSection(look Look) section {
 			h.add(bad, "  fallback was applied")
 		}
 		if iso.Refused != "" {
-			s.rows = append(s.rows, (&line{}).add(warn, "refused: "+Clean(iso.Refused)))
+			s.rows = append(s.rows, (&line{}).add(warn, "refused: "+clip.Clean(iso.Refused)))
 		}
 		h.add(dim, fmt.Sprintf("  %d as advised", iso.Unchanged))
 	}
 	name := max(16, look.Width*2/5)
 	for _, w := range slices.Backward(m.writes) {
-		l := (&line{}).add(dim, w.at.UTC().Format("15:04:05")+" ").add(plain, fit(fitPath(Clean(w.Cgroup), name), name+1))
-		l.add(dim, Clean(shortName(w.Key))+" ").add(plain, written(w.Old, w.Key, w.OldMilliCPU)).add(dim, " → ").add(plain, written(w.New, w.Key, w.NewMilliCPU))
+		l := (&line{}).add(dim, w.at.UTC().Format("15:04:05")+" ").add(plain, fit(fitPath(clip.Clean(w.Cgroup), name), name+1))
+		l.add(dim, clip.Clean(shortName(w.Key))+" ").add(plain, written(w.Old, w.Key, w.OldMilliCPU))
+		l.add(dim, " → ").add(plain, written(w.New, w.Key, w.NewMilliCPU))
 		s.rows = append(s.rows, l)
 	}
 	if len(s.rows) == 0 {
@@ -388,9 +389,9 @@ func written(text, key string, milliCPU *int64) string {
 		v := float64(*milliCPU)
 		return Cores(&v)
 	case (key == "cpuMaxMilliCPU" || key == "cpuBurstMilliCPU") && text != "" && text[0] >= '0' && text[0] <= '9':
-		return Clean(text) + " us"
+		return clip.Clean(text) + " us"
 	}
-	return Clean(text)
+	return clip.Clean(text)
 }
 
 // shortName is the kernel's name of a key of the advice.
@@ -419,7 +420,7 @@ func (m *Model) reasonSection() section {
 	}
 	s := section{heading: (&line{}).add(heading, "why"), least: 2}
 	for _, r := range m.Tick.Advice.Reasons {
-		s.rows = append(s.rows, (&line{}).add(plain, Amounts(Clean(clip.Bytes(r, maxReason)))))
+		s.rows = append(s.rows, (&line{}).add(plain, Amounts(clip.Clean(clip.Bytes(r, maxReason)))))
 	}
 	return s
 }
@@ -427,7 +428,7 @@ func (m *Model) reasonSection() section {
 func (m *Model) errorSection() section {
 	s := section{heading: (&line{}).add(heading, "errors"), least: 2}
 	add := func(from, text string) {
-		s.rows = append(s.rows, (&line{}).add(warn, from+" ").add(plain, Clean(text)))
+		s.rows = append(s.rows, (&line{}).add(warn, from+" ").add(plain, clip.Clean(text)))
 	}
 	if sample := m.Tick.Sample; sample != nil {
 		for _, e := range sample.Errors {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"polder/lib/clip"
 	"polder/lib/tick"
 	"polder/report/amounts"
 )
@@ -45,7 +46,8 @@ func TableLine(t *tick.Tick, note string) string {
 	if note != "" {
 		end += "  " + note
 	}
-	return row(t.Time.UTC().Format("2006-01-02T15:04:05Z"), Clean(t.Node), cpu, load1, mem, offered, memory, share, reclaim, writes, end)
+	at := t.Time.UTC().Format("2006-01-02T15:04:05Z")
+	return row(at, clip.Clean(t.Node), cpu, load1, mem, offered, memory, share, reclaim, writes, end)
 }
 
 func row(at, node, cpu, load1, mem, offered, memory, share, reclaim, writes, end string) string {
@@ -71,7 +73,7 @@ func evictionText(e *tick.Eviction) string {
 		words = append(words, StateWord(x.State)+":"+Name(x.Namespace, x.Name))
 	}
 	for _, x := range e.Taints {
-		words = append(words, "taint:"+Clean(shortKey(x.Key)))
+		words = append(words, "taint:"+clip.Clean(shortKey(x.Key)))
 	}
 	if len(words) == 0 {
 		return missing

@@ -5,27 +5,10 @@ import (
 	"math"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"polder/lib/clip"
 )
-
-// Clean makes text from a tick safe for a terminal: everybody who can create a pod or a cgroup can choose its name, and an escape
-// sequence in it would otherwise draw on the reader's screen. Each rune of the result is one column wide.
-func Clean(s string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r >= 0x20 && r < 0x7f:
-			return r
-		case r < 0xa1 || r == 0xad || !unicode.IsPrint(r) || unicode.In(r, unicode.Mn, unicode.Me, unicode.Mc):
-			return '?'
-		case r < 0x590, r >= 0x2010 && r < 0x2028, r >= 0x2190 && r < 0x2300: // no right-to-left and no wide scripts
-			return r
-		}
-		return '?'
-	}, s)
-}
 
 // fit cuts or pads s to width columns. A text that is cut ends in an ellipsis.
 func fit(s string, width int) string {
@@ -131,7 +114,7 @@ func floatOf(v *int64) *float64 {
 // Name is a pod's name with its namespace, safe for a terminal.
 func Name(namespace, name string) string {
 	if namespace == "" {
-		return Clean(name)
+		return clip.Clean(name)
 	}
-	return Clean(namespace + "/" + name)
+	return clip.Clean(namespace + "/" + name)
 }

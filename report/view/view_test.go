@@ -225,23 +225,6 @@ func TestFramesFit(t *testing.T) {
 	})
 }
 
-func TestClean(t *testing.T) {
-	for in, want := range map[string]string{
-		"web-0":             "web-0",
-		"a\x1b[2Jb\nc\x7f":  "a?[2Jb?c?",
-		"\u009b31m":         "?31m",
-		"é → ö…":            "é → ö…",
-		"\u202egnp.\u200b":  "?gnp.?",
-		"名":                 "?",
-		"e\u0301":           "e?",
-		string([]byte{255}): "?",
-	} {
-		if got := Clean(in); got != want {
-			t.Errorf("Clean(%q) = %q; want %q", in, got, want)
-		}
-	}
-}
-
 func TestNumbers(t *testing.T) {
 	f := func(v float64) *float64 { return &v }
 	for got, want := range map[string]string{
