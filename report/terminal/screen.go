@@ -65,7 +65,7 @@ type screen struct {
 	drawing sync.WaitGroup
 
 	mu    sync.Mutex
-	nodes nodes
+	nodes view.Nodes
 	shown string      // the node that is shown
 	model *view.Model // of that node, nil before the first tick
 }
@@ -127,9 +127,9 @@ func (x *screen) Put(in stage.Incoming) (tick.Target, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.stream.Read(in.Tick, x.session.Now())
-	x.nodes.add(in.Node, in.Time)
+	x.nodes.Add(in.Node, in.Time)
 	// This node is shown if the stream has it, otherwise the first one, until it is forgotten.
-	if in.Node != x.shown && (in.Node == x.session.Node || !x.nodes.has(x.shown)) {
+	if in.Node != x.shown && (in.Node == x.session.Node || !x.nodes.Has(x.shown)) {
 		x.shown, x.model = in.Node, &view.Model{Stream: x.stream}
 	}
 	if in.Node != x.shown {
@@ -172,7 +172,7 @@ func (x *screen) frame() []string {
 	if x.model == nil {
 		return view.Waiting(look)
 	}
-	x.model.OtherNodes = x.nodes.others(x.shown)
+	x.model.OtherNodes = x.nodes.Others(x.shown)
 	return view.Frame(x.model, look, x.session.Now())
 }
 

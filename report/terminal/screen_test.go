@@ -12,6 +12,8 @@ import (
 	"polder/lib/tick"
 )
 
+var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
 func TestScreen(t *testing.T) {
 	var out bytes.Buffer
 	session := &stage.Session{

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"polder/lib/series"
 	"polder/lib/tick"
@@ -16,6 +15,7 @@ import (
 // since the start.
 type Metrics struct {
 	nodes map[string]*nodeMetrics
+	seen  Nodes
 }
 
 type nodeMetrics struct {
@@ -23,14 +23,16 @@ type nodeMetrics struct {
 	counts *series.Node
 }
 
-// ForgetAfter is how long a node is remembered after its last tick, while others' ticks come. It is longer than a reboot or an upgrade of a
-// node takes, and short enough that nodes that were deleted do not add up where an autoscaler creates new ones all day.
-const ForgetAfter = time.Hour
-
 // Add adds a tick.
 func (m *Metrics) Add(t *tick.Tick) {
 	if m.nodes == nil {
 		m.nodes = map[string]*nodeMetrics{}
+	}
+	if m.seen.Add(t.Node, t.Time) {
+		maps.DeleteFunc(m.nodes, func(name string, _ *nodeMetrics) bool { return !m.seen.Has(name) })
+	}
+	if !m.seen.Has(t.Node) { // there are too many
+		return
 	}
 	n := m.nodes[t.Node]
 	if n == nil {
@@ -41,7 +43,6 @@ func (m *Metrics) Add(t *tick.Tick) {
 	before.Report = nil // an earlier report's section
 	n.tick = &before
 	n.counts.Add(n.tick)
-	maps.DeleteFunc(m.nodes, func(_ string, n *nodeMetrics) bool { return t.Time.Sub(n.tick.Time) > ForgetAfter })
 }
 
 // Page is the text. stable is the text without the samples that change with every tick: its time and number.

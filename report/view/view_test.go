@@ -128,11 +128,12 @@ func TestMetricsForgetNodes(t *testing.T) {
 	var m Metrics
 	at := time.Unix(1e9, 0)
 	m.Add(&tick.Tick{Node: "old", Time: at})
-	m.Add(&tick.Tick{Node: "new", Time: at.Add(ForgetAfter)})
+	m.Add(&tick.Tick{Node: "new", Time: at})
+	m.Add(&tick.Tick{Node: "new", Time: at.Add(forgetAfter)})
 	if page, _ := m.Page(); !strings.Contains(page, `node="old"`) {
 		t.Error("a node was forgotten before its time")
 	}
-	m.Add(&tick.Tick{Node: "new", Time: at.Add(ForgetAfter + 1)})
+	m.Add(&tick.Tick{Node: "new", Time: at.Add(forgetAfter + sweepEvery)})
 	if page, _ := m.Page(); strings.Contains(page, `node="old"`) {
 		t.Error("a node that fell silent is still reported")
 	}
