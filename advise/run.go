@@ -116,11 +116,11 @@ func run(ctx context.Context, s *stage.Session, o *options) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if err := o.live.watch(ctx, s); err != nil { // before the first reading, so that no change is missed
-		return stage.Usagef("--config: %w", err)
+		return stage.OpenError(fmt.Errorf("--config: %w", err))
 	}
 	current, err := o.live.load()
 	if err != nil {
-		return stage.Usagef("%w", err)
+		return stage.OpenError(err)
 	}
 
 	shadow, err := newShadow(o.shadow, current)

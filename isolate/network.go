@@ -67,7 +67,7 @@ func openNetworkJournal(s *stage.Session, o options) (*network.Journal, error) {
 	case errors.Is(err, journal.ErrInUse):
 		return nil, fmt.Errorf("--journal: %w", err)
 	case err != nil:
-		return nil, stage.Usagef("--journal: %w", err)
+		return nil, stage.OpenError(fmt.Errorf("--journal: %w", err))
 	case j.IsForeign():
 		j.Close()
 		return nil, stage.Usagef("--journal %s: it is not a journal of isolate --only network", o.journal)

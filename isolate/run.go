@@ -133,7 +133,7 @@ func isolate(ctx context.Context, s *stage.Session, o options, h *cgroup.Hierarc
 		if a.Journal != nil {
 			defer a.Journal.Close()
 			if groups.Journal, err = resctrl.OpenJournal(o.journal, o.root, s.Now); err != nil {
-				return stage.Usagef("--journal: %w", err)
+				return stage.OpenError(fmt.Errorf("--journal: %w", err))
 			}
 			defer groups.Journal.Close()
 		}
@@ -181,7 +181,7 @@ func openJournal(s *stage.Session, o options, h *cgroup.Hierarchy) (*apply.Journ
 	case errors.Is(err, apply.ErrInUse):
 		return nil, fmt.Errorf("--journal: %w", err)
 	case err != nil:
-		return nil, stage.Usagef("--journal: %w", err)
+		return nil, stage.OpenError(fmt.Errorf("--journal: %w", err))
 	case j.IsForeign():
 		j.Close()
 		return nil, stage.Usagef("--journal %s: it is not a journal of isolate: none of its %d lines is an entry; the file is unchanged",

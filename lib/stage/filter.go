@@ -70,7 +70,7 @@ func (s *Session) Filter(ctx context.Context, f Filter) error {
 	}
 	in, err := openInput(s.Input, s.In)
 	if err != nil {
-		return &UsageError{err}
+		return OpenError(err)
 	}
 	defer in.Close()
 	in.drainTimeout = drainTimeout

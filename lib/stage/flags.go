@@ -1,12 +1,14 @@
 package stage
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
 
 	"polder/lib/choice"
 )
@@ -167,6 +169,20 @@ type UsageError struct{ err error }
 
 func (e *UsageError) Error() string { return e.err.Error() }
 func (e *UsageError) Unwrap() error { return e.err }
+
+// recoverable are errors of opening a file that may be gone at the next start, although nobody changed the command line.
+var recoverable = []error{unix.ENOSPC, unix.EDQUOT, unix.EROFS, unix.EIO, unix.ESTALE, unix.EMFILE, unix.ENFILE, unix.ENOMEM}
+
+// OpenError returns the error of opening a file that the command line names: a [UsageError], unless the disk or the machine is the cause,
+// for example a full disk: a supervisor starts a tool again that ends with exit status 1, but not after 2.
+func OpenError(err error) error {
+	for _, r := range recoverable {
+		if errors.Is(err, r) {
+			return err
+		}
+	}
+	return &UsageError{err}
+}
 
 // Usagef returns a [UsageError].
 func Usagef(format string, args ...any) error { return &UsageError{fmt.Errorf(format, args...)} }

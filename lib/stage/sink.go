@@ -48,7 +48,7 @@ func (s *Session) openOut(ctx context.Context, f Filter) (*sink, error) {
 func (s *Session) openSink(ctx context.Context, live bool) (*sink, error) {
 	out, err := openOutput(s.Output, s.Out)
 	if err != nil {
-		return nil, &UsageError{err}
+		return nil, OpenError(err)
 	}
 	if out.isFIFO {
 		timeout := drainTimeout

@@ -16,8 +16,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"polder/lib/tick"
+	"polder/tests/need"
 )
 
 var now = time.Date(2026, 1, 1, 0, 0, 10, 0, time.UTC)
@@ -105,6 +107,28 @@ func TestExitStatus(t *testing.T) {
 				t.Errorf("exit status = %d, stderr %q; want %d and %q", got, h.err.String(), c.want, c.stderr)
 			}
 		})
+	}
+}
+
+// A disk that is full or read-only is no error of the command line: after exit status 1 a supervisor starts the tool again.
+func TestDiskThatCannotBeWritten(t *testing.T) {
+	need.Root(t)
+	for name, options := range map[string]struct {
+		flags uintptr
+		data  string
+		want  string
+	}{"read-only": {unix.MS_RDONLY, "", "read-only file system"}, "full": {0, "nr_inodes=1", "no space left on device"}} {
+		dir := t.TempDir()
+		if err := unix.Mount("none", dir, "tmpfs", options.flags, options.data); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+		h := &harness{in: strings.NewReader("")}
+		for _, args := range [][]string{{"--input", filepath.Join(dir, "in.fifo")}, {"--output", filepath.Join(dir, "out")}} {
+			if got := h.run(t, h.echo(filterKind, nil), args...); got != 1 || !strings.Contains(h.err.String(), options.want) {
+				t.Errorf("%s, %s: exit status %d, stderr %q; want 1 and %q", name, args, got, h.err.String(), options.want)
+			}
+		}
 	}
 }
 
