@@ -270,6 +270,10 @@ func (p *podTemplate) check(t *testing.T, name string, one container, network bo
 	if s.RunAsNonRoot != (s.RunAsUser != 0) {
 		t.Errorf("%s runs as user %d, and runAsNonRoot is %t", one.Name, s.RunAsUser, s.RunAsNonRoot)
 	}
+	// Even where every run ends like that, report lives longer than its --stale-after, and withdraws the offer.
+	if delay := one.LivenessProbe.InitialDelaySeconds; (one.Name == "report" || one.Name == "polder") && delay < 300 {
+		t.Errorf("%s may be killed after %d seconds, before report withdraws a stale offer", one.Name, delay)
+	}
 	got := confined[""]
 	got.user, got.group, got.added = s.RunAsUser, s.RunAsGroup, strings.Join(s.Capabilities.Add, " ")
 	hosts := map[string]string{} // the paths of the host by volume
@@ -405,6 +409,7 @@ type container struct {
 		Name, MountPath, RecursiveReadOnly string
 		ReadOnly                           bool
 	}
+	LivenessProbe struct{ InitialDelaySeconds int }
 }
 
 // daemonSets are the pod templates of the chart's DaemonSets, by their names, as the server understands them.

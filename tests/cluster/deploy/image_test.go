@@ -131,6 +131,10 @@ func TestAlive(t *testing.T) {
 		"waits for its upstream": {tool: time.Hour, upstream: time.Hour - 5*time.Minute, args: 2, alive: true},
 		"waits for an upstream that never started": {tool: time.Hour, args: 2, alive: true},
 		"none, and upstream continues":             {upstream: time.Second, args: 2, output: "no tick has passed yet"},
+		"none, and upstream has stopped":           {upstream: time.Hour, args: 2, alive: true},
+		"none, and upstream never started":         {args: 2, alive: true},
+		"none, and upstream is from the future":    {upstream: -time.Hour, args: 2, output: "no tick has passed yet"},
+		"behind an upstream that has stopped":      {tool: 2 * time.Hour, upstream: time.Hour, args: 2, output: "behind"},
 		"ahead of a restarted upstream":            {tool: time.Second, upstream: time.Hour, args: 2, alive: true},
 	} {
 		t.Run(name, func(t *testing.T) {

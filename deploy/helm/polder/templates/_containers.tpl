@@ -40,7 +40,13 @@ reads. Each tool's heartbeat lies beside its output.
   {{- if ne .tool "advise" }}
   livenessProbe:
     exec: {command: [/usr/local/lib/polder/s6/alive, {{ $v.heartbeat.restartSeconds | quote }}, {{ .beat }}{{ with .upstream }}, {{ . }}{{ end }}]}
+    {{- if eq .tool "report" }}
+    # It begins late, as in form single: report withdraws the offer 3 minutes (its --stale-after) after the last tick or its own start,
+    # and must live for so long even if it looks hung.
+    initialDelaySeconds: 300
+    {{- else }}
     initialDelaySeconds: 30
+    {{- end }}
     periodSeconds: {{ $v.heartbeat.periodSeconds }}
     timeoutSeconds: 10
     terminationGracePeriodSeconds: 5 # who hangs does not hear SIGTERM
