@@ -147,7 +147,7 @@ func requested(p *tick.Pod) (sum float64) {
 	return sum
 }
 
-// String returns the sum in a sentence, as in "batch got 3.1 of 4.0 free core-hours (78 %) in 2h00m, throttled 0.5 % of it, 2
+// String returns the sum in a sentence, as in "batch got 3.1 of 4.0 idle core-hours (78 %) in 2h00m, throttled 0.5 % of it, 2
 // evictions; services waited 0.1 % of the time". It is empty if nothing was counted.
 func (w *Worth) String() string {
 	text := w.OfBatch()
@@ -165,7 +165,7 @@ func (w *Worth) OfServices() string {
 	return fmt.Sprintf("services waited %.1f %% of the time", 100*w.Waited/w.Services)
 }
 
-// OfBatch returns its part about batch. Free time is what batch used or nothing used.
+// OfBatch returns its part about batch. The idle time is what batch used or nothing used.
 func (w *Worth) OfBatch() string {
 	if w.Seconds == 0 {
 		return ""
@@ -174,7 +174,7 @@ func (w *Worth) OfBatch() string {
 	if w.Free < 3600 {
 		unit, per = "core-seconds", 1
 	}
-	text := fmt.Sprintf("batch got %.1f of %.1f free %s", w.Batch/per, w.Free/per, unit)
+	text := fmt.Sprintf("batch got %.1f of %.1f idle %s", w.Batch/per, w.Free/per, unit)
 	if w.Free > 0 {
 		text += fmt.Sprintf(" (%.0f %%)", 100*w.Batch/w.Free)
 	}

@@ -233,7 +233,7 @@ func TestWorthOfEvictions(t *testing.T) {
 		x.Eviction = &tick.Eviction{Evictions: []tick.PodEviction{{UID: "a", Rule: "r", State: states[0]}, {UID: "b", Rule: "r", State: states[1]}}}
 		n.Add(x)
 	}
-	const want = "batch got 4.0 of 12.0 free core-seconds (33 %) in 4s, throttled 0.0 % of it, 1 eviction"
+	const want = "batch got 4.0 of 12.0 idle core-seconds (33 %) in 4s, throttled 0.0 % of it, 1 eviction"
 	if got := n.Worth().String(); got != want {
 		t.Errorf("%s\nwant %s", got, want)
 	}
