@@ -91,6 +91,13 @@ func TestValuesThatAreNoGoodAreRefused(t *testing.T) {
 
 		"centre.enabled=true,centre.hostNetwork=true,metrics.enabled=true": "centre.hostNetwork and metrics.enabled exclude each other",
 
+		"evict.flags.rules=MemoryEvikt":                                           `evict.flags.rules: no rule "MemoryEvikt": want some of BECPUEvict, `,
+		"evict.flags.rules={MemoryEvict,b}":                                       `evict.flags.rules: no rule "b"`,
+		"evict.flags.rules=b,admissionPolicy=never":                               `evict.flags.rules: no rule "b"`,
+		"evict.flags.rules=b,form=single":                                         `evict.flags.rules: no rule "b"`,
+		"evict.flags.rules=":                                                      `evict.flags.rules: no rule ""`,
+		`evict.flags.rules=reclaimed-resource-pressure-eviction-plugin\,MemoryEv`: `evict.flags.rules: no rule "MemoryEv"`,
+
 		"network.enabled=true":                        "network.enabled needs network.rate, as 1Gbit",
 		"network.enabled=true,form=single":            "network.enabled needs form=containers",
 		"network.enabled=true,network.rate=fast":      "at '/network/rate'",
@@ -115,13 +122,15 @@ func TestValuesThatAreNoGoodAreRefused(t *testing.T) {
 // A number that YAML reads as a float is rendered as it was written.
 func TestFlagsAreSettings(t *testing.T) {
 	t.Parallel()
-	out := template(t, "collect.flags.max-line=16777216", "advise.flags.reserve-cpu=2.5", "isolate.flags.force=true", "evict.flags.rules={a,b}")
+	out := template(t, "collect.flags.max-line=16777216", "advise.flags.reserve-cpu=2.5", "isolate.flags.force=true",
+		"evict.flags.rules={MemoryEvict,CPUEvict}", "centre.enabled=true", "centre.evict.flags.opt-out={a/b=c,d}", "centre.evict.flags.nodes-per-minute=16777216")
 	for _, want := range []string{
 		`{name: POLDER_COLLECT_MAX_LINE, value: "16777216"}`, `{name: POLDER_ADVISE_RESERVE_CPU, value: "2.5"}`, `{name: POLDER_ISOLATE_FORCE, value: "true"}`,
-		`{name: POLDER_EVICT_RULES, value: "a,b"}`,
+		`{name: POLDER_EVICT_RULES, value: "MemoryEvict,CPUEvict"}`,
+		`{name: POLDER_EVICT_FLEET_OPT_OUT, value: "a/b=c,d"}`, `{name: POLDER_EVICT_FLEET_NODES_PER_MINUTE, value: "16777216"}`,
 	} {
 		if !strings.Contains(out, want) {
-			t.Errorf("the DaemonSet lacks %s", want)
+			t.Errorf("the chart lacks %s", want)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"polder/evict/rule"
 	"polder/tests/await"
 	"polder/tests/cluster/controlplane"
 )
@@ -81,6 +82,47 @@ func evicted(pod string, dry bool) request {
 	return post(path, evictionOf(pod))
 }
 
+// The admission policy allows what the rules in force may evict, and no more, whether they are a list or a text with commas.
+func TestRulesNarrowThePolicy(t *testing.T) {
+	t.Parallel()
+	const (
+		batch    = ` || variables.batch || variables.level.orValue("") == "reclaimed_cores" || variables.class.orValue("") == "BE"`
+		labelled = ` || params.metadata.?labels[?"koordinator.sh/eviction-enabled"].orValue("") == "true"`
+	)
+	for rules, want := range map[string]string{
+		"reclaimed-resource-pressure-eviction-plugin": "variables.reclaimed",
+		"service-waiting":                 "variables.reclaimed",
+		"service-io-waiting":              "variables.reclaimed",
+		"memory-pressure-eviction-plugin": "true",
+		"cpu-pressure-eviction-plugin":    "true",
+		"rss-overuse-eviction-plugin":     "true",
+		"BEMemoryEvict":                   "variables.reclaimed" + batch,
+		"BECPUEvict":                      "variables.reclaimed" + batch,
+		"MemoryAllocatableEvict":          "variables.reclaimed" + labelled,
+		"CPUAllocatableEvict":             "variables.reclaimed" + labelled,
+		"MemoryEvict":                     "variables.reclaimed" + labelled,
+		"CPUEvict":                        "variables.reclaimed" + labelled,
+
+		"{reclaimed-resource-pressure-eviction-plugin,service-waiting}":    "variables.reclaimed",
+		"{reclaimed-resource-pressure-eviction-plugin,BECPUEvict}":         "variables.reclaimed" + batch,
+		`service-waiting\, BECPUEvict\, MemoryEvict`:                       "variables.reclaimed" + batch + labelled,
+		"{cpu-pressure-eviction-plugin,MemoryEvict}":                       "true",
+		`reclaimed-resource-pressure-eviction-plugin\,MemoryEvict`:         "variables.reclaimed" + labelled,
+		"{MemoryEvict,reclaimed-resource-pressure-eviction-plugin}":        "variables.reclaimed" + labelled,
+		"{reclaimed-resource-pressure-eviction-plugin,service-io-waiting}": "variables.reclaimed",
+	} {
+		t.Run(rules, func(t *testing.T) {
+			_, variables, _ := strings.Cut(part(t, "admission.yaml", "evict.flags.rules="+rules), "- name: byRules\n    expression: >-\n")
+			if got, _, _ := strings.Cut(variables, "\n  - name:"); strings.TrimSpace(got) != want {
+				t.Errorf("the rules may evict if %s\nwant %s", got, want)
+			}
+		})
+	}
+	for _, name := range rule.Names() {
+		part(t, "admission.yaml", "evict.flags.rules="+name) // the chart knows every rule of evict
+	}
+}
+
 // A node's token may evict pods of that node that are reclaimed or that the rules may end, and no others.
 func TestEvictOwnReclaimedPodsAlone(t *testing.T) {
 	c := cluster(t)
@@ -136,6 +178,10 @@ func TestEvictOwnReclaimedPodsAlone(t *testing.T) {
 			{"another node's, still", mine, evicted("ev-theirs", false), "it may not evict pods of ev-2"},
 			{"a static one, still", mine, evicted("ev-static", false), only + "pods that are neither static nor critical"},
 			{"one that opts out, still", mine, evicted("ev-kept", false), only + "pods that are neither static nor critical"},
+		}},
+		{[]string{"evict.flags.rules={reclaimed-resource-pressure-eviction-plugin,service-waiting}"}, []attempt{
+			{"a service, which no rule of the list may end", mine, evicted("ev-service", true), only + "reclaimed pods"},
+			{"a batch pod of its own", mine, evicted("ev-batch", true), ""},
 		}},
 		{[]string{"policy=koordinator"}, []attempt{
 			{"a labelled one", mine, evicted("ev-labelled", true), ""},

@@ -1,27 +1,34 @@
 {{- /* The eviction rules that evict is started with, as a list in JSON. */ -}}
 {{- define "polder.rules-in-force" -}}
-{{- $flags := .Values.evict.flags }}
-{{- $rules := ternary (toString (index $flags "rules")) (include "polder.rules" . | trim) (hasKey $flags "rules") }}
-{{- /* An empty list is all rules. */ -}}
-{{- splitList "," ($rules | default "memory-pressure-eviction-plugin,MemoryEvict,BEMemoryEvict") | toJson }}
+{{- $rules := include "polder.rules" . | trim }}
+{{- if hasKey .Values.evict.flags "rules" }}{{ $rules = include "polder.flag" .Values.evict.flags.rules }}{{ end }}
+{{- splitList "," $rules | toJson }}
 {{- end }}
 
-{{- /* Which kinds of rules are in force: "any" class of pod, "labelled" ones, "be" pods in Koordinator's sense. */ -}}
+{{- /*
+Which kinds of rules are in force: those about "reclaimed" pods alone, about "any" class of pod, about "labelled" ones, and about "be" pods
+in Koordinator's sense. The kind of a rule that is not here is unknown, and evict would refuse the rule at its start.
+*/ -}}
 {{- define "polder.rule-kinds" -}}
+{{- $kindOf := dict
+      "reclaimed-resource-pressure-eviction-plugin" "reclaimed" "service-waiting" "reclaimed" "service-io-waiting" "reclaimed"
+      "memory-pressure-eviction-plugin" "any" "cpu-pressure-eviction-plugin" "any" "rss-overuse-eviction-plugin" "any"
+      "BEMemoryEvict" "be" "BECPUEvict" "be"
+      "MemoryAllocatableEvict" "labelled" "CPUAllocatableEvict" "labelled" "MemoryEvict" "labelled" "CPUEvict" "labelled" }}
 {{- $kinds := dict }}
 {{- range include "polder.rules-in-force" . | fromJsonArray }}
 {{- $rule := trim . }}
-{{- if has $rule (list "MemoryEvict" "CPUEvict" "MemoryAllocatableEvict" "CPUAllocatableEvict") }}{{ $_ := set $kinds "labelled" true }}
-{{- else if has $rule (list "BEMemoryEvict" "BECPUEvict") }}{{ $_ := set $kinds "be" true }}
-{{- else if ne $rule "reclaimed-resource-pressure-eviction-plugin" }}{{ $_ := set $kinds "any" true }}
-{{- end }}
+{{- if not (hasKey $kindOf $rule) }}{{ fail (printf "evict.flags.rules: no rule %q: want some of %s" $rule (keys $kindOf | sortAlpha | join ", ")) }}{{ end }}
+{{- $_ := set $kinds (get $kindOf $rule) true }}
 {{- end }}
 {{- toJson $kinds }}
 {{- end }}
 
 {{- /* What BestEffort pods without a mark are. */ -}}
 {{- define "polder.best-effort" -}}
-{{- index .Values.collect.flags "best-effort" | default (ternary "reclaimed" "shared" (eq .Values.policy "koordinator")) }}
+{{- if hasKey .Values.collect.flags "best-effort" }}{{ include "polder.flag" (index .Values.collect.flags "best-effort") }}
+{{- else }}{{ ternary "reclaimed" "shared" (eq .Values.policy "koordinator") }}
+{{- end }}
 {{- end }}
 
 {{- /*

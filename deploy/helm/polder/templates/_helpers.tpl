@@ -66,6 +66,14 @@ all, and those of the tools besides where they are asked for. */ -}}
 {{ if eq $state "true" }}file{{ else if eq $state "false" }}none{{ else }}{{ $state }}{{ end }}
 {{- end }}
 
+{{- /* A flag's value as the tool reads it: a list with commas between its elements, and a whole number as it was written. */ -}}
+{{- define "polder.flag" -}}
+{{- if kindIs "slice" . }}{{ join "," . }}
+{{- else if and (kindIs "float64" .) (eq (floor .) .) }}{{ int64 . }}
+{{- else }}{{ toString . }}
+{{- end }}
+{{- end }}
+
 {{- /* The settings of one tool (.tool) as environment variables: what the chart says, then its flags. .port names the port of its metrics,
 where that is not the tool's. */ -}}
 {{- define "polder.env" -}}
@@ -111,9 +119,7 @@ where that is not the tool's. */ -}}
 {{- end }}
 {{- $env = merge (dict) (index $v .tool).flags $env }}
 {{- range $flag, $value := $env }}
-{{- if kindIs "slice" $value }}{{ $value = join "," $value }}{{ end }}
-{{- if kindIs "float64" $value }}{{ if eq (floor $value) $value }}{{ $value = int64 $value }}{{ end }}{{ end }}
-- {name: {{ printf "POLDER_%s_%s" $.tool $flag | replace "-" "_" | upper }}, value: {{ $value | toString | quote }}}
+- {name: {{ printf "POLDER_%s_%s" $.tool $flag | replace "-" "_" | upper }}, value: {{ include "polder.flag" $value | quote }}}
 {{- end }}
 {{- end }}
 

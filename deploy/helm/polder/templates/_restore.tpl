@@ -6,7 +6,7 @@
   command: [/usr/local/bin/report, --withdraw]
   env: {{- include "polder.common-env" . | trim | nindent 2 }}
   {{- with index .Values.report.flags "resource-prefix" }}
-  - {name: POLDER_REPORT_RESOURCE_PREFIX, value: {{ . | quote }}} # the names under which something is offered
+  - {name: POLDER_REPORT_RESOURCE_PREFIX, value: {{ include "polder.flag" . | quote }}} # the names under which something is offered
   {{- end }}
   securityContext: {{- include "polder.confined" . | trim | nindent 4 }}
     runAsUser: 65532
