@@ -127,7 +127,11 @@ mount --bind "$STATE" "$root/state"
 const boot = ownRoot + `
 mkdir -p "$root/usr/local/bin" "$root/usr/local/lib/polder" "$root/etc/polder" "$root/units/polder-.service.d" "$root/old"
 cp "$BIN"/* "$root/usr/local/bin/"
-cp -R "$REPO/deploy/s6" "$REPO/deploy/systemd" "$root/usr/local/lib/polder/"
+cp -R "$REPO/deploy/s6" "$REPO/deploy/systemd" "$REPO/deploy/package" "$root/usr/local/lib/polder/"
+for kind in sysusers.d tmpfiles.d; do
+	mkdir -p "$root/etc/$kind"
+	cp "$REPO/deploy/systemd/$kind/polder.conf" "$root/etc/$kind/"
+done
 ln -s /state/polder.env "$root/etc/polder/polder.env"
 cp -R "$REPO"/deploy/systemd/polder* "$root/units/"
 for unit in basic sysinit shutdown slices sockets timers paths local-fs; do
@@ -279,20 +283,8 @@ func TestSystemdBoot(t *testing.T) {
 	need.Program(t, "systemd", "systemd")
 	need.Program(t, "s6-svscan", "s6")
 	need.Program(t, "tc", "iproute2")
-	c := newColocated(t, "systemd")
-	for _, dir := range hierarchies(t) {
-		own := filepath.Join(dir, c.top.Name)
-		if err := os.MkdirAll(own, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { removeTree(t, own) })
-	}
-	before := c.limits()
-	classify := "rules:\n  - {cgroup: /service, class: shared}\n  - {cgroup: /batch, class: reclaimed, requests: {reclaimedMilliCPU: 1000000}}\n"
 	settings := []string{"POLDER_COLLECT_INTERVAL=200ms", "POLDER_COLLECT_CLASSIFY=/state/classify.yaml", "POLDER_HEARTBEAT_LIMIT=2"}
-	m := bootMachine(t, strings.TrimPrefix(c.top.Name, "/"), settings...)
-	put(t, filepath.Join(m.dir, "classify.yaml"), classify)
-	m.flows(t, "at first")
+	m, c, before := bootColocated(t, "systemd", settings...)
 	eventually(t, "the batch job is confined", func() bool { return c.limits() != before }, m.logs)
 
 	t.Run("confined", func(t *testing.T) { m.checkConfined(t) })
