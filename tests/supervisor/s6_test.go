@@ -119,7 +119,7 @@ type s6 struct {
 // startS6 runs deploy/s6/start, behind the command wrapper if there is one.
 func startS6(t *testing.T, settings []string, environment []string, wrapper ...string) *s6 {
 	t.Helper()
-	s := &s6{dir: t.TempDir(), ended: make(chan struct{})}
+	s := &s6{dir: t.TempDir()}
 	s.settings, s.ticks = filepath.Join(s.dir, "polder.env"), filepath.Join(s.dir, "ticks")
 	put(t, s.settings, strings.Join(append(settings, "POLDER_COLLECT_INTERVAL=200ms", "POLDER_REPORT_OUTPUT="+s.ticks), "\n")+"\n")
 	start, err := filepath.Abs("../../deploy/s6/start")
@@ -130,6 +130,23 @@ func startS6(t *testing.T, settings []string, environment []string, wrapper ...s
 	s.cmd = exec.Command(command[0], command[1:]...)
 	s.cmd.Env = append(os.Environ(), "POLDER_BIN="+bin, "POLDER_RUN="+filepath.Join(s.dir, "run"), "POLDER_STATE="+filepath.Join(s.dir, "state"), "POLDER_ENV="+s.settings)
 	s.cmd.Env = append(s.cmd.Env, environment...)
+	s.begin(t)
+	return s
+}
+
+// again runs the same command in the same directories.
+func (s *s6) again(t *testing.T) *s6 {
+	t.Helper()
+	next := &s6{dir: s.dir, settings: s.settings, ticks: s.ticks, cmd: exec.Command(s.cmd.Path, s.cmd.Args[1:]...)}
+	next.cmd.Env = s.cmd.Env
+	next.begin(t)
+	return next
+}
+
+// begin starts the command, and ends it after the test.
+func (s *s6) begin(t *testing.T) {
+	t.Helper()
+	s.ended = make(chan struct{})
 	s.cmd.Stdout, s.cmd.Stderr = &s.log, &s.log
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // no process outlives a killed test
 	if err := s.cmd.Start(); err != nil {
@@ -155,7 +172,6 @@ func startS6(t *testing.T, settings []string, environment []string, wrapper ...s
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 	})
-	return s
 }
 
 // logs is the output of s6 and the tools; the command's own buffer must not be read while it runs.
@@ -256,6 +272,60 @@ func TestS6(t *testing.T) {
 	if err := ticktest.ValidateAll(bytes.TrimSpace(data)); err != nil {
 		t.Errorf("the ticks: %v", err)
 	}
+}
+
+// stopAll is the package's script in a machine with Polder installed, without systemd and journals.
+const stopAll = installed + `
+for place in /var/lib /run; do mount -t tmpfs none $place; done
+exec "$REPO/deploy/package/stop"
+`
+
+// A killed s6-svscan leaves its supervisors and their tools running. The next start, and a removal, end them.
+func TestS6SvscanKilled(t *testing.T) {
+	need.Mount(t)
+	t.Parallel()
+	need.Program(t, "s6-svscan", "s6")
+	s := startS6(t, []string{"POLDER_ISOLATE_DRY_RUN=true"}, []string{"POLDER_LOG=" + filepath.Join(t.TempDir(), "log")})
+	s.flows(t, "at first")
+	t.Cleanup(func() { _ = exec.Command("../../deploy/s6/end", filepath.Join(s.dir, "run/service")).Run() }) // of a failed test
+	kill := func() map[string]int {
+		t.Helper()
+		was := started(t, s.dir)
+		if len(was) != len(tools) {
+			t.Fatalf("processes %v; want one of each tool", was)
+		}
+		if err := s.cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		return was
+	}
+	// The supervisors also hold the output open: the command has ended only when they have.
+	ended := func(was map[string]int) {
+		t.Helper()
+		select {
+		case <-s.ended:
+		case <-time.After(supervised):
+			t.Fatalf("a supervisor of the killed s6-svscan still runs after %s", supervised)
+		}
+		for tool, pid := range was {
+			if filepath.Dir(binaries.Program(pid)) == bin {
+				t.Errorf("%s of the killed s6-svscan still runs", tool)
+			}
+		}
+	}
+	was := kill()
+	next := s.again(t)
+	ended(was)
+	next.flows(t, "after s6-svscan was started again")
+
+	s = next
+	was = kill()
+	stop := exec.Command("unshare", "--mount", "--propagation", "private", "sh", "-ec", stopAll)
+	stop.Env = append(os.Environ(), "BIN="+bin, "REPO="+repository(t), "POLDER_RUN="+filepath.Join(s.dir, "run"), "PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+	if out, err := stop.CombinedOutput(); err != nil {
+		t.Errorf("stop: %v: %s", err, out)
+	}
+	ended(was)
 }
 
 func (s *s6) alive(limit string) ([]byte, error) {
