@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -45,18 +44,18 @@ func (o *clusterOptions) open(ctx context.Context, s *stage.Session, node string
 	}
 	switch {
 	case o.sloConfig != "" && o.kubeconfig == "" && !o.inCluster:
-		return nil, errors.New("--slo-config needs --kubeconfig or --in-cluster")
+		return nil, stage.Usagef("--slo-config needs --kubeconfig or --in-cluster")
 	case given == 0:
 		return nil, nil
 	case given > 1:
-		return nil, errors.New("--kubeconfig, --in-cluster and --pods: want one of them")
+		return nil, stage.Usagef("--kubeconfig, --in-cluster and --pods: want one of them")
 	}
 	slo, err := o.slo()
 	if err != nil {
-		return nil, err
+		return nil, stage.Usagef("%w", err)
 	}
 	reading := o.reading.Reading()
-	if o.pods != "" {
+	if o.pods != "" { // no usage error: the program that writes the file may just be writing it
 		return opened(live.OpenFile(ctx, o.pods, node, reading, s.Log, s.Now))
 	}
 	if api := s.Metrics.API(); api != nil {
@@ -66,7 +65,7 @@ func (o *clusterOptions) open(ctx context.Context, s *stage.Session, node string
 		Kubeconfig: o.kubeconfig, Node: node, UserAgent: "polder-collect/" + stage.Version, Reading: reading, SLO: slo, Now: s.Now, Log: s.Log,
 	})
 	if err != nil {
-		return nil, err
+		return nil, stage.Usagef("%w", err)
 	}
 	wait := live.WaitLoop
 	if once {

@@ -2,7 +2,10 @@ package main
 
 import (
 	"bytes"
+	"io"
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,5 +30,23 @@ func TestCountIsWritten(t *testing.T) {
 	})
 	if lines := bytes.Count(out.Bytes(), []byte("\n")); status != 0 || lines != 5 {
 		t.Errorf("status %d, %d ticks; want 5: %s", status, lines, log.String())
+	}
+}
+
+// A list of pods that cannot be read may just be being written: a supervisor starts collect again after exit status 1, but not after 2.
+func TestPodsBeingWritten(t *testing.T) {
+	empty := filepath.Join(t.TempDir(), "pods.json")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for args, want := range map[string]int{empty: 1, empty + ".missing": 1, empty + "\x00--in-cluster": 2} {
+		var log bytes.Buffer
+		status := command().Execute(t.Context(), stage.Env{
+			Args: append([]string{"collect", "--once", "--node", "n1", "--pods"}, strings.Split(args, "\x00")...),
+			In:   bytes.NewReader(nil), Out: io.Discard, Err: &log, Getenv: os.Getenv, Now: time.Now,
+		})
+		if status != want {
+			t.Errorf("--pods %q: status %d, %s; want %d", args, status, log.String(), want)
+		}
 	}
 }

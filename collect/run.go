@@ -99,7 +99,7 @@ func (o *options) open(ctx context.Context, s *stage.Session) (*run, error) {
 	}
 	cluster, err := o.cluster.open(ctx, s, node, o.once)
 	if err != nil {
-		return nil, stage.Usagef("%w", err)
+		return nil, err
 	}
 	env := &source.Env{
 		Host: h, Rules: rules, KubeletRoot: o.kubeletRoot, CgroupRoot: o.cluster.cgroupRoot, Cluster: cluster, Log: s.Log, Now: s.Now,

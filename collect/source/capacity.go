@@ -2,7 +2,8 @@ package source
 
 import "polder/lib/tick"
 
-// Capacity is the machine's capacity. Without a cluster all of it is allocatable.
+// Capacity is the machine's capacity. Without a cluster all of it is allocatable. In a cluster the node object says what is allocatable;
+// until it is read that is unknown.
 var Capacity = Source{
 	Name: "capacity",
 	Doc:  "the online CPUs and the memory",

@@ -294,14 +294,17 @@ func (t *tree) remove(n *node) {
 	}
 }
 
+func openError(cgroupPath string, err error) error {
+	if cgroup.IsOutOfFiles(err) {
+		err = fmt.Errorf("%w (raise the limit of open files: ulimit -n, LimitNOFILE=)", err)
+	}
+	return fmt.Errorf("open cgroup %s: %w", cgroupPath, err)
+}
+
 func (t *tree) open(c *container) {
 	var err error
-	if c.group, err = t.reader.Open(c.path); err != nil {
-		c.group = nil
-		if cgroup.IsOutOfFiles(err) {
-			err = fmt.Errorf("%w (raise the limit of open files: ulimit -n, LimitNOFILE=)", err)
-		}
-		t.errs = append(t.errs, fmt.Errorf("open cgroup %s: %w", c.path, err))
+	if c.group, err = t.reader.Open(c.path); err != nil { // with a group if only some of its files cannot be opened
+		t.errs = append(t.errs, openError(c.path, err))
 	}
 	c.createdAt = t.clock.Seconds()
 	if t.inodes {
@@ -369,7 +372,7 @@ func (t *tree) readContainer(c *container, r *Round) bool {
 	}
 	if !c.group.IsComplete() && (r.Rescan || r.Clock.Seconds()-c.createdAt < settleSeconds) {
 		if err := c.group.Reopen(); err != nil {
-			t.errs = append(t.errs, fmt.Errorf("open cgroup %s: %w", c.path, err))
+			t.errs = append(t.errs, openError(c.path, err))
 		}
 	}
 	err := c.group.Read(r.Clock.Seconds())

@@ -40,6 +40,9 @@ func (n *nodeReader) Read(r *Round) error {
 	}
 	node, err := n.cluster.Node()
 	if node == nil {
+		if err != nil {
+			r.Sample.Allocatable = nil // the node object says that, and was never read
+		}
 		return err
 	}
 	s := r.Sample

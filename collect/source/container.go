@@ -21,6 +21,8 @@ type container struct {
 	loads       loadavg.Average
 	sampled     loadSample
 	pass        pass
+	// areThreadsHidden means that the last pass found threads that cannot be seen here.
+	areThreadsHidden bool
 	// counted is when the threads were last counted, if that is known.
 	counted      float64
 	threadsKnown bool

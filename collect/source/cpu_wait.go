@@ -141,7 +141,7 @@ func (c *container) sampleWait(reader *cgroup.Reader, seconds float64, more cgro
 	slices.SortFunc(w.now, func(a, b threadDelay) int { return cmp.Compare(a.tid, b.tid) })
 	elapsed := seconds - w.at
 	w.permille = math.NaN()
-	if w.at > 0 && elapsed > 0 && len(w.now) > 0 {
+	if w.at > 0 && elapsed > 0 && len(w.now) > 0 && !w.walk.Hidden {
 		w.permille = float64(w.growth) / 1e9 / elapsed * 1000
 	}
 	w.isQuiet = w.permille <= quietPermille && w.hasUsage && w.usageAtBegin >= w.usage &&

@@ -2,6 +2,7 @@ package source
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,8 +20,10 @@ var Load = Source{
 }
 
 type loadReader struct {
-	env *Env
-	due []*container
+	env         *Env
+	due         []*container
+	hidden      int // containers in which threads are hidden, in this round
+	firstHidden string
 }
 
 // loadSample is a container's last sample.
@@ -67,13 +70,32 @@ func (l *loadReader) Read(r *Round) error {
 		return cmp.Or(cmp.Compare(a.lastTurn(), b.lastTurn()), strings.Compare(a.path, b.path))
 	})
 	allowed := l.env.threadTime()
+	l.hidden = 0
 	var pending overdue
 	for i, c := range l.due {
 		if i > 0 && !allowed.more(0) || !c.sampleLoad(t.reader, seconds, allowed.more) {
 			pending.add(c, asTime(seconds))
 		}
+		if c.areThreadsHidden {
+			l.addHidden(c)
+		}
 	}
-	return pending.err(allowed.limit)
+	return errors.Join(pending.err(allowed.limit), l.hiddenError())
+}
+
+func (l *loadReader) addHidden(c *container) {
+	if l.hidden == 0 {
+		l.firstHidden = c.path
+	}
+	l.hidden++
+}
+
+func (l *loadReader) hiddenError() error {
+	if l.hidden == 0 {
+		return nil
+	}
+	return fmt.Errorf("threads of %d containers cannot be seen here, the first is %s: their load is unknown "+
+		"(is /proc mounted with hidepid, or has collect another pid namespace? see hostPID)", l.hidden, l.firstHidden)
 }
 
 // between takes samples between two rounds that are far apart.
@@ -126,11 +148,15 @@ func (c *container) sampleLoad(reader *cgroup.Reader, seconds float64, more cgro
 	p.At = seconds
 	done, ok := reader.Runnable(c.path, &p.Walk, more)
 	if !ok { // the cgroup is removed, or is being removed
-		c.pass = pass{}
+		c.pass, c.areThreadsHidden = pass{}, false
 		return true
 	}
 	if !done {
 		return false
+	}
+	if c.areThreadsHidden = p.Hidden; p.Hidden {
+		c.pass = pass{}
+		return true
 	}
 	c.sampled = p.begin
 	c.sampled.runnable = p.Count

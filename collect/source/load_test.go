@@ -144,3 +144,43 @@ func TestThreadsAreCountedInTurn(t *testing.T) {
 		t.Errorf("threads every 20 s = %s; want none, then always 400", got)
 	}
 }
+
+// Threads of another pid namespace, or that /proc hides, leave the load unknown, with an error; how many there are is known.
+func TestHiddenThreads(t *testing.T) {
+	m := newMachine(t)
+	read := func(c *Collector, second int, use int) *tick.Sample {
+		m.write("proc/uptime", fmt.Sprintf("%d.00 1.00", second))
+		for _, name := range []string{"/a", "/b", "/c"} {
+			m.cgroup(name, fmt.Sprint(1000+use))
+		}
+		return c.Read(false)
+	}
+	c := m.collector("rules: [{cgroup: /*, class: shared}]")
+	c.Read(true)
+	m.cgroup("/a", "1000")
+	m.write("sys/fs/cgroup/a/cgroup.threads", "0\n0\n11\n") // two of another pid namespace
+	m.cgroup("/b", "1000")
+	m.write("sys/fs/cgroup/b/cgroup.threads", "12\n13\n") // without /proc/12, as with hidepid
+	m.cgroup("/c", "1000")
+	m.write("sys/fs/cgroup/c/cgroup.threads", "14\n15\n") // 15 has just ended
+	m.write("proc/11/stat", "11 (a) R 1")
+	m.write("proc/14/stat", "14 (a) R 1")
+	c.Read(true)
+	var s *tick.Sample
+	for i := range 12 {
+		s = read(c, 1000+i, i*2000000)
+	}
+	for i := range s.Pods {
+		p := &s.Pods[i]
+		if p.Name == "c" {
+			if p.Load1 == nil || *p.Load1 != 1 {
+				t.Errorf("the load of %s is %v; want 1", p.Name, p.Load1)
+			}
+		} else if p.Load1 != nil {
+			t.Errorf("the load of %s is %v; want it to be unknown", p.Name, *p.Load1)
+		}
+	}
+	if got := shown(s); strings.Count(got, "threads of 2 containers cannot be seen here, the first is /") != 1 {
+		t.Errorf("%s; want one error", got)
+	}
+}

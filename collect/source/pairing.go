@@ -34,7 +34,8 @@ func (p *pods) pair(nodes []*node) *pairing {
 		}
 	}
 	// The API server sets a pod's UID, so that it always identifies the pod's cgroup. A static pod's hash is an annotation, which
-	// anybody can write: it only identifies a cgroup that belongs to no other pod and that no other pod claims.
+	// anybody can write: it only identifies a cgroup that belongs to no other pod and that no other pod claims. A pod that was deleted
+	// still has its cgroup, and a pod that has ended has none.
 	claims := map[string]int{}
 	for _, known := range list {
 		if known.Tick.UID != "" {
@@ -45,7 +46,8 @@ func (p *pods) pair(nodes []*node) *pairing {
 		}
 	}
 	for _, known := range list {
-		if uid := known.CgroupUID; claims[uid] == 1 && uid != known.Tick.UID && !hasCgroup[known.Tick.UID] && j.present[uid] == nil {
+		if uid := known.CgroupUID; claims[uid] == 1 && uid != known.Tick.UID && !hasCgroup[known.Tick.UID] && j.present[uid] == nil &&
+			!known.Tick.Ended() && (j.before[uid] == nil || j.before[uid].Tick.UID != uid) {
 			j.present[uid] = known
 		}
 	}

@@ -191,8 +191,8 @@ func TestNodeObject(t *testing.T) {
 	c := &fakeCluster{nodeErr: errors.New("the node object was never read"), config: tick.Raw(`{"katalyst":{}}`)}
 	collector := m.clustered(c)
 	s := collector.Read(true)
-	if *s.Capacity.MilliCPU != 2000 || *s.Allocatable.MilliCPU != 2000 || s.Labels != nil {
-		t.Errorf("without a node object: %+v; want the machine's own", s.Capacity)
+	if *s.Capacity.MilliCPU != 2000 || s.Allocatable != nil || s.Labels != nil {
+		t.Errorf("without a node object: %+v, allocatable %+v; want the machine's own capacity, and what is allocatable unknown", s.Capacity, s.Allocatable)
 	}
 	if !slices.Contains(s.Errors, tick.SourceError{Source: "node", Error: c.nodeErr.Error()}) {
 		t.Errorf("errors %v; want the node's", s.Errors)
@@ -314,5 +314,32 @@ func TestJoinForged(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Fatalf("-want +got:\n%s", diff)
 		}
+	}
+}
+
+// A pod that only claims the cgroup of another one, which was deleted and still runs, does not get it, nor one that has ended.
+func TestClaimOfADeletedPodsCgroup(t *testing.T) {
+	m := newMachine(t)
+	m.cgroup("/kubepods/pod"+uidA+"/x", "1000000")
+	m.cgroup("/kubepods/pod"+uidC+"/y", "1000000")
+	c := &fakeCluster{}
+	victim := clusterPod("victim", uidA, tick.QoSDedicated, kubernetes.Container{Name: "main", ID: "x", Awaited: true})
+	victim.Tick.UID = uidA
+	forged := clusterPod("forged", uidA, tick.QoSReclaimed)
+	forged.Tick.UID = uidB
+	ended := clusterPod("ended", uidC, tick.QoSReclaimed)
+	ended.Tick.Phase = "Failed"
+	c.set(victim, forged, ended)
+	collector := m.clustered(c)
+	collector.Read(true)
+	c.set(forged, ended)
+	want := []string{
+		uidA + " victim dedicated cluster main", uidC + " pod" + uidC + " shared cluster y", uidB + " forged reclaimed cgroup",
+	}
+	got := lines(collector.Read(true))
+	slices.Sort(got)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("pods (-want +got):\n%s", diff)
 	}
 }

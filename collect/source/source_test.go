@@ -4,6 +4,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -276,5 +278,26 @@ func TestContainerID(t *testing.T) {
 		if got := containerID(name); got != want {
 			t.Errorf("containerID(%q) = %q; want %q", name, got, want)
 		}
+	}
+}
+
+// A file that cannot be opened takes away its own value only.
+func TestFileThatCannotBeOpened(t *testing.T) {
+	m := newMachine(t)
+	m.cgroup("/a", "1000")
+	m.write("sys/fs/cgroup/a/memory.current", "4096")
+	if err := os.Symlink("/etc/passwd", filepath.Join(m.root, "sys/fs/cgroup/a/pids.current")); err != nil {
+		t.Fatal(err)
+	}
+	c := m.collector("rules: [{cgroup: /*, class: shared}]")
+	c.Read(true)
+	m.write("proc/uptime", "1010.00 1.00")
+	m.cgroup("/a", "20001000")
+	s := c.Read(true)
+	isNamed := func(e tick.SourceError) bool {
+		return strings.Contains(e.Error, "/a") && strings.Contains(e.Error, "pids.current")
+	}
+	if usage(s)["/a"] < 0 || s.Pods[0].Memory == nil || !slices.ContainsFunc(s.Errors, isNamed) {
+		t.Errorf("usage %v, memory %v, errors %v; want both, and the file's error", usage(s), s.Pods[0].Memory, s.Errors)
 	}
 }

@@ -2,7 +2,6 @@ package source
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 
 	"polder/collect/classify"
@@ -86,7 +85,7 @@ func (t *tiersReader) find(tree *tree) error {
 		if before := t.tiers[i]; before != nil {
 			if before.path == path && t.exists(tree, before) {
 				if err := before.group.Reopen(); err != nil {
-					errs = append(errs, fmt.Errorf("open cgroup %s: %w", path, err))
+					errs = append(errs, openError(path, err))
 				}
 				continue
 			}
@@ -101,7 +100,9 @@ func (t *tiersReader) find(tree *tree) error {
 		}
 		group, err := t.reader.Open(path)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("open cgroup %s: %w", path, err))
+			errs = append(errs, openError(path, err))
+		}
+		if group == nil {
 			continue
 		}
 		found := &tier{name: name}

@@ -31,12 +31,12 @@ func (r *Reader) RunDelays(cgroup string, w *Walk, hasTime HasTime, files Thread
 	if CheckPath(cgroup) != nil {
 		return false, false
 	}
-	return r.walk(cgroup, w, hasTime, func(tid uint32) bool {
+	return r.walk(cgroup, w, hasTime, func(tid uint32) (counts, isSeen bool) {
 		delay, f, ok := r.runDelay(tid, files.Take(tid))
 		if ok {
 			files.See(tid, f, delay)
 		}
-		return ok
+		return ok, true // one that never ran has no delay either; the caller sees whether any has
 	})
 }
 

@@ -122,8 +122,9 @@ type Group struct {
 	count        Walk
 }
 
-// Open opens a cgroup. Values of files that do not exist are absent, for example while the cgroup is not created in
-// all hierarchies of v1; [Group.Reopen] tries to open these files again.
+// Open opens a cgroup. Values of files that do not exist or cannot be opened are absent, for example while the cgroup is not created in
+// all hierarchies of v1; [Group.Reopen] tries to open these files again. It returns the errors of files that cannot be opened; the group
+// is nil if no file could be opened because of them.
 func (r *Reader) Open(cgroup string) (*Group, error) {
 	if err := CheckPath(cgroup); err != nil {
 		return nil, err
@@ -134,24 +135,25 @@ func (r *Reader) Open(cgroup string) (*Group, error) {
 	}
 	r.groupsOpened++
 	g.spread = float64(r.groupsOpened%spreadSteps) / spreadSteps
-	if err := g.Reopen(); err != nil {
-		g.Close()
+	err := g.Reopen()
+	if err != nil && !slices.ContainsFunc(g.files, func(f *File) bool { return f != nil }) {
 		return nil, err
 	}
-	return g, nil
+	return g, err
 }
 
-// Reopen opens the files that did not exist before.
+// Reopen opens the files that could not be opened before. One that still cannot be opened does not prevent the others.
 func (g *Group) Reopen() error {
+	var errs []error
 	for i, f := range g.reader.files {
 		if g.files[i] != nil {
 			continue
 		}
 		if err := g.open(i, f); err != nil && !IsGone(err) {
-			return err
+			errs = append(errs, err)
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // open opens the file of the cgroup, or, if it has none and the value is inherited, of the nearest ancestor that has one.

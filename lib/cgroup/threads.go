@@ -98,6 +98,9 @@ type Walk struct {
 	TID uint32 `json:"tid,omitempty"`
 	// Count is the number of threads counted so far.
 	Count uint64 `json:"count,omitempty"`
+	// Hidden means that threads were listed that cannot be seen here: those of another pid namespace, or of other users where /proc is
+	// mounted with hidepid. Then nothing is known of them, and Count is too small.
+	Hidden bool `json:"hidden,omitempty"`
 }
 
 // HasTime reports whether a walk has time for this many more steps; a step takes as long as reading one thread. With a nil HasTime
@@ -111,7 +114,7 @@ const minThreads = 16
 const listedPerStep = 32
 
 // Runnable counts the threads of the cgroup and its descendants that run or wait for a CPU. It continues at w, and stops
-// when more returns false; w.Count is the number when it is done. ok is false if the cgroup cannot be read.
+// when more returns false; w.Count is the number when it is done, unless threads are hidden. ok is false if the cgroup cannot be read.
 func (r *Reader) Runnable(cgroup string, w *Walk, hasTime HasTime) (done, ok bool) {
 	if CheckPath(cgroup) != nil {
 		return false, false
@@ -135,12 +138,14 @@ type walker struct {
 	top, file string
 	position  *Walk
 	hasTime   HasTime
-	visit     func(tid uint32) bool // reports whether the thread counts; nil counts them all
+	visit     func(tid uint32) (counts, isSeen bool) // nil counts all threads
 	visited   int
 	isFailed  bool // the cgroup itself cannot be read
+
+	unnumbered uint64 // the listed threads of another pid namespace
 }
 
-func (r *Reader) walk(cgroup string, w *Walk, hasTime HasTime, visit func(uint32) bool) (done, ok bool) {
+func (r *Reader) walk(cgroup string, w *Walk, hasTime HasTime, visit func(uint32) (counts, isSeen bool)) (done, ok bool) {
 	v := &walker{Reader: r, top: filepath.Join(r.h.Primary(), cgroup), file: r.h.threadsFile(), position: w, hasTime: hasTime, visit: visit}
 	from := *w
 	done = v.directory("", strings.TrimPrefix(from.Dir, "/"), from.TID)
@@ -196,9 +201,12 @@ func (v *walker) directory(rel, resume string, after uint32) bool {
 
 // list reads the numbers of a directory's threads, sorted. Threads of another pid namespace have none.
 func (v *walker) list(dir string) bool {
-	v.tids = v.tids[:0]
+	v.tids, v.unnumbered = v.tids[:0], 0
 	buf, ok := v.h.eachThreadIn(dir, v.file, v.buf, func(n uint64) {
-		if n != 0 && n < math.MaxUint32 {
+		switch {
+		case n == 0:
+			v.unnumbered++
+		case n < math.MaxUint32:
 			v.tids = append(v.tids, uint32(n))
 		}
 	})
@@ -213,38 +221,54 @@ func (v *walker) threads(rel string, after uint32) bool {
 	remaining := v.tids[i:]
 	isStopped := v.mustStop(len(v.tids) / listedPerStep)
 	if v.visit == nil {
-		v.position.Count += uint64(len(remaining))
+		v.position.Count += uint64(len(remaining)) + v.unnumbered
 		v.visited += minThreads // the next directory may wait
-		remaining = nil
+		return true
 	}
+	v.position.Hidden = v.position.Hidden || v.unnumbered > 0
+	isAnySeen := false
 	for _, tid := range remaining {
 		if isStopped {
 			return false
 		}
-		if v.visit(tid) {
+		counts, isSeen := v.visit(tid)
+		if counts {
 			v.position.Count++
 		}
+		isAnySeen = isAnySeen || isSeen
 		v.visited++
 		v.position.Dir, v.position.TID = rel, tid
 		isStopped = v.mustStop(1)
 	}
+	if len(remaining) > 0 && !isAnySeen && v.stillLists(v.top+rel, remaining[0]) {
+		v.position.Hidden = true
+	}
 	return true
+}
+
+// stillLists reports whether a directory still lists a thread, so that it has not ended.
+func (v *walker) stillLists(dir string, tid uint32) bool {
+	if !v.list(dir) {
+		return false
+	}
+	_, is := slices.BinarySearch(v.tids, tid)
+	return is
 }
 
 func (v *walker) mustStop(steps int) bool {
 	return v.hasTime != nil && !v.hasTime(steps) && v.visited >= minThreads
 }
 
-// isRunnable reports whether a thread runs or waits for a CPU. It does not read the file of the process, for which the kernel adds
-// up all the process's threads. A thread that ended meanwhile does not run.
-func (r *Reader) isRunnable(tid uint32) bool {
+// isRunnable reports whether a thread runs or waits for a CPU, and whether it can be seen at all. It does not read the file of the process,
+// for which the kernel adds up all the process's threads. A thread that ended meanwhile does not run.
+func (r *Reader) isRunnable(tid uint32) (is, isSeen bool) {
 	id := strconv.FormatUint(uint64(tid), 10)
 	proc := r.h.root + "/proc/" + id
 	data, err := kernfile.ReadPiece(proc+"/task/"+id+"/stat", r.stat)
 	if err != nil && r.h.root != "/" { // a copy may have been made without the threads of each process
 		data, err = kernfile.ReadPiece(proc+"/stat", r.stat)
 	}
-	return err == nil && ThreadState(data) == 'R'
+	return err == nil && ThreadState(data) == 'R', err == nil
 }
 
 // ThreadState finds the state in /proc/TID/stat, 0 if there is none. The name before it, in parentheses, may itself contain

@@ -94,8 +94,14 @@ func (c *Cluster) nodeObject() *kubernetes.Node {
 	return nil
 }
 
-// SaveConfig returns what LoadConfig continues from in a later run.
-func (c *Cluster) SaveConfig() map[string]*customconfig.Chosen { return c.config.last }
+// SaveConfig returns what LoadConfig continues from in a later run; nil while not all of it has been read, because a part would mean
+// that the rest is not in force.
+func (c *Cluster) SaveConfig() map[string]*customconfig.Chosen {
+	if !c.config.whole {
+		return nil
+	}
+	return c.config.last
+}
 
 // LoadConfig restores the configuration that an earlier run had in force, until this one has read it.
 func (c *Cluster) LoadConfig(last map[string]*customconfig.Chosen) {
