@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"polder/lib/cgroup"
+	"polder/lib/phrase"
 )
 
 // Load is each container's load: its runnable threads, sampled every 5 s and averaged as the kernel averages its own.
@@ -94,8 +95,8 @@ func (l *loadReader) hiddenError() error {
 	if l.hidden == 0 {
 		return nil
 	}
-	return fmt.Errorf("threads of %d containers cannot be seen here, the first is %s: their load is unknown "+
-		"(is /proc mounted with hidepid, or has collect another pid namespace? see hostPID)", l.hidden, l.firstHidden)
+	return fmt.Errorf("threads of %s cannot be seen here, first in %s: the load is unknown "+
+		"(is /proc mounted with hidepid, or has collect another pid namespace? see hostPID)", phrase.Count(l.hidden, "container"), l.firstHidden)
 }
 
 // between takes samples between two rounds that are far apart.

@@ -180,7 +180,7 @@ func TestHiddenThreads(t *testing.T) {
 			t.Errorf("the load of %s is %v; want it to be unknown", p.Name, *p.Load1)
 		}
 	}
-	if got := shown(s); strings.Count(got, "threads of 2 containers cannot be seen here, the first is /") != 1 {
+	if got := shown(s); strings.Count(got, "threads of 2 containers cannot be seen here, first in /") != 1 {
 		t.Errorf("%s; want one error", got)
 	}
 }
