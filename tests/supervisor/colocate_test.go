@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -77,6 +78,69 @@ func TestColocatePutsEverythingBack(t *testing.T) {
 			}
 			if after := c.limits(); after != before {
 				t.Errorf("limits = %s; want them as before, %s: %s", after, before, &log)
+			}
+			if left := binaries.Running(t, bin, tools...); len(left) > 0 {
+				t.Errorf("processes %v are left", left)
+			}
+		})
+	}
+}
+
+// unreaped is process 1 of a container that reaps nobody: an orphan that has ended stays in its process group.
+const unreaped = `{
+	../../scripts/colocate --interval 200ms --classify "$CLASSIFY" -- --to table >"$WORK/out" 2>"$WORK/log" &
+	pid=$!
+	until [ -e "$WORK/end" ]; do sleep 0.1; done
+	eval "$END"
+	wait "$pid"
+	echo $? >"$WORK/status.new"
+	mv "$WORK/status.new" "$WORK/status"
+} &
+exec sleep infinity
+`
+
+// Where process 1 reaps nobody, colocate ends and restores as elsewhere, also if somebody has killed the leader of its process group.
+func TestColocateWhereNobodyReaps(t *testing.T) {
+	need.Root(t)
+	need.Mount(t)
+	t.Parallel()
+	for name, end := range map[string]string{
+		"SIGTERM":           `kill -TERM "$pid"`,
+		"a tool is killed":  `pkill -KILL -x evict`,
+		"leader killed":     `kill -KILL "$(ps -o pgid= -p "$(pgrep -x collect)" | tr -d " ")"`,
+		"a stage is killed": `kill -KILL "$(ps -o ppid= -p "$(pgrep -x advise)" | tr -d " ")"; kill -TERM "$pid"`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			bin, work := t.TempDir(), t.TempDir()
+			if err := binaries.Link(bin); err != nil {
+				t.Fatal(err)
+			}
+			c := newColocated(t, "reaper-"+strings.ReplaceAll(name, " ", "-"))
+			before := c.limits()
+			first := exec.Command("unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c", unreaped)
+			first.Env = append(os.Environ(), "POLDER_BIN="+bin, "TMPDIR="+t.TempDir(), "WORK="+work, "CLASSIFY="+c.classify, "END="+end)
+			first.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+			if err := first.Start(); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				_ = first.Process.Kill()
+				_ = first.Wait()
+			})
+			text := func(name string) string {
+				data, _ := os.ReadFile(filepath.Join(work, name)) // it may not exist yet
+				return string(data)
+			}
+			log := func() string { return text("log") }
+			eventually(t, "the batch job is confined", func() bool { return c.limits() != before }, log)
+			eventually(t, "a header and three ticks", func() bool { return strings.Count(text("out"), "\n") >= 4 }, log)
+			put(t, filepath.Join(work, "end"), "")
+			eventually(t, "colocate has ended", func() bool { return text("status") != "" }, log)
+			if want := "0\n"; name == "SIGTERM" && text("status") != want {
+				t.Errorf("exit status %q; want %q: %s", text("status"), want, log())
+			}
+			if after := c.limits(); after != before {
+				t.Errorf("limits = %s; want them as before, %s: %s", after, before, log())
 			}
 			if left := binaries.Running(t, bin, tools...); len(left) > 0 {
 				t.Errorf("processes %v are left", left)
