@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -136,6 +137,126 @@ func TestInstallAndUninstall(t *testing.T) {
 	script(t, top+"/scripts/uninstall", "-d", dest)
 	if left, err := os.ReadDir(dest); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v (%v)", left, err)
+	}
+}
+
+// refused runs a script that must fail, and returns its status and output.
+func refused(t *testing.T, path string, args ...string) (int, string) {
+	t.Helper()
+	out, err := exec.Command(path, args...).CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		t.Fatalf("%s %q: %v\n%s\nwant it to fail", path, args, err, out)
+	}
+	return exit.ExitCode(), string(out)
+}
+
+// An installation over that of another version removes what only that one had, except the configuration; and the removal knows all of it.
+func TestInstallOverAnotherVersion(t *testing.T) {
+	t.Parallel()
+	top, dest := release(t), t.TempDir()
+	// The list as a version wrote it that did not strip the prefix's last slash.
+	script(t, top+"/scripts/install", "-p", "/opt/polder", "-d", dest)
+	want := tree(t, dest)
+	list := dest + "/opt/polder/lib/polder/installed"
+	good, err := os.ReadFile(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.ReplaceAll(string(good), "/opt/polder/", "/opt/polder//")
+	for _, file := range []string{
+		"/opt/polder/lib/systemd/system/polder-old.service", "/opt/polder/lib/systemd/system/polder-old.service.d/old.conf", "/etc/polder/old.yaml",
+		"/etc/passwd", "/opt/polder/../passwd", "/opt/polder/bin/other",
+	} {
+		if err := os.MkdirAll(filepath.Dir(dest+file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		put(t, dest+file, "old\n")
+		if filepath.Base(file) != "other" {
+			text += file + "\n"
+		}
+	}
+	put(t, list, text+"/opt/polder/lib/systemd/system/polder-old.service.d/\n")
+
+	script(t, top+"/scripts/install", "-p", "/opt/polder/", "-d", dest)
+	want = append(want, "/etc/passwd 0644", "/etc/polder/old.yaml 0644", "/opt/passwd 0644", "/opt/polder/bin/other 0644")
+	slices.Sort(want)
+	got := tree(t, dest)
+	slices.Sort(got)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("after the second installation (-want +got):\n%s", diff)
+	}
+	if _, err := os.Stat(dest + "/opt/polder/lib/systemd/system/polder-old.service.d"); err == nil {
+		t.Error("the directory of the old unit's drop-ins is left")
+	}
+	script(t, top+"/scripts/uninstall", "-p", "/opt/polder/", "-d", dest)
+	if diff := cmp.Diff([]string{"/etc/passwd 0644", "/opt/passwd 0644", "/opt/polder/bin/other 0644"}, tree(t, dest)); diff != "" {
+		t.Errorf("what is left (-want +got):\n%s", diff)
+	}
+}
+
+// An installation that was cut short can be removed, and a removal that was cut short can be repeated.
+func TestInstallCutShort(t *testing.T) {
+	t.Parallel()
+	top, dest := release(t), t.TempDir()
+	// In the place of a directory there is a file.
+	if err := os.MkdirAll(dest+"/usr/local", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	put(t, dest+"/usr/local/share", "")
+	refused(t, top+"/scripts/install", "-d", dest)
+	if got := tree(t, dest); !slices.Contains(got, "/usr/local/bin/collect 0755") {
+		t.Errorf("the installation has copied only %q", got)
+	}
+	if err := os.Remove(dest + "/usr/local/share"); err != nil {
+		t.Fatal(err)
+	}
+	script(t, top+"/scripts/uninstall", "-d", dest)
+	if got := tree(t, dest); len(got) > 0 {
+		t.Errorf("after an installation that was cut short the removal leaves %q", got)
+	}
+
+	script(t, top+"/scripts/install", "-d", dest)
+	// A program that cannot be removed, because a directory is in its place.
+	program := dest + "/usr/local/bin/collect"
+	if err := os.Remove(program); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(program, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, top+"/scripts/uninstall", "-d", dest)
+	if err := os.Remove(program); err != nil {
+		t.Fatal(err)
+	}
+	script(t, top+"/scripts/uninstall", "-d", dest)
+	if got := tree(t, dest); len(got) > 0 {
+		t.Errorf("after a removal that was cut short the next one leaves %q", got)
+	}
+}
+
+// A prefix that units and scripts cannot contain is refused before anything is copied.
+func TestInstallPrefix(t *testing.T) {
+	t.Parallel()
+	top := release(t)
+	for _, prefix := range []string{"/opt/my polder", "/opt/a&b", "/opt/a,b", "/opt/100%", "opt/polder", "/", "//", "", "/opt//polder", "/opt/../polder", "/opt/./polder", "/opt/a\nb"} {
+		dest := t.TempDir()
+		status, out := refused(t, top+"/scripts/install", "-p", prefix, "-d", dest)
+		if status != 2 || !strings.Contains(out, ": want an absolute path") {
+			t.Errorf("-p %q: status %d: %s", prefix, status, out)
+		}
+		if got := tree(t, dest); len(got) > 0 {
+			t.Errorf("-p %q installs %q", prefix, got)
+		}
+	}
+	dest := t.TempDir()
+	script(t, top+"/scripts/install", "-p", "/opt/polder-1.0_a+b//", "-d", dest)
+	if out, err := exec.Command("grep", "-rl", "//bin", filepath.Join(dest, "opt/polder-1.0_a+b/lib/systemd")).Output(); err == nil {
+		t.Errorf("these have the prefix's last slashes: %s", out)
+	}
+	script(t, top+"/scripts/uninstall", "-p", "/opt/polder-1.0_a+b/", "-d", dest)
+	if got := tree(t, dest); len(got) > 0 {
+		t.Errorf("the removal leaves %q", got)
 	}
 }
 
