@@ -2,7 +2,6 @@ package supervisor
 
 import (
 	"bytes"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -95,14 +94,15 @@ func TestSystemdForms(t *testing.T) {
 	m.must(t, "systemctl start polder.target")
 	m.flows(t, "after the restore")
 	m.set(t, append(settings, "POLDER_ADVISE_POLICY=guess")...)
-	if out := m.must(t, "/usr/local/lib/polder/package/ready"); !strings.Contains(out, "polder: a unit did not restart: systemctl status 'polder*'") {
+	const ready = "/usr/local/lib/polder/package/ready"
+	if out := m.must(t, ready); !strings.Contains(out, "polder: a unit did not restart: systemctl status 'polder*'") {
 		t.Errorf("with an invalid configuration ready prints %q", out)
 	}
 	if got := m.show("polder-advise.service", "ActiveState"); got != "failed" {
 		t.Errorf("advise is %s with an invalid configuration: %s", got, m.logs())
 	}
 	m.set(t, settings...)
-	if out := m.must(t, "systemctl start polder-advise.service; /usr/local/lib/polder/package/ready"); strings.Contains(out, "did not restart") {
+	if out := m.must(t, "systemctl start polder-advise.service; "+ready); strings.Contains(out, "did not restart") {
 		t.Errorf("ready prints %q", out)
 	}
 }
@@ -131,25 +131,31 @@ func TestRestoreOfTwoJournals(t *testing.T) {
 	t.Parallel()
 	const unit = "/usr/local/lib/polder/systemd/polder-restore /var/lib/polder-isolate/isolate.journal /var/lib/polder/isolate.journal"
 	const stop = "/usr/local/lib/polder/package/stop"
-	const external = `for file in $(find /sys/fs/cgroup -path "*$SERVICE/cpu.cfs_quota_us" -o -path "*$SERVICE/cpu.max"); do echo 70000 >$file; done`
+	const unitsFirst = `write polder-isolate $BATCH 500; touch -d -1hour /var/lib/polder-isolate/isolate.journal; write polder $BATCH 700`
+	const s6First = `write polder $BATCH 500; touch -d -1hour /var/lib/polder/isolate.journal; write polder-isolate $BATCH 700`
+	const external = `; for file in $(find /sys/fs/cgroup -path "*$SERVICE/cpu.cfs_quota_us" -o -path "*$SERVICE/cpu.max"); do
+	echo 70000 >$file
+done`
+	const left = "/var/lib/polder-isolate/isolate.journal\n"
 	for name, one := range map[string]struct {
 		changes, restore string
 		left             string // journals
 		fails            bool
 	}{
-		"units first":    {`write polder-isolate $BATCH 500; touch -d '1 hour ago' /var/lib/polder-isolate/isolate.journal; write polder $BATCH 700`, unit, "", false},
-		"s6 first":       {`write polder $BATCH 500; touch -d '1 hour ago' /var/lib/polder/isolate.journal; write polder-isolate $BATCH 700`, unit, "", false},
-		"removal":        {`write polder-isolate $BATCH 500; touch -d '1 hour ago' /var/lib/polder-isolate/isolate.journal; write polder $BATCH 700`, stop, "", false},
-		"one fails":      {`write polder-isolate $SERVICE 500; write polder $BATCH 700; ` + external, unit, "/var/lib/polder-isolate/isolate.journal\n", true},
-		"the last fails": {`write polder $BATCH 700; write polder-isolate $SERVICE 500; ` + external, unit, "/var/lib/polder-isolate/isolate.journal\n", true},
+		"units first":    {unitsFirst, unit, "", false},
+		"s6 first":       {s6First, unit, "", false},
+		"removal":        {unitsFirst, stop, "", false},
+		"one fails":      {`write polder-isolate $SERVICE 500; write polder $BATCH 700` + external, unit, left, true},
+		"the last fails": {`write polder $BATCH 700; write polder-isolate $SERVICE 500` + external, unit, left, true},
 		"one only":       {`write polder $BATCH 700`, unit, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newColocated(t, "journals-"+strings.ReplaceAll(name, " ", "-"))
 			before := c.batch.Limits()
 			run := exec.Command("unshare", "--mount", "--propagation", "private", "sh", "-ec", twoJournals)
-			run.Env = append(os.Environ(), "BIN="+bin, "REPO="+repository(t), "BATCH="+c.batch.Name, "SERVICE="+c.service.Name, "CHANGES="+one.changes,
-				"RESTORE="+one.restore, fmt.Sprintf("NOW=%s", time.Now().UTC().Format(time.RFC3339)), "PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+			run.Env = append(os.Environ(), "BIN="+bin, "REPO="+repository(t), "BATCH="+c.batch.Name, "SERVICE="+c.service.Name,
+				"CHANGES="+one.changes, "RESTORE="+one.restore, "NOW="+time.Now().UTC().Format(time.RFC3339),
+				"PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
 			var stderr bytes.Buffer
 			run.Stderr = &stderr
 			out, err := run.Output()

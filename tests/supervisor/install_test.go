@@ -94,6 +94,7 @@ func TestInstallAndUninstall(t *testing.T) {
 		for _, want := range []string{
 			prefix + "/bin/collect 0755", prefix + "/bin/colocate 0755", prefix + "/share/man/man1/evict.1 0644", prefix + "/share/man/man1/evict-fleet.1 0644",
 			prefix + "/share/bash-completion/completions/collect 0644", prefix + "/share/bash-completion/completions/colocate collect",
+			prefix + "/lib/polder/s6/end 0755", prefix + "/lib/polder/systemd/polder-restore 0755",
 			prefix + "/lib/polder/s6/start 0755", prefix + "/lib/polder/s6/service/isolate/run 0755", prefix + "/lib/polder/systemd/polder-heartbeat 0755",
 			prefix + "/lib/systemd/system/polder.target 0644", prefix + "/lib/systemd/system/polder-.service.d/confine.conf 0644",
 			prefix + "/lib/systemd/system/polder.service.d/confine.conf ../polder-.service.d/confine.conf",
@@ -165,8 +166,8 @@ func TestInstallOverAnotherVersion(t *testing.T) {
 	}
 	text := strings.ReplaceAll(string(good), "/opt/polder/", "/opt/polder//")
 	for _, file := range []string{
-		"/opt/polder/lib/systemd/system/polder-old.service", "/opt/polder/lib/systemd/system/polder-old.service.d/old.conf", "/etc/polder/old.yaml",
-		"/etc/passwd", "/opt/polder/../passwd", "/opt/polder/bin/other",
+		"/opt/polder/lib/systemd/system/polder-old.service", "/opt/polder/lib/systemd/system/polder-old.service.d/old.conf",
+		"/etc/polder/old.yaml", "/etc/passwd", "/opt/polder/../passwd", "/opt/polder/bin/other",
 	} {
 		if err := os.MkdirAll(filepath.Dir(dest+file), 0o755); err != nil {
 			t.Fatal(err)
@@ -239,7 +240,10 @@ func TestInstallCutShort(t *testing.T) {
 func TestInstallPrefix(t *testing.T) {
 	t.Parallel()
 	top := release(t)
-	for _, prefix := range []string{"/opt/my polder", "/opt/a&b", "/opt/a,b", "/opt/100%", "opt/polder", "/", "//", "", "/opt//polder", "/opt/../polder", "/opt/./polder", "/opt/a\nb"} {
+	for _, prefix := range []string{
+		"/opt/my polder", "/opt/a&b", "/opt/a,b", "/opt/100%", "opt/polder", "/", "//", "",
+		"/opt//polder", "/opt/../polder", "/opt/./polder", "/opt/a\nb",
+	} {
 		dest := t.TempDir()
 		status, out := refused(t, top+"/scripts/install", "-p", prefix, "-d", dest)
 		if status != 2 || !strings.Contains(out, ": want an absolute path") {

@@ -321,7 +321,8 @@ func TestS6SvscanKilled(t *testing.T) {
 	s = next
 	was = kill()
 	stop := exec.Command("unshare", "--mount", "--propagation", "private", "sh", "-ec", stopAll)
-	stop.Env = append(os.Environ(), "BIN="+bin, "REPO="+repository(t), "POLDER_RUN="+filepath.Join(s.dir, "run"), "PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+	stop.Env = append(os.Environ(), "BIN="+bin, "REPO="+repository(t), "POLDER_RUN="+filepath.Join(s.dir, "run"),
+		"PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
 	if out, err := stop.CombinedOutput(); err != nil {
 		t.Errorf("stop: %v: %s", err, out)
 	}
