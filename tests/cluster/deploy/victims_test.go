@@ -137,6 +137,9 @@ func TestEvictOwnReclaimedPodsAlone(t *testing.T) {
 	podOn(c, "ev-batch", "ev-1", batchPod, "")
 	podOn(c, "ev-labelled", "ev-1", allowedPod, "")
 	podOn(c, "ev-kept", "ev-1", `"annotations":{"katalyst.kubewharf.io/qos_level":"reclaimed_cores","polder/evict":"false"}`, "")
+	for name, note := range map[string]string{"ev-no": `"team/evict":"no"`, "ev-yes": `"team/evict":"yes"`, "ev-hold": `"hold":"yes"`} {
+		podOn(c, name, "ev-1", `"annotations":{"katalyst.kubewharf.io/qos_level":"reclaimed_cores",`+note+`}`, "")
+	}
 	podOn(c, "ev-critical", "ev-1", reclaimedPod, `"priorityClassName":"system-node-critical"`)
 	owner := fmt.Sprintf(`"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"ev-1","uid":%q}]`,
 		c.Kubectl("get", "node", "ev-1", "-o", "jsonpath={.metadata.uid}"))
@@ -183,6 +186,12 @@ func TestEvictOwnReclaimedPodsAlone(t *testing.T) {
 			{"a service, which no rule of the list may end", mine, evicted("ev-service", true), only + "reclaimed pods"},
 			{"a batch pod of its own", mine, evicted("ev-batch", true), ""},
 		}},
+		{[]string{"evict.flags.opt-out={team/evict=no,hold}"}, []attempt{
+			{"one that opts out by its value", mine, evicted("ev-no", true), only + "reclaimed pods"},
+			{"one that opts out by any value", mine, evicted("ev-hold", true), only + "reclaimed pods"},
+			{"one with another value", mine, evicted("ev-yes", true), ""},
+			{"one that opts out by the default", mine, evicted("ev-kept", true), ""},
+		}},
 		{[]string{"policy=koordinator"}, []attempt{
 			{"a labelled one", mine, evicted("ev-labelled", true), ""},
 			{"a pod that is BE by its label", mine, evicted("ev-both", true), ""},
@@ -196,7 +205,7 @@ func TestEvictOwnReclaimedPodsAlone(t *testing.T) {
 		}
 		answered(t, policies.attempts)
 	}
-	if got := c.Kubectl("get", "pods", "-o", "name"); strings.Contains(got, "ev-mine\n") || strings.Count(got, "pod/ev-") != 10 {
+	if got := c.Kubectl("get", "pods", "-o", "name"); strings.Contains(got, "ev-mine\n") || strings.Count(got, "pod/ev-") != 13 {
 		t.Errorf("there are\n%s\nwant all but ev-mine", got)
 	}
 	// For a pod that is gone the server returns 404, not 403: also if the namespace has no pod at all.
@@ -210,6 +219,93 @@ func TestEvictOwnReclaimedPodsAlone(t *testing.T) {
 	// The administrator is not affected.
 	if code, answer := c.API(http.MethodPost, core+"/namespaces/default/pods/ev-theirs/eviction", evictionOf("ev-theirs")); code != http.StatusCreated {
 		t.Errorf("the administrator's eviction returns status %d: %s", code, answer)
+	}
+}
+
+// The fleet controller may evict, and with centre.action=delete delete, reclaimed pods of any node, and no others.
+func TestFleetControllerEndsReclaimedPodsAlone(t *testing.T) {
+	c := cluster(t)
+	for _, node := range []string{"fleet-1", "fleet-2"} {
+		c.MakeNode(node, "4", "8Gi")
+	}
+	note := func(note string) string {
+		return `"annotations":{"katalyst.kubewharf.io/qos_level":"reclaimed_cores",` + note + `}`
+	}
+	podOn(c, "fleet-first", "fleet-1", reclaimedPod, "")
+	podOn(c, "fleet-second", "fleet-2", reclaimedPod, "")
+	podOn(c, "fleet-batch", "fleet-2", batchPod, "")
+	podOn(c, "fleet-service", "fleet-1", "", "")
+	podOn(c, "fleet-both", "fleet-1", `"annotations":{"katalyst.kubewharf.io/qos_level":"shared_cores"},`+batchPod, "")
+	podOn(c, "fleet-labelled", "fleet-1", allowedPod, "")
+	podOn(c, "fleet-kept", "fleet-1", note(`"polder/evict":"false"`), "")
+	podOn(c, "fleet-hold", "fleet-1", note(`"hold":"x"`), "")
+	podOn(c, "fleet-critical", "fleet-1", reclaimedPod, `"priorityClassName":"system-cluster-critical"`)
+	owner := fmt.Sprintf(`"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"fleet-1","uid":%q}]`,
+		c.Kubectl("get", "node", "fleet-1", "-o", "jsonpath={.metadata.uid}"))
+	podOn(c, "fleet-static", "fleet-1", note(`"kubernetes.io/config.mirror":"0"`)+","+owner, "")
+	t.Cleanup(func() {
+		c.Kubectl("delete", "pods", "--all", "--grace-period=0", "--force")
+		c.Kubectl("delete", "pods", "-n", namespace, "polder-centre-of-fleet-2", "--grace-period=0", "--force", "--ignore-not-found")
+		c.Apply(template(t, "centre.enabled=true"))
+		c.Apply(template(t, "form=single", "serviceAccount.perTool=true", "scheduler.enabled=true"))
+		c.Kubectl("delete", "validatingadmissionpolicy,validatingadmissionpolicybinding", "polder-centre-pods", "--ignore-not-found")
+	})
+	deleted := func(pod string) request { return remove(core + "/namespaces/default/pods/" + pod) }
+	for _, one := range []struct {
+		set      []string
+		attempts func(s, inPod *caller) []attempt
+	}{
+		// The rules of the nodes' evict are not the fleet controller's.
+		{[]string{"evict.flags.rules=cpu-pressure-eviction-plugin"}, func(s, inPod *caller) []attempt {
+			const only = "ValidatingAdmissionPolicy 'polder-centre-evictions' with binding 'polder-centre-evictions' denied request: " +
+				"the fleet controller may evict only reclaimed pods"
+			return []attempt{
+				{"a service", s, evicted("fleet-service", false), only + ", neither static nor critical ones"},
+				{"a service that Koordinator's label calls BE", s, evicted("fleet-both", false), only},
+				{"a labelled one", s, evicted("fleet-labelled", false), only},
+				{"one that opts out", s, evicted("fleet-kept", false), only},
+				{"a critical one", s, evicted("fleet-critical", false), only},
+				{"a static one", s, evicted("fleet-static", false), only},
+				{"by deletion", s, deleted("fleet-first"), "cannot delete"},
+				{"a service, by the pod's token", inPod, evicted("fleet-service", false), only},
+				{"a reclaimed one of its own node, by the pod's token", inPod, evicted("fleet-second", true), ""},
+				{"a reclaimed one of another node, by the pod's token", inPod, evicted("fleet-first", true), ""},
+				{"a batch pod", s, evicted("fleet-batch", true), ""},
+				{"a reclaimed one", s, evicted("fleet-first", false), ""},
+			}
+		}},
+		{[]string{"policy=koordinator", "centre.action=delete", "centre.evict.flags.opt-out={hold}"}, func(s, inPod *caller) []attempt {
+			const only = "ValidatingAdmissionPolicy 'polder-centre-pods' with binding 'polder-centre-pods' denied request: " +
+				"the fleet controller may delete only reclaimed pods"
+			return []attempt{
+				{"a service", s, deleted("fleet-service"), only + ", neither static nor critical ones"},
+				{"a labelled one", s, deleted("fleet-labelled"), only},
+				{"one that opts out", s, deleted("fleet-hold"), only},
+				{"a critical one", s, deleted("fleet-critical"), only},
+				{"a static one", s, deleted("fleet-static"), only},
+				{"all at once", s, remove(core + "/namespaces/default/pods"), "cannot deletecollection"},
+				{"a service, by eviction", s, evicted("fleet-service", false), "the fleet controller may evict only reclaimed pods"},
+				{"one that opts out by eviction", s, evicted("fleet-hold", false), "the fleet controller may evict only reclaimed pods"},
+				{"one with an annotation that is not the opt-out", inPod, deleted("fleet-kept"), ""},
+				{"a reclaimed one", s, deleted("fleet-second"), ""},
+			}
+		}},
+	} {
+		c.Apply(template(t, append([]string{"centre.enabled=true"}, one.set...)...))
+		attempts := one.attempts(account(t, c, "polder-centre", ""), podOf(t, c, "polder-centre", "fleet-2"))
+		for i := range attempts {
+			attempts[i].name = strings.Join(append(one.set, attempts[i].name), ", ")
+		}
+		answered(t, attempts)
+	}
+	want := "pod/fleet-batch pod/fleet-both pod/fleet-critical pod/fleet-hold pod/fleet-labelled pod/fleet-service pod/fleet-static"
+	if got := strings.Join(strings.Fields(c.Kubectl("get", "pods", "-o", "name")), " "); got != want {
+		t.Errorf("there are %s; want %s", got, want)
+	}
+	for action, policy := range map[string]string{"log": "polder-centre-evictions", "evict": "polder-centre-pods"} {
+		if strings.Contains(template(t, "centre.enabled=true", "centre.action="+action), policy) {
+			t.Errorf("with centre.action=%s there is the policy %s without the permission", action, policy)
+		}
 	}
 }
 

@@ -24,24 +24,46 @@ in Koordinator's sense. The kind of a rule that is not here is unknown, and evic
 {{- toJson $kinds }}
 {{- end }}
 
-{{- /* What BestEffort pods without a mark are. */ -}}
-{{- define "polder.best-effort" -}}
-{{- if hasKey .Values.collect.flags "best-effort" }}{{ include "polder.flag" (index .Values.collect.flags "best-effort") }}
-{{- else }}{{ ternary "reclaimed" "shared" (eq .Values.policy "koordinator") }}
+{{- /* The annotations by which pods opt out, of evict's flags: KEY=VALUE, or KEY for any value. A list in JSON. */ -}}
+{{- define "polder.opt-out" -}}
+{{- $annotations := list }}
+{{- range splitList "," (hasKey . "opt-out" | ternary (include "polder.flag" (index . "opt-out")) "polder/evict=false") }}
+{{- with trim . }}{{ $annotations = append $annotations . }}{{ end }}
 {{- end }}
+{{- toJson $annotations }}
 {{- end }}
 
 {{- /*
-CEL: may evict end the pod (.pod, an expression)? Is it of the token's own node, and of class reclaimed (as lib/qos has it), or one that the
-rules in force may end? Static and critical pods never are, nor those
-that opt out where that is by the annotation of evict's default. Variables are evaluated when they are needed.
+Which pods an evict may end, in JSON: those of its token's own node alone (ownNode), by which kinds of rules, what BestEffort pods without
+a mark are, and by which annotations pods opt out. who is evict in messages. The agents' evict:
+*/ -}}
+{{- define "polder.agent-victims" -}}
+{{- $bestEffort := ternary "reclaimed" "shared" (eq .Values.policy "koordinator") }}
+{{- if hasKey .Values.collect.flags "best-effort" }}{{ $bestEffort = include "polder.flag" (index .Values.collect.flags "best-effort") }}{{ end }}
+{{- dict "who" "Polder" "ownNode" true "kinds" (include "polder.rule-kinds" . | fromJson) "bestEffort" $bestEffort
+      "optOut" (include "polder.opt-out" .Values.evict.flags | fromJsonArray) | toJson }}
+{{- end }}
+
+{{- /* The fleet controller's: of any node, and its one rule is about reclaimed pods alone. */ -}}
+{{- define "polder.fleet-victims" -}}
+{{- $flags := .Values.centre.collect.flags }}
+{{- $bestEffort := hasKey $flags "best-effort" | ternary (include "polder.flag" (index $flags "best-effort")) "shared" }}
+{{- dict "who" "the fleet controller" "ownNode" false "kinds" (dict "reclaimed" true) "bestEffort" $bestEffort
+      "optOut" (include "polder.opt-out" .Values.centre.evict.flags | fromJsonArray) | toJson }}
+{{- end }}
+
+{{- /*
+CEL: may evict end the pod (.pod, an expression), of those that .victims says? Is it of class reclaimed (as lib/qos has it), or one that the
+rules in force may end? Static and critical pods never are, nor those that opt out. Variables are evaluated when they are needed.
 */ -}}
 {{- define "polder.victim-variables" -}}
-{{- $kinds := include "polder.rule-kinds" .root | fromJson -}}
+{{- $kinds := .victims.kinds -}}
+{{- if .victims.ownNode -}}
 - name: node
   expression: request.userInfo.extra[?"authentication.kubernetes.io/node-name"].orValue([""])[0]
 - name: ownNode
   expression: variables.node != "" && {{ .pod }}.spec.?nodeName.orValue("") == variables.node
+{{ end -}}
 - name: level
   expression: {{ .pod }}.metadata.?annotations[?"katalyst.kubewharf.io/qos_level"]
 - name: class
@@ -53,7 +75,7 @@ that opt out where that is by the annotation of evict's default. Variables are e
   expression: >-
     variables.level.hasValue() ? variables.level.value() == "reclaimed_cores"
     : variables.class.hasValue() ? variables.class.value() == "BE"
-    : variables.batch{{ if eq (include "polder.best-effort" .root | trim) "reclaimed" }} || {{ .pod }}.status.?qosClass.orValue("") == "BestEffort"{{ end }}
+    : variables.batch{{ if eq .victims.bestEffort "reclaimed" }} || {{ .pod }}.status.?qosClass.orValue("") == "BestEffort"{{ end }}
 - name: byRules
   expression: >-
     {{ if $kinds.any }}true{{ else }}variables.reclaimed
@@ -64,16 +86,93 @@ that opt out where that is by the annotation of evict's default. Variables are e
   expression: >-
     variables.byRules && {{ .pod }}.spec.?priority.orValue(0) < 2000000000
     && !{{ .pod }}.metadata.?annotations[?"kubernetes.io/config.mirror"].hasValue()
-    {{- if not (hasKey .root.Values.evict.flags "opt-out") }}
-    && {{ .pod }}.metadata.?annotations[?"polder/evict"].orValue("") != "false"
+    {{- range .victims.optOut }}
+    {{- $annotation := splitn "=" 2 . }}
+    {{- $value := printf "%s.metadata.?annotations[?%s]" $.pod (toJson $annotation._0) }}
+    && {{ if contains "=" . }}{{ $value }} != optional.of({{ toJson $annotation._1 }}){{ else }}!{{ $value }}.hasValue(){{ end }}
     {{- end }}
 {{- end }}
 
-{{- define "polder.victim-node-message" -}}
-variables.node == "" ? "Polder's token names no node: it must be a pod's, or be bound to a node (kubectl create token --bound-object-kind=Node)" : "Polder's token is of node " + variables.node + ": it may not {{ .verb }} pods of " + {{ .pod }}.spec.?nodeName.orValue("no node")
+{{- /* What such a policy refuses, unless the expression .unless is true; .verb is what evict does with the pod. */ -}}
+{{- define "polder.victim-validations" -}}
+{{- $kinds := .victims.kinds -}}
+{{- $allowed := "reclaimed pods, neither static nor critical ones" -}}
+{{- if $kinds.any -}}
+{{- $allowed = "pods that are neither static nor critical" -}}
+{{- else if $kinds.labelled -}}
+{{- $allowed = "reclaimed pods and those labelled koordinator.sh/eviction-enabled, neither static nor critical ones" -}}
+{{- end -}}
+{{- if .victims.ownNode -}}
+- expression: {{ with .unless }}{{ printf "%s || variables.ownNode" . | toJson }}{{ else }}variables.ownNode{{ end }}
+  messageExpression: {{ printf `variables.node == "" ? "Polder's token names no node: it must be a pod's, or be bound to a node (kubectl create token --bound-object-kind=Node)" : "Polder's token is of node " + variables.node + ": it may not %s pods of " + %s.spec.?nodeName.orValue("no node")` .verb .pod | toJson }}
+  reason: Forbidden
+{{ end -}}
+- expression: {{ with .unless }}{{ printf "%s || variables.mayEnd" . | toJson }}{{ else }}variables.mayEnd{{ end }}
+  message: {{ printf "%s may %s only %s" .victims.who .verb $allowed | toJson }}
+  reason: Forbidden
 {{- end }}
 
-{{- define "polder.victim-class-message" -}}
-{{- $kinds := include "polder.rule-kinds" .root | fromJson -}}
-Polder may {{ .verb }} only {{ if $kinds.any }}pods that are neither static nor critical{{ else if $kinds.labelled }}reclaimed pods and those labelled koordinator.sh/eviction-enabled, neither static nor critical ones{{ else }}reclaimed pods, neither static nor critical ones{{ end }}
+{{- /* The policies about what evict (.users) ends, by .action: .name-evictions, and .name-pods about deletions. */ -}}
+{{- define "polder.victim-policies" -}}
+{{- if ne .action "log" }}
+---
+# Of a request to evict the API server shows a policy the pod's name alone, not the pod. But the pods of the request's namespace can be
+# the policy's parameters: it is evaluated with each of them, and says something of the one that has the name.
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata:
+  name: {{ .name }}-evictions
+  labels: {{- include "polder.labels" .root | nindent 4 }}
+spec:
+  failurePolicy: Fail
+  paramKind: {apiVersion: v1, kind: Pod}
+  matchConstraints:
+    resourceRules:
+    - {apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods/eviction]}
+  matchConditions:
+  - name: polder
+    expression: request.userInfo.username in {{ .users }}
+  variables:
+  - {name: concerned, expression: params.metadata.name == request.name}
+  {{- include "polder.victim-variables" (dict "victims" .victims "pod" "params") | nindent 2 }}
+  validations:
+  {{- include "polder.victim-validations" (dict "victims" .victims "pod" "params" "verb" "evict" "unless" "!variables.concerned") | nindent 2 }}
+{{- end }}
+{{- if eq .action "delete" }}
+---
+# What the action delete needs, and no more: the same of pods that are deleted.
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata:
+  name: {{ .name }}-pods
+  labels: {{- include "polder.labels" .root | nindent 4 }}
+spec:
+  failurePolicy: Fail
+  matchConstraints:
+    resourceRules:
+    - {apiGroups: [""], apiVersions: [v1], operations: [DELETE], resources: [pods]}
+  matchConditions:
+  - name: polder
+    expression: request.userInfo.username in {{ .users }}
+  variables:
+  {{- include "polder.victim-variables" (dict "victims" .victims "pod" "oldObject") | nindent 2 }}
+  validations:
+  {{- include "polder.victim-validations" (dict "victims" .victims "pod" "oldObject" "verb" "delete" "unless" "") | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- /* Puts the policy .name in force. With .byParams it is evaluated with each pod of the request's namespace. */ -}}
+{{- define "polder.policy-binding" -}}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata:
+  name: {{ .name }}
+  labels: {{- include "polder.labels" .root | nindent 4 }}
+{{- if .byParams }}
+# Without a pod in the namespace there is none that it could be about.
+spec: {policyName: {{ .name }}, validationActions: [Deny], paramRef: {selector: {}, parameterNotFoundAction: Allow}}
+{{- else }}
+spec: {policyName: {{ .name }}, validationActions: [Deny]}
+{{- end }}
 {{- end }}
