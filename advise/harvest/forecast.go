@@ -57,8 +57,8 @@ type forecast struct {
 	Capacity float64 `json:"capacity,omitempty"`
 }
 
-// setCapacity converts the observed uses to parts of a new capacity, for example after CPUs went offline or kubelet assigned some exclusively:
-// the services use what they used. It returns the factor. The growths stay parts: a machine's services grow with its size.
+// setCapacity converts the observed uses to parts of a new capacity, for example after CPUs went offline or kubelet assigned some
+// exclusively: the services use what they used. It returns the factor. The growths stay parts: a machine's services grow with its size.
 func (f *forecast) setCapacity(capacity float64) (factor float64) {
 	old := f.Capacity
 	f.Capacity = capacity

@@ -151,22 +151,26 @@ func TestOwnListsAreKept(t *testing.T) {
 		{
 			"its own, squeezed to it", "0-3", "", "2-3",
 			Neighbour{File: child, Observed: "2-3"},
-			[]string{"/b/x cpuset.cpus: 2-3 -> 2-3 (implied)", "/b cpuset.cpus: 0-3 -> 2-3 needs [0]"}, "",
+			[]string{"/b/x cpuset.cpus: 2-3 -> 2-3 (implied)", "/b cpuset.cpus: 0-3 -> 2-3 needs [0]"},
+			"",
 		},
 		{
 			"its own, widened again", "2-3", "0-3", "0-3",
 			Neighbour{File: child, Observed: "2-3", Original: "2-3"},
-			[]string{"/b cpuset.cpus: 2-3 -> 0-3"}, "",
+			[]string{"/b cpuset.cpus: 2-3 -> 0-3"},
+			"",
 		},
 		{
 			"filled during a squeeze", "2-3", "0-3", "1-3",
 			Neighbour{File: child, Observed: "2-3"},
-			[]string{"/b cpuset.cpus: 2-3 -> 1-3", "/b/x cpuset.cpus: 2-3 -> 1-3 (implied) needs [0]"}, "0-3",
+			[]string{"/b cpuset.cpus: 2-3 -> 1-3", "/b/x cpuset.cpus: 2-3 -> 1-3 (implied) needs [0]"},
+			"0-3",
 		},
 		{
 			"filled, and then changed by a plan", "1-3", "0-3", "0-3",
 			Neighbour{File: child, Observed: "1-3", Original: "0-3"},
-			[]string{"/b cpuset.cpus: 1-3 -> 0-3", "/b/x cpuset.cpus: 1-3 -> 0-3 (implied) needs [0]"}, "0-3",
+			[]string{"/b cpuset.cpus: 1-3 -> 0-3", "/b/x cpuset.cpus: 1-3 -> 0-3 (implied) needs [0]"},
+			"0-3",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

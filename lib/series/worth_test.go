@@ -166,7 +166,8 @@ func TestPodCountersNeverDecrease(t *testing.T) {
 			other, 10,
 		},
 		{
-			"then none", []*tick.Tick{used(0, 1, 4000, many(0, maxKeys+10)...), used(time.Second, 1, 4000)},
+			"then none",
+			[]*tick.Tick{used(0, 1, 4000, many(0, maxKeys+10)...), used(time.Second, 1, 4000)},
 			other, 10,
 		},
 		{

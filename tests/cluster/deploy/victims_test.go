@@ -3,11 +3,12 @@ package deploy
 import (
 	"fmt"
 	"net/http"
+	"os/exec"
 	"strings"
 	"testing"
 
-	"polder/evict/rule"
 	"polder/tests/await"
+	"polder/tests/binaries"
 	"polder/tests/cluster/controlplane"
 )
 
@@ -118,9 +119,23 @@ func TestRulesNarrowThePolicy(t *testing.T) {
 			}
 		})
 	}
-	for _, name := range rule.Names() {
+	for _, name := range ruleNames(t) {
 		part(t, "admission.yaml", "evict.flags.rules="+name) // the chart knows every rule of evict
 	}
+}
+
+// ruleNames are the rules that evict has, as it lists them when it refuses another one.
+func ruleNames(t *testing.T) []string {
+	t.Helper()
+	evict := exec.Command(binaries.Path(t, "evict"), "--rules", "none-of-them")
+	message, err := evict.CombinedOutput()
+	_, list, isListed := strings.Cut(string(message), "want some of ")
+	list, _, _ = strings.Cut(list, "\n")
+	names := strings.Split(list, ", ")
+	if err == nil || !isListed || len(names) < 10 {
+		t.Fatalf("evict --rules none-of-them: %v, %s; want its rules", err, message)
+	}
+	return names
 }
 
 // A node's token may evict pods of that node that are reclaimed or that the rules may end, and no others.
