@@ -48,6 +48,8 @@ cluster's pods are matched with them by the UID and the container ids in the cgr
 driver; containerd, CRI-O, Docker; kubelet's cgroupRoot by --cgroup-root). A pod without a cgroup has missing "cgroup", unless
 it has ended. A pod's cgroup without a pod object has missing "cluster", and what was known of the pod holds while the cgroup
 exists; a pod of which nothing was known does not count as reclaimed. The sandbox's cgroup (the pause container's) is in no list.
+A container that the status does not have yet is listed under its cgroup's name, or under its own where only one is awaited. CRI-O gives
+most pods no sandbox: there each cgroup counts as a container while one is awaited.
 
 CLASSES OF PODS
 A pod's class is that of the first of these:

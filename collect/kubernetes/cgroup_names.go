@@ -56,7 +56,7 @@ type Group struct {
 
 // Results of [Pod.Match] for a cgroup that is none of the containers in the pod's status.
 const (
-	// Other is the sandbox, or a cgroup that Kubernetes did not create.
+	// Other is the sandbox, or a cgroup that Kubernetes did not create. It is never one that may be an awaited container's.
 	Other = -1
 	// Unnamed is a container that is not in the status yet.
 	Unnamed = -2
@@ -64,11 +64,14 @@ const (
 
 // Match finds for each cgroup below the pod's which of the pod's containers it is.
 //
-// The sandbox has a cgroup, but no API object has its ID; nor has the status a container that has just started. So a cgroup
-// with an unknown ID is the sandbox if all containers that may run are found. Otherwise the oldest of them, which is created
-// before all containers, is the sandbox and the others are containers; if only one container is awaited and one cgroup is
-// left, they belong together. Where the order is not known and there are several, all count as containers: a sandbox
-// among them uses next to nothing.
+// The sandbox has a cgroup, but no API object has its ID; nor has the status a container that has just started, or all of those that
+// started while the API server or kubelet was away. If all containers that may run are found, a cgroup with an unknown ID is the
+// sandbox. Otherwise the oldest of them, which is created before all containers, is the sandbox and the others are containers; if only
+// one container is awaited and one cgroup is left, they belong together. Where the order is not known and there are several, all count
+// as containers: a sandbox among them uses next to nothing.
+//
+// CRI-O gives most pods no sandbox (drop_infra_ctr), so that none of its cgroups counts as one while a container is awaited.
+// [tick.Pod.IsIdle] depends on this: a cgroup that may be a container's is never Other.
 func (p *Pod) Match(groups []Group) []int {
 	out := make([]int, len(groups))
 	found := make([]bool, len(p.Containers))
@@ -94,12 +97,11 @@ func (p *Pod) Match(groups []Group) []int {
 			count++
 		}
 	}
-	if count == 0 || len(unknown) < 2 {
+	if count == 0 {
 		return out
 	}
-	oldest := slices.MinFunc(unknown, func(a, b int) int { return cmp.Compare(groups[a].Age, groups[b].Age) })
-	if groups[oldest].Age > 0 {
-		unknown = slices.DeleteFunc(unknown, func(i int) bool { return i == oldest })
+	if !slices.ContainsFunc(unknown, func(i int) bool { return strings.HasPrefix(groups[i].Name, crioPrefix) }) {
+		unknown = withoutSandbox(groups, unknown)
 	}
 	for _, i := range unknown {
 		out[i] = Unnamed
@@ -108,4 +110,19 @@ func (p *Pod) Match(groups []Group) []int {
 		}
 	}
 	return out
+}
+
+// crioPrefix begins the names of CRI-O's cgroups under both drivers.
+const crioPrefix = "crio-"
+
+// withoutSandbox removes the sandbox from the cgroups with an unknown ID, of a runtime that creates one before all containers.
+func withoutSandbox(groups []Group, unknown []int) []int {
+	if len(unknown) < 2 {
+		return nil
+	}
+	oldest := slices.MinFunc(unknown, func(a, b int) int { return cmp.Compare(groups[a].Age, groups[b].Age) })
+	if groups[oldest].Age == 0 {
+		return unknown
+	}
+	return slices.DeleteFunc(unknown, func(i int) bool { return i == oldest })
 }

@@ -80,6 +80,13 @@ func TestMatch(t *testing.T) {
 		"two starts":                        {[]Container{running("a", ""), running("b", "")}, []Group{{"u", 9}, {"s", 1}, {"v", 8}}, []int{Unnamed, Other, Unnamed}},
 		"a start where the order is hidden": {[]Container{running("a", "")}, []Group{{"u", 0}, {"s", 0}}, []int{Unnamed, Unnamed}},
 		"all found, and a debug container":  {[]Container{running("a", "x"), done("debug", "z")}, []Group{{"s", 1}, {"x", 2}, {"z", 3}}, []int{Other, 0, 1}},
+		"CRI-O without a sandbox":           {[]Container{running("a", "old")}, []Group{{"crio-new.scope", 9}}, []int{0}},
+		"CRI-O, cgroupfs":                   {[]Container{running("a", "")}, []Group{{"crio-new", 9}, {"crio-conmon-new", 8}}, []int{0, Other}},
+		"CRI-O, two starts":                 {[]Container{running("a", ""), running("b", "")}, []Group{{"crio-u.scope", 3}, {"crio-v.scope", 9}}, []int{Unnamed, Unnamed}},
+		"CRI-O, one of two":                 {[]Container{running("a", ""), running("b", "old")}, []Group{{"crio-u.scope", 3}}, []int{Unnamed}},
+		"CRI-O, a start beside a known":     {[]Container{running("a", ""), running("b", "y")}, []Group{{"crio-y.scope", 3}, {"crio-new.scope", 9}}, []int{1, 0}},
+		"CRI-O, its sandbox and a start":    {[]Container{running("a", "")}, []Group{{"crio-s.scope", 1}, {"crio-new.scope", 9}}, []int{Unnamed, Unnamed}},
+		"CRI-O, its sandbox, all found":     {[]Container{running("a", "x"), done("i", "w")}, []Group{{"crio-s.scope", 1}, {"crio-x.scope", 9}}, []int{Other, 0}},
 		"odd names":                         {[]Container{running("a", "")}, []Group{{"a b", 1}, {"", 2}}, []int{Other, Other}},
 		"nothing":                           {[]Container{running("a", "x")}, nil, []int{}},
 	} {

@@ -46,7 +46,8 @@ func (p *Pod) IsBatch() bool { return p.QoS == QoSReclaimed && !p.IsClassUnknown
 func (p *Pod) IsService() bool { return p.QoS != QoSReclaimed && !p.IsClassUnknown() }
 
 // IsIdle reports whether the pod is known not to use anything: it has no cgroup, or it is a pod of Kubernetes of which no container has
-// one. A pod without a cluster may be a cgroup without containers.
+// one. It holds because collect lists each cgroup that may be a container's, with or without its name, and leaves out only the sandbox's
+// and those that Kubernetes did not create. A pod without a cluster may be a cgroup without containers.
 func (p *Pod) IsIdle() bool {
 	runs := func(c Container) bool { return c.Cgroup != "" }
 	hasParts := p.Namespace != "" && (p.Cgroup != "" || len(p.Containers) > 0)
