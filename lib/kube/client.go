@@ -79,6 +79,10 @@ func Open(o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	return newClient(config, o)
+}
+
+func newClient(config *rest.Config, o Options) (*Client, error) {
 	config.UserAgent = o.UserAgent
 	config.QPS = o.QPS
 	if o.QPS == 0 {

@@ -83,7 +83,7 @@ func Start[T any](ctx context.Context, c *Client, s Selection, now func() time.T
 			if err := w.waitIfUnknown(ctx); err != nil {
 				return nil, err
 			}
-			list, err := at.List(withObserver(ctx, w.recordFailure), o)
+			list, err := at.List(withObserver(ctx, w.begin), o)
 			w.recordResult(ctx, err)
 			return list, err
 		},
@@ -92,7 +92,7 @@ func Start[T any](ctx context.Context, c *Client, s Selection, now func() time.T
 			if err := w.waitIfUnknown(ctx); err != nil {
 				return nil, err
 			}
-			stream, err := at.Watch(withObserver(ctx, w.recordFailure), o)
+			stream, err := at.Watch(withObserver(ctx, w.begin), o)
 			// After failed attempts to reach a server the client returns an ended stream without an error: that is no response. And
 			// a stream that should begin with the whole list may begin with an error: there the list counts as the response.
 			streaming := o.SendInitialEvents != nil && *o.SendInitialEvents
@@ -113,7 +113,10 @@ func Start[T any](ctx context.Context, c *Client, s Selection, now func() time.T
 }
 
 // recordResult records the result of a request.
-func (w *Watch[T]) recordResult(ctx context.Context, err error) {
+func (w *Watch[T]) recordResult(ctx context.Context, err error) { w.recordSince(ctx, err, w.now()) }
+
+// recordSince records the result of a request. If it is an error, the list was current until since.
+func (w *Watch[T]) recordSince(ctx context.Context, err error, since time.Time) {
 	if err != nil && ctx.Err() != nil {
 		return // this process ended it
 	}
@@ -141,7 +144,7 @@ func (w *Watch[T]) recordResult(ctx context.Context, err error) {
 		// requests the whole list at once.
 		w.state.Err = nil
 	case w.state.Err == nil:
-		w.state.Err, w.state.Since = err, w.now()
+		w.state.Err, w.state.Since = err, since
 	default:
 		w.state.Err = err
 	}
@@ -153,11 +156,11 @@ const minUnknownTime = 10 * time.Second
 
 var emptyWatch = reflect.TypeOf(watch.NewEmptyWatch())
 
-// recordFailure records an attempt without a response, one of the many that the client makes before it returns an error.
-func (w *Watch[T]) recordFailure(ctx context.Context, err error) {
-	if ctx.Err() == nil {
-		w.recordResult(ctx, err)
-	}
+// begin records an attempt that fails, one of the many that the client makes before it returns an error: since the attempt began, the
+// server has not responded.
+func (w *Watch[T]) begin(ctx context.Context) (failed func(error)) {
+	began := w.now()
+	return func(err error) { w.recordSince(ctx, err, began) }
 }
 
 // waitIfUnknown waits if the server has recently responded that it does not know the kind.
