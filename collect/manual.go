@@ -88,9 +88,9 @@ and reason, and a second entry that matches as well. Without such a ConfigMap th
 until it was read there is no "koordinator". The log names settings that are not supported at the start, and when they change.
 
 WHEN THE API SERVER DOES NOT ANSWER, AND WHAT IS REQUESTED OF IT
-When the API server does not answer, ticks continue with the last lists, and sample.errors has the time since when. A
-connection that is dead is noticed after some 45 s, and so is a request to which no response begins: that of a server that hangs behind
-a live connection is the next one, as the API server ends each watch after 5 to 10 minutes. collect requests list and watch of pods, nodes, katalystcustomconfigs,
+When the API server does not answer, ticks continue with the last lists, and sample.errors has the time since when. A dead connection
+is noticed after some 45 s, and so is a request to which no response begins. Behind a live connection, that is the first request after a
+watch has ended, as each does after 5 to 10 minutes. collect requests list and watch of pods, nodes, katalystcustomconfigs,
 adminqosconfigurations and evictionconfigurations; with --slo-config also of configmaps of that name in that namespace.
 
 SECTIONS OF A SAMPLE
