@@ -14,8 +14,8 @@ import (
 // observer is the key of a context's [beginning].
 type observer struct{}
 
-// beginning is called as each attempt begins. The function that it returns is called if the attempt has no response in time, or the response
-// of a server that is temporarily unavailable.
+// beginning is called as each attempt begins. The function that it returns is called if the attempt has no response in time, or the
+// response of a server that is temporarily unavailable.
 type beginning func(context.Context) (failed func(error))
 
 func withObserver(ctx context.Context, begin beginning) context.Context {
