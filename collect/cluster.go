@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 
+	"polder/collect/kubernetes"
 	"polder/collect/kubernetes/live"
 	"polder/collect/source"
 	"polder/lib/kube"
@@ -74,8 +75,14 @@ func (o *clusterOptions) open(ctx context.Context, s *stage.Session, node string
 	waiting, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	c.Wait(waiting)
-	return c, nil
+	return bounded{c}, nil
 }
+
+// bounded is a cluster of which a tick has room for all that tenants write of their pods.
+type bounded struct{ source.Cluster }
+
+// Pods are asked for when they or the cgroups have changed, not for each tick.
+func (b bounded) Pods() []*kubernetes.Pod { return kubernetes.Within(b.Cluster.Pods()) }
 
 // objectName is the form of the names that the API server accepts.
 var objectName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$`)
@@ -97,5 +104,5 @@ func opened(f *live.File, err error) (source.Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	return f, nil
+	return bounded{f}, nil
 }

@@ -65,9 +65,10 @@ Node owns it; a static pod's annotations alone do not make a pod static. The pod
 like. Requests are summed as the scheduler does; if one container has no limit, the pod has none. Reclaimed resources have the names
 resource.katalyst.kubewharf.io/reclaimed_millicpu, katalyst.kubewharf.io/reclaimed_millicpu, kubernetes.io/batch-cpu and
 koordinator.sh/batch-cpu, and those of memory. Labels and annotations are passed on under the dialects' prefixes (nodes':
-kubernetes.io/ too) up to 4 KiB each and 16 KiB a pod. Annotations that protect a pod from eviction are passed on first
-(koordinator.sh/eviction-policy, polder/evict and those of --keep-annotation), with an empty value where theirs is too long, so that
-no other annotation can displace them.
+kubernetes.io/ too) up to 4 KiB each and 16 KiB a pod in all, as JSON. Annotations that protect a pod from eviction are passed on first
+(koordinator.sh/eviction-policy, polder/evict and those of --keep-annotation), with an empty value where theirs is too long, and then those
+that advise and evict read, so that no other label or annotation can displace them. Those of all pods of a tick, and the pods' errors,
+have 4 MiB: beyond it the pods that have most of them lose what decides and protects nothing, then what decides, and their errors say so.
 
 SETTINGS FROM THE CLUSTER
 sample.config is what Katalyst's configuration objects put in force for the node: of AdminQoSConfigurations and

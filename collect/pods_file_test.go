@@ -3,10 +3,12 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -106,5 +108,32 @@ func TestRestartOnCRIO(t *testing.T) {
 		if !slices.Equal(got, c.want) || pods[0].IsIdle() {
 			t.Errorf("%s: containers %q, idle %t; want %q", name, got, pods[0].IsIdle(), c.want)
 		}
+	}
+}
+
+// However many pods tenants create on a node, and whatever they write, the next stage accepts the tick. The pods need not start.
+func TestManyPodsFit(t *testing.T) {
+	pod := func(name string, marks object) object {
+		return object{
+			"kind": "Pod", "metadata": object{"namespace": "a", "name": name, "uid": name, "labels": marks, "annotations": marks},
+			"spec": object{"nodeName": "n1", "containers": []any{object{"name": "main"}}}, "status": object{"phase": "Pending"},
+		}
+	}
+	crowd := object{}
+	for i := range 5 {
+		crowd[fmt.Sprintf("koordinator.sh/%d", i)] = strings.Repeat("\x01", 600)
+	}
+	pods := []object{pod("modest", object{"koordinator.sh/qosClass": "LS", "koordinator.sh/note": "x"})}
+	for i := range 700 {
+		pods = append(pods, pod(fmt.Sprint("crowd-", i), crowd))
+	}
+	line := onceWith(t, nil, pods)
+	if len(line) > tick.DefaultMaxLine/2 {
+		t.Errorf("%d bytes; want far less than %d", len(line), tick.DefaultMaxLine)
+	}
+	got := podsOf(t, line)
+	i := slices.IndexFunc(got, func(p tick.Pod) bool { return p.Name == "modest" })
+	if len(got) != len(pods) || i < 0 || len(got[i].Labels) != 2 || len(got[i].Errors) > 0 {
+		t.Errorf("%d pods, the modest one %+v; want %d, and that whole", len(got), got[max(0, i)], len(pods))
 	}
 }

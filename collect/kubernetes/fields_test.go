@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"polder/lib/qos"
+	"polder/lib/tick"
 )
 
 // Annotations that protect a pod from eviction are passed on whatever other annotations it has.
@@ -55,7 +56,7 @@ func TestProtectionIsKept(t *testing.T) {
 		}
 		size := 0
 		for key, value := range p.Tick.Annotations {
-			size += encoded(key) + encoded(value)
+			size += encoded(key) + encoded(value) + entryOverhead
 		}
 		if size > maxValues || len(c.others) > 0 && len(p.Tick.Annotations) < 10 {
 			t.Errorf("%s: %d annotations of %d bytes", name, len(p.Tick.Annotations), size)
@@ -65,5 +66,53 @@ func TestProtectionIsKept(t *testing.T) {
 	p := (&Reading{Annotations: []string{optOut, own, optOut}}).Pod(object{"metadata": object{"annotations": object{optOut: "false", "team": "a"}}})
 	if len(p.Tick.Annotations) != 1 || p.Tick.Annotations[optOut] != "false" || len(p.Tick.Errors) > 0 {
 		t.Errorf("%q, errors %q", p.Tick.Annotations, p.Tick.Errors)
+	}
+}
+
+// The labels and annotations of a pod together are within the bound, as the tick has them, whatever is in them; and those that decide are
+// not displaced by others.
+func TestMarksAreBounded(t *testing.T) {
+	for name, crowd := range map[string]func(i int) (key, value string){
+		"many":  func(i int) (string, string) { return fmt.Sprintf("koordinator.sh/%d", i), "" },
+		"large": func(i int) (string, string) { return fmt.Sprintf("a.koordinator.sh/%d", i), strings.Repeat("y", 1000) },
+		"controls": func(i int) (string, string) {
+			return fmt.Sprintf("a.koordinator.sh/%d", i), strings.Repeat("\x01\x7f\"", 100)
+		},
+		"no UTF-8": func(i int) (string, string) {
+			return fmt.Sprintf("a.koordinator.sh/%d", i), strings.Repeat("\xffa", 500)
+		},
+	} {
+		labels, annotations := object{qos.KoordinatorClass: "LS"}, object{qos.KatalystLevel: "shared_cores", qos.EvictionPolicy: "[]"}
+		for i := range 1000 {
+			key, value := crowd(i)
+			labels[key], annotations[key] = value, value
+		}
+		p := (&Reading{}).Pod(object{"metadata": object{"labels": labels, "annotations": annotations}})
+		text, err := tick.Marshal(map[string]any{"labels": p.Tick.Labels, "annotations": p.Tick.Annotations})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(text) > maxValues+100 || len(text) < maxValues/3 {
+			t.Errorf("%s: %d bytes of labels and annotations; want %d at most, and not far from it", name, len(text), maxValues)
+		}
+		if p.Tick.Labels[qos.KoordinatorClass] == "" || p.Tick.Annotations[qos.KatalystLevel] == "" || p.Tick.Annotations[qos.EvictionPolicy] == "" {
+			t.Errorf("%s: what decides or protects is displaced", name)
+		}
+		if len(p.Tick.Errors) == 0 {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+// The size that is counted is never less than that in a tick.
+func TestEncoded(t *testing.T) {
+	for _, text := range []string{"", "a", "ä€😀", "\x00\n\t\x1f\x7f", `"\`, "<>&\u2028", "\xff", "\xff\xfea\xff", "\uFFFD"} {
+		raw, err := tick.Marshal(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := encoded(text); got < len(raw)-2 || got > 6*len(text) {
+			t.Errorf("%q: %d; want %d or a little more", text, got, len(raw)-2)
+		}
 	}
 }

@@ -27,8 +27,8 @@ func NodeOf(o object) *Node {
 			n.Problems = append(n.Problems, problem)
 		}
 	}
-	n.Labels = passedOn("label", n.AllLabels, nodeMark, nil, complain)
-	n.Annotations = passedOn("annotation", fields.TextMap(o, "metadata", "annotations"), nodeMark, nil, complain)
+	own := marks{n.AllLabels, fields.TextMap(o, "metadata", "annotations")}.passedOn(nodeRanks{}, complain)
+	n.Labels, n.Annotations = own.labels, own.annotations
 	n.Capacity = nodeResources(o, "capacity", complain)
 	n.Allocatable = nodeResources(o, "allocatable", complain)
 	return n

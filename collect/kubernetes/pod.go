@@ -26,6 +26,10 @@ type Pod struct {
 	// CgroupUID is the UID in the name of its cgroup, NodeName the node to which it is bound.
 	CgroupUID, NodeName string
 	Containers          []Container
+
+	// size is what tenants write of it; see [Within].
+	size  int
+	ranks podRanks
 }
 
 // Container is what is kept of one of a pod's containers, of all three kinds.
@@ -72,8 +76,9 @@ func (r *Reading) Pod(o object) *Pod {
 	t.UID = fields.Text(o, "metadata", "uid")
 	t.Namespace, t.Name = name(o, "namespace", complain), name(o, "name", complain)
 	labels, annotations := fields.TextMap(o, "metadata", "labels"), fields.TextMap(o, "metadata", "annotations")
-	t.Labels = passedOn("label", labels, isPassedOn(nil), nil, complain)
-	t.Annotations = passedOn("annotation", annotations, isPassedOn(r.Annotations), r.protecting(), complain)
+	p.ranks = r.ranks()
+	own := marks{labels, annotations}.passedOn(p.ranks, complain)
+	t.Labels, t.Annotations = own.labels, own.annotations
 
 	t.OwnerKind = ownerKind(o)
 	t.Static = ownedByItsNode(o)
@@ -103,6 +108,7 @@ func (r *Reading) Pod(o object) *Pod {
 	if t.KoordinatorPriority, err = marked.Priority(); err != nil {
 		complain(err.Error())
 	}
+	p.size = written(t)
 	return p
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"polder/lib/qos"
 	"polder/lib/tick"
@@ -61,7 +62,7 @@ func TestPod(t *testing.T) {
 			{Name: "side", ID: "bbbb", Awaited: true, Requests: amountsOf(1000, -1, -1, -1), Limits: amountsOf(1000, -1, -1, -1)},
 		},
 	}
-	if diff := cmp.Diff(want, p); diff != "" {
+	if diff := cmp.Diff(want, p, cmpopts.IgnoreUnexported(Pod{})); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"polder/collect/kubernetes"
 	"polder/lib/tick"
 )
 
@@ -82,12 +83,12 @@ func (f *Fleet) Observe(now time.Time, s Seen) []*tick.Tick {
 // byNode has each node's pods and record, by the node's name.
 type byNode struct {
 	agents    map[string][]*Pod
-	reclaimed map[string][]tick.Pod
+	reclaimed map[string][]*kubernetes.Pod
 	records   map[string]*Record
 }
 
 func perNode(s Seen) byNode {
-	on := byNode{map[string][]*Pod{}, map[string][]tick.Pod{}, map[string]*Record{}}
+	on := byNode{map[string][]*Pod{}, map[string][]*kubernetes.Pod{}, map[string]*Record{}}
 	for _, p := range s.Pods {
 		if p == nil {
 			continue
@@ -96,7 +97,7 @@ func perNode(s Seen) byNode {
 			on.agents[p.NodeName] = append(on.agents[p.NodeName], p)
 		}
 		if p.Reclaimed != nil {
-			on.reclaimed[p.NodeName] = append(on.reclaimed[p.NodeName], *p.Reclaimed)
+			on.reclaimed[p.NodeName] = append(on.reclaimed[p.NodeName], p.Reclaimed)
 		}
 	}
 	for _, r := range s.Records {
@@ -227,9 +228,14 @@ func agentPods(pods []*Pod) []tick.AgentPod {
 	return out
 }
 
-func byName(pods []tick.Pod) []tick.Pod {
-	slices.SortFunc(pods, func(a, b tick.Pod) int { return names(a.Namespace, a.Name, b.Namespace, b.Name) })
-	return pods
+// byName are a node's pods as its tick has them.
+func byName(pods []*kubernetes.Pod) []tick.Pod {
+	var list []tick.Pod
+	for _, p := range kubernetes.Within(pods) {
+		list = append(list, p.Tick)
+	}
+	slices.SortFunc(list, func(a, b tick.Pod) int { return names(a.Namespace, a.Name, b.Namespace, b.Name) })
+	return list
 }
 
 func names(aNamespace, aName, bNamespace, bName string) int {

@@ -60,8 +60,8 @@ type Pod struct {
 	// Agent is nil where the pod is not the agent's. Changed is when its condition Ready changed last, or else when it was created.
 	Agent   *tick.AgentPod
 	Changed time.Time
-	// Reclaimed is nil where the pod is of another class.
-	Reclaimed *tick.Pod
+	// Reclaimed is nil where the pod is of another class. It is without its containers.
+	Reclaimed *kubernetes.Pod
 }
 
 // Reading has the settings by which pods are read.
@@ -83,8 +83,7 @@ func (r *Reading) Pod(o Object) *Pod {
 		p.agent(o, namespace)
 	}
 	if k := r.Reading.Pod(o); k.Tick.QoS == tick.QoSReclaimed && !k.Tick.Ended() {
-		reclaimed := k.Tick // without its containers
-		p.Reclaimed = &reclaimed
+		p.Reclaimed, k.Containers = k, nil
 	}
 	if p.Agent == nil && p.Reclaimed == nil {
 		return nil
