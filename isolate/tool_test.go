@@ -86,6 +86,7 @@ func TestWhatCountsAsSilence(t *testing.T) {
 				return decoded.Isolation
 			}
 			if name == "no decision" { // as of an advise that was started with isolate
+				send(now, quiet)
 				now = now.Add(9 * time.Hour)
 				if i := send(now, quiet); i.Fallback || batch() != "0-3" {
 					t.Errorf("batch on %s, isolation %+v before the first decision; want no change yet", batch(), i)

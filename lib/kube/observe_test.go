@@ -49,7 +49,7 @@ func (s *server) RoundTrip(r *http.Request) (*http.Response, error) {
 		`{"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": []}`)))
 }
 
-func (s *server) watch(t *testing.T, ctx context.Context) *Watch[string] {
+func (s *server) watch(ctx context.Context, t *testing.T) *Watch[string] {
 	t.Helper()
 	// They wait until a millisecond after the last error, which another test has had by the real clock, years after that of a bubble.
 	handlers := utilruntime.ErrorHandlers
@@ -71,7 +71,7 @@ func TestHangIsNoticed(t *testing.T) {
 		defer cancel()
 		s := &server{streams: 7 * time.Minute}
 		began := time.Now()
-		w := s.watch(t, ctx)
+		w := s.watch(ctx, t)
 		at := func(after time.Duration) State {
 			time.Sleep(time.Until(began.Add(after)))
 			synctest.Wait()
@@ -114,7 +114,7 @@ func TestHangAtFirst(t *testing.T) {
 		s := &server{}
 		s.hangs.Store(true)
 		began := time.Now()
-		w := s.watch(t, ctx)
+		w := s.watch(ctx, t)
 		time.Sleep(headersTimeout + time.Second)
 		synctest.Wait()
 		if state := w.State(); state.Synced || state.Err == nil || !strings.Contains(state.Err.Error(), "no response within") || !state.Since.Equal(began) {
