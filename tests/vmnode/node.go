@@ -78,15 +78,20 @@ func Start(ctx context.Context, dir string, o Options) (*Node, error) {
 		return nil, err
 	}
 	o.Log("disk made in %.1f s", time.Since(begin).Seconds())
-	n, err := o.bootAgain(ctx, dir, disk)
-	if err != nil {
-		return nil, err
-	}
-	if err := n.startKubelet(ctx, o); err != nil {
+	for attempt := 1; ; attempt++ {
+		n, err := o.bootAgain(ctx, dir, disk)
+		if err != nil {
+			return nil, err
+		}
+		if err = n.startKubelet(ctx, o); err == nil {
+			return n, nil
+		}
 		n.Stop()
-		return nil, err
+		if !errors.Is(err, qemu.ErrHangs) || attempt == qemu.BootAttempts {
+			return nil, err
+		}
+		o.Log("attempt %d: %v", attempt, err) // the disk is as before, because the machine writes to a snapshot
 	}
-	return n, nil
 }
 
 // portTaken is what QEMU prints where another process took one of its ports after it was found free.
@@ -237,6 +242,9 @@ func (n *Node) startKubelet(ctx context.Context, o Options) error {
 	begin := time.Now()
 	ctx, cancel := context.WithTimeoutCause(ctx, startLimit, fmt.Errorf("not in %s", startLimit))
 	defer cancel()
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	go n.endIfSilent(ctx, end, silentLimit)
 	for _, step := range []struct{ what, script string }{
 		{"containerd's socket", `
 			setsid containerd >/var/log/containerd.log 2>&1 </dev/null &
@@ -251,11 +259,35 @@ func (n *Node) startKubelet(ctx context.Context, o Options) error {
 			tail -n 20 /var/log/kubelet.log >&2; exit 1`},
 	} {
 		if _, err := n.Run(ctx, o.goSettings()+step.script); err != nil {
+			if cause := context.Cause(ctx); errors.Is(cause, qemu.ErrHangs) {
+				err = fmt.Errorf("%w; the end of its console:\n%s", cause, n.Console())
+			}
 			return fmt.Errorf("start %s: %w", step.what, err)
 		}
 		o.Log("%s: %.1f s after the boot", step.what, time.Since(begin).Seconds())
 	}
 	return nil
+}
+
+// silentLimit is for the agent's response to the shortest command: it takes seconds where the guest makes any progress.
+const silentLimit = 4 * time.Minute
+
+// endIfSilent ends the context by [qemu.ErrHangs] once the agent has not responded for the limit, although the machine runs.
+func (n *Node) endIfSilent(ctx context.Context, end context.CancelCauseFunc, limit time.Duration) {
+	for ctx.Err() == nil {
+		try, done := context.WithTimeout(ctx, limit)
+		_, err := n.Run(try, "true")
+		isSilent := err != nil && errors.Is(try.Err(), context.DeadlineExceeded) && ctx.Err() == nil
+		done()
+		if isSilent {
+			end(fmt.Errorf("%w: its agent did not respond for %s", qemu.ErrHangs, limit))
+			return
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(limit / 10):
+		}
+	}
 }
 
 // Spent lists the guest's programs that have used CPU time, by the guest's own clock, which also runs while its CPUs get no
