@@ -45,8 +45,10 @@ func onceWith(t *testing.T, files map[string]string, pods []object) []byte {
 	}
 	var out, log bytes.Buffer
 	status := command().Execute(t.Context(), stage.Env{
-		Args: []string{"collect", "--once", "--once-over", "10ms", "--node", "n1", "--root", root, "--pods", filepath.Join(root, "pods.json")},
-		In:   bytes.NewReader(nil), Out: &out, Err: &log, Getenv: os.Getenv, Now: time.Now,
+		Args: []string{
+			"collect", "--once", "--once-over", "10ms", "--node", "n1", "--root", root, "--pods", filepath.Join(root, "pods.json"),
+		},
+		In: bytes.NewReader(nil), Out: &out, Err: &log, Getenv: os.Getenv, Now: time.Now,
 	})
 	if status != 0 {
 		t.Fatalf("status %d: %s", status, log.String())
@@ -87,10 +89,22 @@ func TestRestartOnCRIO(t *testing.T) {
 		cgroups []string
 		want    []string
 	}{
-		"a restart beside a known one": {pod(state("main", "old"), state("side", "b")), []string{"crio-new.scope", "crio-b.scope"}, []string{"main", "side"}},
-		"two restarts":                 {pod(state("main", "old"), state("side", "older")), []string{"crio-1.scope", "crio-2.scope"}, []string{"crio-1.scope", "crio-2.scope"}},
-		"one restart of two":           {pod(state("main", "old"), state("side", "older")), []string{"crio-1.scope", "crio-conmon-1.scope"}, []string{"crio-1.scope"}},
-		"a first start":                {pod(), []string{"crio-1.scope"}, []string{"crio-1.scope"}},
+		"a restart beside a known one": {
+			pod(state("main", "old"), state("side", "b")),
+			[]string{"crio-new.scope", "crio-b.scope"},
+			[]string{"main", "side"},
+		},
+		"two restarts": {
+			pod(state("main", "old"), state("side", "older")),
+			[]string{"crio-1.scope", "crio-2.scope"},
+			[]string{"crio-1.scope", "crio-2.scope"},
+		},
+		"one restart of two": {
+			pod(state("main", "old"), state("side", "older")),
+			[]string{"crio-1.scope", "crio-conmon-1.scope"},
+			[]string{"crio-1.scope"},
+		},
+		"a first start": {pod(), []string{"crio-1.scope"}, []string{"crio-1.scope"}},
 	} {
 		files := map[string]string{}
 		for _, name := range c.cgroups {

@@ -17,18 +17,28 @@ type pkg struct {
 }
 
 // pure packages only decide: time comes from the tick, and all other input from their arguments.
-var pure = []string{
-	"polder/advise/policy", "polder/advise/histogram", "polder/advise/class", "polder/advise/guard", "polder/advise/disk", "polder/advise/limits", "polder/advise/cold", "polder/advise/network", "polder/advise/katalyst", "polder/advise/harvest",
-	"polder/advise/koordinator", "polder/advise/koordinator/annotation", "polder/advise/koordinator/batch", "polder/advise/koordinator/suppress", "polder/advise/koordinator/burst", "polder/advise/koordinator/memory", "polder/advise/koordinator/resctrl", "polder/advise/koordinator/revert",
+var pure = slices.Concat(pureLibraries, []string{
+	"polder/advise/policy", "polder/advise/histogram", "polder/advise/class", "polder/advise/guard", "polder/advise/disk",
+	"polder/advise/limits", "polder/advise/cold", "polder/advise/network", "polder/advise/katalyst", "polder/advise/harvest",
+	"polder/advise/koordinator", "polder/advise/koordinator/annotation", "polder/advise/koordinator/batch",
+	"polder/advise/koordinator/suppress", "polder/advise/koordinator/burst", "polder/advise/koordinator/memory",
+	"polder/advise/koordinator/resctrl", "polder/advise/koordinator/revert",
 	"polder/isolate/plan", "polder/isolate/network/plan",
 	"polder/evict/rule", "polder/evict/pick", "polder/evict/fleet/health", "polder/evict/dynamic",
-	"polder/report/view", "polder/report/age", "polder/report/explain", "polder/report/object", "polder/report/amounts", "polder/report/score", "polder/report/page", "polder/report/replay",
+	"polder/report/view", "polder/report/age", "polder/report/explain", "polder/report/object", "polder/report/amounts",
+	"polder/report/score", "polder/report/page", "polder/report/replay",
 	"polder/collect/kubernetes", "polder/collect/fleet/agents", "polder/collect/loadavg",
-	"polder/lib/choice", "polder/lib/clip", "polder/lib/phrase", "polder/lib/cpus", "polder/lib/usage", "polder/lib/window", "polder/lib/qos", "polder/lib/quantity", "polder/lib/fields", "polder/lib/customconfig", "polder/lib/evictconfig", "polder/lib/series", "polder/lib/sloconfig", "polder/lib/schemata",
-}
+})
 
 // pureMayImport are the project's packages that pure ones may import, beside others of their own tool.
-var pureMayImport = []string{"polder/lib/tick", "polder/lib/choice", "polder/lib/clip", "polder/lib/phrase", "polder/lib/cpus", "polder/lib/usage", "polder/lib/window", "polder/lib/qos", "polder/lib/quantity", "polder/lib/fields", "polder/lib/customconfig", "polder/lib/evictconfig", "polder/lib/series", "polder/lib/sloconfig", "polder/lib/schemata"}
+var pureMayImport = slices.Concat([]string{"polder/lib/tick"}, pureLibraries)
+
+// pureLibraries are the pure packages of lib.
+var pureLibraries = []string{
+	"polder/lib/choice", "polder/lib/clip", "polder/lib/phrase", "polder/lib/cpus", "polder/lib/usage", "polder/lib/window",
+	"polder/lib/qos", "polder/lib/quantity", "polder/lib/fields", "polder/lib/customconfig", "polder/lib/evictconfig",
+	"polder/lib/series", "polder/lib/sloconfig", "polder/lib/schemata",
+}
 
 // impure are the standard library's packages with side effects.
 var impure = []string{"os", "os/exec", "os/signal", "net", "net/http", "syscall", "log", "log/slog", "io/ioutil", "golang.org/x/sys/unix"}

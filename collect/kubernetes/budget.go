@@ -17,8 +17,9 @@ const maxProtection = 256
 
 // Errors of pods of which something is left out because of the bound of all pods.
 const (
-	othersLeftOut = "labels and annotations that decide nothing, and further errors, are left out: those of all pods are too long for a tick"
-	allLeftOut    = "labels and annotations that do not protect it, and further errors, are left out: those of all pods are too long for a tick"
+	othersLeftOut = "labels and annotations that decide nothing" + tooLong
+	allLeftOut    = "labels and annotations that do not protect it" + tooLong
+	tooLong       = ", and further errors, are left out: those of all pods are too long for a tick"
 )
 
 // Within returns the pods with what tenants write of them within the bound of a tick. Of the pods that have most of it everything is left

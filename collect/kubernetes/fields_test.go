@@ -95,7 +95,8 @@ func TestMarksAreBounded(t *testing.T) {
 		if len(text) > maxValues+100 || len(text) < maxValues/3 {
 			t.Errorf("%s: %d bytes of labels and annotations; want %d at most, and not far from it", name, len(text), maxValues)
 		}
-		if p.Tick.Labels[qos.KoordinatorClass] == "" || p.Tick.Annotations[qos.KatalystLevel] == "" || p.Tick.Annotations[qos.EvictionPolicy] == "" {
+		own := p.Tick.Annotations
+		if p.Tick.Labels[qos.KoordinatorClass] == "" || own[qos.KatalystLevel] == "" || own[qos.EvictionPolicy] == "" {
 			t.Errorf("%s: what decides or protects is displaced", name)
 		}
 		if len(p.Tick.Errors) == 0 {

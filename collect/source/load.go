@@ -96,7 +96,8 @@ func (l *loadReader) hiddenError() error {
 		return nil
 	}
 	return fmt.Errorf("threads of %s cannot be seen here, first in %s: the load is unknown "+
-		"(is /proc mounted with hidepid, or has collect another pid namespace? see hostPID)", phrase.Count(l.hidden, "container"), l.firstHidden)
+		"(is /proc mounted with hidepid, or has collect another pid namespace? see hostPID)",
+		phrase.Count(l.hidden, "container"), l.firstHidden)
 }
 
 // between takes samples between two rounds that are far apart.

@@ -192,7 +192,8 @@ func TestNodeObject(t *testing.T) {
 	collector := m.clustered(c)
 	s := collector.Read(true)
 	if *s.Capacity.MilliCPU != 2000 || s.Allocatable != nil || s.Labels != nil {
-		t.Errorf("without a node object: %+v, allocatable %+v; want the machine's own capacity, and what is allocatable unknown", s.Capacity, s.Allocatable)
+		t.Errorf("without a node object: %+v, allocatable %+v; want the machine's own capacity, and what is allocatable unknown",
+			s.Capacity, s.Allocatable)
 	}
 	if !slices.Contains(s.Errors, tick.SourceError{Source: "node", Error: c.nodeErr.Error()}) {
 		t.Errorf("errors %v; want the node's", s.Errors)

@@ -15,6 +15,7 @@ import (
 	"polder/evict/progress"
 	"polder/evict/rule"
 	"polder/evict/settings"
+	"polder/lib/clip"
 	"polder/lib/sloconfig"
 	"polder/lib/tick"
 )
@@ -35,10 +36,10 @@ func (e *engine) explain() error {
 // be kept beyond it.
 func explain(n *node, t *tick.Tick, s *settings.Settings, section *tick.Eviction, round pick.Round) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "NODE %s  %s\n\n", settings.Clean(n.Record.Node()), t.Time.UTC().Format(time.RFC3339Nano))
+	fmt.Fprintf(&b, "NODE %s  %s\n\n", clip.Clean(n.Record.Node()), t.Time.UTC().Format(time.RFC3339Nano))
 	writePressures(&b, t.Time, s, n.Strategies.Last, round)
 	for _, x := range section.Errors {
-		fmt.Fprintf(&b, "! %s\n", settings.Clean(x))
+		fmt.Fprintf(&b, "! %s\n", clip.Clean(x))
 	}
 	for _, x := range round.Verdicts {
 		if x.Finding.Met && len(x.Candidates) > 0 {
@@ -131,7 +132,7 @@ func outcome(v pick.Verdict) string {
 
 func writeCandidates(b *strings.Builder, now time.Time, v pick.Verdict, queue pick.Queue) {
 	f := v.Finding
-	fmt.Fprintf(b, "%s, %s: %s\n", settings.Clean(f.Rule), settings.Clean(f.About()), settings.Clean(cmp.Or(f.Message, "met")))
+	fmt.Fprintf(b, "%s, %s: %s\n", clip.Clean(f.Rule), clip.Clean(f.About()), clip.Clean(cmp.Or(f.Message, "met")))
 	w := newTable(b)
 	writeRow(w, " ", "POD", "CLASS", "PRIORITY", "RANK", "RELEASES", "WAITS", "VERDICT")
 	for i, x := range v.Candidates {
@@ -180,7 +181,7 @@ func newTable(b *strings.Builder) *tabwriter.Writer { return tabwriter.NewWriter
 
 func writeRow(w *tabwriter.Writer, cells ...string) {
 	for i, c := range cells {
-		cells[i] = settings.Clean(c)
+		cells[i] = clip.Clean(c)
 	}
 	fmt.Fprintln(w, strings.TrimRight(strings.Join(cells, "\t"), "\t"))
 }

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode"
 
 	"polder/evict/rule"
+	"polder/lib/clip"
 	"polder/lib/evictconfig"
 	"polder/lib/sloconfig"
 	"polder/lib/stage"
@@ -79,10 +79,10 @@ func (o Options) Check(s *stage.Session, path string) error {
 			}
 		}
 		for _, text := range merged.SLO.Unsupported {
-			fmt.Fprintf(&b, "\nnot supported: %s\n", Clean(text))
+			fmt.Fprintf(&b, "\nnot supported: %s\n", clip.Clean(text))
 		}
 		for _, err := range merged.SLO.Problems {
-			fmt.Fprintf(&b, "\n%s\n", Clean(err.Error()))
+			fmt.Fprintf(&b, "\n%s\n", clip.Clean(err.Error()))
 		}
 	}
 	_, err = fmt.Fprint(s.Out, b.String())
@@ -109,7 +109,7 @@ func writeStrategy(b *strings.Builder, r *rule.Rule, s *sloconfig.Strategies) {
 	}
 	fmt.Fprintf(b, "  thresholds: %s\n", StrategySource(s))
 	if why, _ := r.WhyOff(s); why != "" {
-		fmt.Fprintf(b, "  off (%s)\n", Clean(why))
+		fmt.Fprintf(b, "  off (%s)\n", clip.Clean(why))
 	}
 }
 
@@ -124,7 +124,7 @@ func WriteThresholds(b *strings.Builder, s *sloconfig.Strategies, keys []string)
 		width = max(width, len(key))
 	}
 	for _, key := range keys {
-		fmt.Fprintf(b, "  %-*s %s\n", width, key, Clean(cmp.Or(strings.Trim(string(values[key]), `"`), "not set")))
+		fmt.Fprintf(b, "  %-*s %s\n", width, key, clip.Clean(cmp.Or(strings.Trim(string(values[key]), `"`), "not set")))
 	}
 }
 
@@ -134,16 +134,5 @@ func StrategySource(s *sloconfig.Strategies) string {
 	if entry := s.Entries[sloconfig.KeyThreshold]; entry != "" {
 		from += ", node entry " + entry
 	}
-	return Clean(from)
-}
-
-// Clean makes text from a tick safe for a terminal: an escape sequence in a pod's name would otherwise control the
-// terminal.
-func Clean(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r == unicode.ReplacementChar || !unicode.IsPrint(r) {
-			return '?'
-		}
-		return r
-	}, s)
+	return clip.Clean(from)
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"polder/evict/rule"
+	"polder/lib/clip"
 	"polder/lib/evictconfig"
 	"polder/lib/stage"
 )
@@ -76,6 +77,6 @@ func WriteRows(b *strings.Builder, rows []evictconfig.Row, from map[string]strin
 		nameWidth, valueWidth = max(nameWidth, len(row.Name)), max(valueWidth, len(row.Show()))
 	}
 	for _, row := range rows {
-		fmt.Fprintf(b, "  %-*s %-*s %s\n", nameWidth, row.Name, valueWidth, row.Show(), Clean(from[row.Name]))
+		fmt.Fprintf(b, "  %-*s %-*s %s\n", nameWidth, row.Name, valueWidth, row.Show(), clip.Clean(from[row.Name]))
 	}
 }

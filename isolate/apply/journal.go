@@ -123,7 +123,8 @@ func (j *Journal) CheckRoot(h *cgroup.Hierarchy) error {
 		if err != nil || r.RootInode == 0 || r.RootInode == inode {
 			continue
 		}
-		return fmt.Errorf("%s was written by an isolate that saw another root cgroup (inode %d of the controller %s, here it is %d): run isolate --restore where that one ran, for example in the same cgroup namespace; the file is unchanged",
+		return fmt.Errorf("%s was written by an isolate that saw another root cgroup (inode %d of the controller %s, here it is %d): "+
+			"run isolate --restore where that one ran, for example in the same cgroup namespace; the file is unchanged",
 			j.Path(), r.RootInode, f.Controller, inode)
 	}
 	return nil

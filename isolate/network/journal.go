@@ -60,7 +60,8 @@ func (j *Journal) CheckNamespace() error {
 	if j.other == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s was written in another network namespace (%d, this one is %d): run isolate --only network --restore there, for example with hostNetwork; the file is unchanged",
+	return fmt.Errorf("%s was written in another network namespace (%d, this one is %d): "+
+		"run isolate --only network --restore there, for example with hostNetwork; the file is unchanged",
 		j.Path(), j.other, j.namespace)
 }
 

@@ -35,7 +35,8 @@ func (a *Applier) Restore(force bool) (Restored, error) {
 	if _, mounted := resctrl.Mounted(a.Root); !mounted {
 		// Either it was unmounted, which removed all groups, or another mount namespace has it, in which they still exist.
 		out.Failed = j.Len()
-		a.Log.Warn("resctrl: not restored: it is not mounted here; run --restore where it is, or remove the journal if it was unmounted, which removed all groups",
+		a.Log.Warn("resctrl: not restored: it is not mounted here; run --restore where it is, "+
+			"or remove the journal if it was unmounted, which removed all groups",
 			"path", filepath.Join(a.Root, resctrl.Dir), "journal", j.Path())
 		return out, nil
 	}

@@ -66,7 +66,9 @@ func TestRestoreSkipsExternal(t *testing.T) {
 			}
 			m.write(filepath.Join(resctrl.Dir, "BE/tasks"), "9\n")
 		}, false, Restored{Gone: 1, Lines: 1}},
-		"unreadable":       {func(m *machine) { os.Remove(filepath.Join(m.root, resctrl.Dir, "theirs/schemata")) }, false, Restored{Groups: 1, Failed: 1}},
+		"unreadable": {func(m *machine) {
+			os.Remove(filepath.Join(m.root, resctrl.Dir, "theirs/schemata"))
+		}, false, Restored{Groups: 1, Failed: 1}},
 		"not mounted here": {func(m *machine) { os.RemoveAll(filepath.Join(m.root, resctrl.Dir)) }, false, Restored{Failed: 2}},
 		"rebooted":         {func(m *machine) { m.write(bootFile, "boot-2\n") }, false, Restored{}},
 	} {

@@ -117,7 +117,8 @@ func TestHangAtFirst(t *testing.T) {
 		w := s.watch(ctx, t)
 		time.Sleep(headersTimeout + time.Second)
 		synctest.Wait()
-		if state := w.State(); state.Synced || state.Err == nil || !strings.Contains(state.Err.Error(), "no response within") || !state.Since.Equal(began) {
+		state := w.State()
+		if state.Synced || state.Err == nil || !strings.Contains(state.Err.Error(), "no response within") || !state.Since.Equal(began) {
 			t.Errorf("%+v; want no response within 45s, since %s", state, began)
 		}
 	})

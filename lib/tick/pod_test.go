@@ -43,7 +43,11 @@ func TestIdle(t *testing.T) {
 		{"no cgroup yet", Pod{Namespace: "a", Missing: MissingCgroup}, true},
 		{"its sandbox alone", Pod{Namespace: "a", Cgroup: "/kubepods/poda", Containers: []Container{{Name: "c"}}}, true},
 		{"a running container", Pod{Namespace: "a", Cgroup: "/kubepods/a", Containers: []Container{{Cgroup: "/kubepods/a/c"}}}, false},
-		{"a container that the status does not have", Pod{Namespace: "a", Cgroup: "/kubepods/a", Containers: []Container{{Name: "crio-1.scope", Cgroup: "/kubepods/a/crio-1.scope"}}}, false},
+		{
+			"a container that the status does not have",
+			Pod{Namespace: "a", Cgroup: "/kubepods/a", Containers: []Container{{Name: "crio-1.scope", Cgroup: "/kubepods/a/crio-1.scope"}}},
+			false,
+		},
 		{"a cgroup of a plain host", Pod{Cgroup: "/batch.slice"}, false},
 	} {
 		if got := tt.pod.IsIdle(); got != tt.want {

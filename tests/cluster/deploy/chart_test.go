@@ -123,7 +123,8 @@ func TestValuesThatAreNoGoodAreRefused(t *testing.T) {
 func TestFlagsAreSettings(t *testing.T) {
 	t.Parallel()
 	out := template(t, "collect.flags.max-line=16777216", "advise.flags.reserve-cpu=2.5", "isolate.flags.force=true",
-		"evict.flags.rules={MemoryEvict,CPUEvict}", "centre.enabled=true", "centre.evict.flags.opt-out={a/b=c,d}", "centre.evict.flags.nodes-per-minute=16777216")
+		"evict.flags.rules={MemoryEvict,CPUEvict}", "centre.enabled=true", "centre.evict.flags.opt-out={a/b=c,d}",
+		"centre.evict.flags.nodes-per-minute=16777216")
 	for _, want := range []string{
 		`{name: POLDER_COLLECT_MAX_LINE, value: "16777216"}`, `{name: POLDER_ADVISE_RESERVE_CPU, value: "2.5"}`, `{name: POLDER_ISOLATE_FORCE, value: "true"}`,
 		`{name: POLDER_EVICT_RULES, value: "MemoryEvict,CPUEvict"}`,

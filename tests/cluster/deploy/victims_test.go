@@ -158,8 +158,14 @@ func TestEvictOwnReclaimedPodsAlone(t *testing.T) {
 	podOn(c, "ev-critical", "ev-1", reclaimedPod, `"priorityClassName":"system-node-critical"`)
 	owner := fmt.Sprintf(`"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"ev-1","uid":%q}]`,
 		c.Kubectl("get", "node", "ev-1", "-o", "jsonpath={.metadata.uid}"))
-	podOn(c, "ev-static", "ev-1", `"annotations":{"katalyst.kubewharf.io/qos_level":"reclaimed_cores","kubernetes.io/config.mirror":"0"},`+owner, "")
+	const mirror = `"annotations":{"katalyst.kubewharf.io/qos_level":"reclaimed_cores","kubernetes.io/config.mirror":"0"},`
+	podOn(c, "ev-static", "ev-1", mirror+owner, "")
 	podOn(c, "ev-forged", "ev-1", reclaimedPod+","+owner, "")
+	// The policy relies on it: nobody can make a pod that runs look like a static one.
+	if status, answer := c.API("PATCH", core+"/namespaces/default/pods/ev-forged",
+		`{"metadata":{"annotations":{"kubernetes.io/config.mirror":"0"}}}`); status != http.StatusUnprocessableEntity && status != http.StatusForbidden {
+		t.Errorf("the mirror annotation is added: status %d, %s", status, answer)
+	}
 	c.EnsureNamespace("ev-empty")
 	t.Cleanup(func() {
 		c.Kubectl("delete", "pods", "--all", "--grace-period=0", "--force")
