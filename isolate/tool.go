@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"polder/isolate/apply"
@@ -24,8 +25,8 @@ type tool struct {
 
 	fallback        []tick.Cgroup
 	lastAdvice      time.Time // when the last advice that was applied arrived; the start if there was none
-	fallbackApplied bool      // the fallback was applied since, completely
-	fallbackBegun   bool      // the fallback was begun since
+	fallbackApplied bool      // the last attempt to apply the fallback since then was complete
+	fallbackBegun   bool      // the fallback was begun since then
 	// unreported is what was done since the last tick, to be reported with the next one.
 	unreported *tick.Isolation
 	logger     logger
@@ -66,7 +67,7 @@ func (t *tool) handle(_ context.Context, in stage.Incoming) (any, error) {
 	if t.unreported != nil {
 		out.Fallback = true
 		out.Applied += t.unreported.Applied
-		out.Writes = append(t.unreported.Writes, out.Writes...)
+		out.Writes = mergeWrites(t.unreported.Writes, out.Writes)
 		out.Errors = append(t.unreported.Errors, out.Errors...)
 		t.unreported = nil
 	}
@@ -90,27 +91,44 @@ func (t *tool) checkSilence() {
 	}
 }
 
-// applyFallback applies the fallback once per silence. It is retried until all of it is applied except what is refused.
+// applyFallback makes the observed state equal the fallback, each time that it is called while no advice arrives: what failed is retried,
+// values that kubelet or another program changed are written again as in any tick, and cgroups that appear are confined.
 func (t *tool) applyFallback() {
 	if !t.s.DryRun && t.o.staleAfter > 0 {
 		t.resched.Stop() // no advice says that batch still runs
 	}
-	if t.s.DryRun || t.fallbackApplied || len(t.fallback) == 0 || t.o.staleAfter <= 0 {
+	if t.s.DryRun || len(t.fallback) == 0 || t.o.staleAfter <= 0 {
 		return
 	}
-	age := t.s.Now().Sub(t.lastAdvice)
+	age := t.s.Now().Sub(t.lastAdvice).Round(time.Millisecond)
 	t.apply.At(t.s.Now())
 	out := t.apply.Apply(t.fallback)
-	if !t.fallbackBegun || len(out.Errors) == 0 {
-		t.s.Log.Warn("no advice: fallback applied", "after", age.Round(time.Millisecond), "applied", out.Applied, "errors", len(out.Errors))
+	switch {
+	case !t.fallbackBegun:
+		t.s.Log.Warn("no advice: fallback applied", "after", age, "applied", out.Applied, "errors", len(out.Errors))
+	case out.Applied > 0:
+		t.s.Log.Info("still no advice: fallback applied again", "after", age, "applied", out.Applied, "errors", len(out.Errors))
 	}
 	t.logger.logNew(t.s.Log, out.Errors)
+	if !t.fallbackBegun || out.Applied > 0 || len(out.Errors) > 0 {
+		t.report(out)
+	}
 	t.fallbackApplied, t.fallbackBegun = t.apply.Failed() == 0, true
+}
+
+// report keeps what an attempt did for the next tick. Only the errors of the last attempt count: it retried what failed before.
+func (t *tool) report(out tick.Isolation) {
 	if t.unreported != nil {
 		out.Applied += t.unreported.Applied
-		out.Writes = append(t.unreported.Writes, out.Writes...)
+		out.Writes = mergeWrites(t.unreported.Writes, out.Writes)
 	}
 	t.unreported = &out
+}
+
+// mergeWrites appends later writes to earlier ones and keeps the last [apply.MaxListed]: advice may be missing for days.
+func mergeWrites(earlier, later []tick.Write) []tick.Write {
+	all := slices.Concat(earlier, later)
+	return all[max(0, len(all)-apply.MaxListed):]
 }
 
 // These constants bound the retries of a fallback at the end of the input, and the wait between two.

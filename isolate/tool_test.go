@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -15,7 +16,9 @@ import (
 	"time"
 
 	"polder/isolate/apply"
+	"polder/isolate/reclaim"
 	"polder/isolate/resched"
+	"polder/isolate/resctrl"
 	"polder/lib/cgroup"
 	"polder/lib/stage"
 	"polder/lib/tick"
@@ -160,6 +163,118 @@ func TestFailedFallbackIsRetried(t *testing.T) {
 				t.Errorf("to be reported: %+v; want one write and no error", a.unreported)
 			}
 		})
+	}
+}
+
+// silentTool returns a tool that has no advice, with /batch on CPU 0 as its fallback.
+func silentTool(t *testing.T, root string, contest int, log *slog.Logger) *tool {
+	t.Helper()
+	h, err := cgroup.Detect(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &stage.Session{Env: stage.Env{Now: time.Now}, Log: log}
+	a := &tool{s: s, o: options{root: root, staleAfter: time.Second, atEnd: fallbackAtEnd}}
+	a.resched = resched.New(resched.Options{Copy: true})
+	a.apply = apply.New(apply.Options{Hierarchy: h, Online: onlineFile(a.o), Contest: contest, Log: s.Log})
+	t.Cleanup(a.apply.Close)
+	a.fallback = []tick.Cgroup{{Cgroup: "/batch", CPUSetCPUs: "0"}}
+	return a
+}
+
+// While no advice arrives the fallback stays in force: what another program changes is written again, a cgroup that appears is
+// confined, and a newer fallback replaces the older one. Rounds that find nothing to do are neither logged nor reported.
+func TestFallbackIsMaintained(t *testing.T) {
+	root, batch := machine(t)
+	cpuset := filepath.Join(root, "sys/fs/cgroup/cpuset")
+	var log bytes.Buffer
+	a := silentTool(t, root, 5, slog.New(slog.NewTextHandler(&log, nil)))
+	a.fallback = append(a.fallback, tick.Cgroup{Cgroup: "/late", CPUSetCPUs: "0"})
+	a.applyFallback()
+	if batch() != "0" || a.unreported == nil || strings.Count(log.String(), "fallback applied") != 1 {
+		t.Fatalf("batch on %s, to be reported: %+v, log:\n%s", batch(), a.unreported, log.String())
+	}
+	a.unreported = nil
+	log.Reset()
+	for range 20 {
+		a.applyFallback()
+	}
+	if a.unreported != nil || log.Len() > 0 || !a.fallbackApplied {
+		t.Errorf("nothing to do: applied %t, to be reported: %+v, log:\n%s", a.fallbackApplied, a.unreported, log.String())
+	}
+
+	put(t, filepath.Join(cpuset, "batch/cpuset.cpus"), "0-3")
+	a.applyFallback()
+	if batch() != "0" || a.unreported == nil || a.unreported.Applied != 1 || !strings.Contains(log.String(), "fallback applied again") {
+		t.Errorf("after an external change: batch on %s, to be reported: %+v, log:\n%s", batch(), a.unreported, log.String())
+	}
+	a.applyFallback() // finds nothing to do
+	if a.unreported == nil || a.unreported.Applied != 1 || len(a.unreported.Errors) != 1 {
+		t.Errorf("to be reported: %+v; want the write and the external change", a.unreported)
+	}
+
+	for _, name := range []string{"cgroup.procs", "cpuset.cpus", "cpuset.mems", "cpuset.effective_cpus", "cpuset.effective_mems"} {
+		data, err := os.ReadFile(filepath.Join(cpuset, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		put(t, filepath.Join(cpuset, "late", name), strings.TrimSpace(string(data)))
+	}
+	a.applyFallback()
+	if data, err := os.ReadFile(filepath.Join(cpuset, "late/cpuset.cpus")); err != nil || string(data) != "0" {
+		t.Errorf("a cgroup that appeared is on %q, %v; want 0", data, err)
+	}
+
+	advice := &tick.Advice{Fallback: []tick.Cgroup{{Cgroup: "/batch", CPUSetCPUs: "1"}}}
+	a.resctrl = resctrl.New(resctrl.Options{Root: root, Hierarchy: a.apply.Hierarchy, Now: time.Now, Log: a.s.Log})
+	a.reclaim = reclaim.New(reclaim.Options{Hierarchy: a.apply.Hierarchy, Root: root, Now: time.Now, Log: a.s.Log})
+	defer a.reclaim.Close()
+	out, err := a.handle(t.Context(), stage.Incoming{Tick: &tick.Tick{Advice: advice}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if i := out.(tick.Isolation); batch() != "1" || !i.Fallback || i.Applied != 3 || len(i.Writes) != 3 {
+		t.Errorf("a newer fallback: batch on %s, isolation %+v; want it and all three writes", batch(), i)
+	}
+}
+
+// A value that another program keeps changing is left to it during a silence as it is between ticks.
+func TestFallbackLeavesContestedValue(t *testing.T) {
+	root, batch := machine(t)
+	a := silentTool(t, root, 2, slog.New(slog.DiscardHandler))
+	a.applyFallback()
+	for change := 1; change <= 4; change++ {
+		list := fmt.Sprintf("0-%d", 1+change%2)
+		put(t, filepath.Join(root, "sys/fs/cgroup/cpuset/batch/cpuset.cpus"), list)
+		a.applyFallback()
+		if isLeft := batch() == list; isLeft != (change > 2) || a.fallbackApplied {
+			t.Errorf("after %d external changes batch is on %s, applied %t", change, batch(), a.fallbackApplied)
+		}
+	}
+}
+
+// What a silence of days wrote is bounded in the next tick.
+func TestUnreportedWritesAreBounded(t *testing.T) {
+	a := &tool{}
+	for i := range 3 {
+		writes := make([]tick.Write, apply.MaxListed/2)
+		writes[0].New = fmt.Sprint(i)
+		a.report(tick.Isolation{Applied: len(writes), Writes: writes})
+	}
+	if got := a.unreported; len(got.Writes) != apply.MaxListed || got.Writes[0].New != "1" || got.Applied != apply.MaxListed*3/2 {
+		t.Errorf("applied %d, %d writes from %q; want all counted and the last %d listed",
+			got.Applied, len(got.Writes), got.Writes[0].New, apply.MaxListed)
+	}
+}
+
+// put writes a file, and creates its directory.
+func put(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
 	}
 }
 

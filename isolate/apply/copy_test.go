@@ -145,7 +145,7 @@ func TestListsAreBounded(t *testing.T) {
 		desired[i] = tick.Cgroup{Cgroup: "bad"}
 	}
 	out := a.Apply(desired)
-	if len(out.Errors) != maxListed+1 || out.Errors[maxListed].Error != "4000 more errors are not listed" {
+	if len(out.Errors) != MaxListed+1 || out.Errors[MaxListed].Error != "4000 more errors are not listed" {
 		t.Errorf("%d errors, the last %q", len(out.Errors), out.Errors[len(out.Errors)-1].Error)
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"polder/lib/tick"
 )
 
-// maxListed bounds the writes and the errors that one tick lists: the advice comes from another process and may be hostile.
-const maxListed = 1000
+// MaxListed bounds the writes and the errors that one tick lists: the advice comes from another process and may be hostile.
+const MaxListed = 1000
 
 // round collects the writes and errors of one tick.
 type round struct {
@@ -29,7 +29,7 @@ func (r *round) fail(e tick.IsolationError) {
 
 // refuse records an error like fail, but for advice that no retry can apply.
 func (r *round) refuse(e tick.IsolationError) {
-	if len(r.Errors) >= maxListed {
+	if len(r.Errors) >= MaxListed {
 		r.unlisted++
 		return
 	}
@@ -40,7 +40,7 @@ func (r *round) addWrite(w plan.Write, old, newText string) {
 	if !r.DryRun {
 		r.Applied++
 	}
-	if len(r.Writes) < maxListed {
+	if len(r.Writes) < MaxListed {
 		x := tick.Write{Cgroup: w.Cgroup, Key: w.Key, Old: w.MessageText(old), New: w.MessageText(newText)}
 		if w.Period != "" {
 			x.OldMilliCPU, x.NewMilliCPU = plan.MilliCPU(old, w.Period), plan.MilliCPU(newText, w.Period)

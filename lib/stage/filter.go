@@ -32,7 +32,8 @@ type Filter struct {
 	Ignores []string
 	// Handle returns the section to splice in, or nil to forward the tick unchanged. An error ends the tool.
 	Handle func(context.Context, Incoming) (any, error)
-	// OnSilence is called once when no tick has come for SilenceAfter, on the same goroutine as Handle.
+	// OnSilence is called when no tick has come for SilenceAfter, and every few seconds from then on until one comes, on the same
+	// goroutine as Handle.
 	OnSilence    func(context.Context)
 	SilenceAfter time.Duration
 	// Live makes the newest tick replace the waiting one if the next stage is slow. Without it a slow next stage
@@ -119,8 +120,8 @@ func (s *Session) Filter(ctx context.Context, f Filter) error {
 	return errors.Join(err, out.end(s.Log))
 }
 
-// silenceRetry is the maximum time between two calls of Silent while the input is silent.
-const silenceRetry = 5 * time.Second
+// silenceInterval is the maximum time between two calls of OnSilence while the input is silent.
+const silenceInterval = 5 * time.Second
 
 func (s *Session) loop(ctx context.Context, f Filter, drainInput bool, out *sink, limit *rateLimit, decoded <-chan inputLine,
 	free chan<- *tick.Line,
@@ -168,7 +169,7 @@ func (s *Session) loop(ctx context.Context, f Filter, drainInput bool, out *sink
 			free <- a.line
 		case <-silence:
 			f.OnSilence(ctx)
-			timer.Reset(min(f.SilenceAfter, silenceRetry)) // so that failures are retried
+			timer.Reset(min(f.SilenceAfter, silenceInterval)) // so that the state of silence is maintained
 		case <-idle:
 			s.notify.alive()
 		case <-stopped:
