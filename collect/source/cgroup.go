@@ -36,9 +36,6 @@ func (c *cgroupReader) open(r *Round) error {
 		h: h, rules: c.env.Rules, log: c.env.Log, reader: cgroup.NewReader(h, numa),
 		nodes: map[string]*node{}, clock: r.Clock, saved: c.saved, env: c.env,
 	}
-	if t.watcher, err = h.Watch(); err != nil {
-		c.env.Log.Warn("watch cgroups with inotify: new cgroups are found only by --rescan", "error", err)
-	}
 	t.inodes = c.env.Host.Root() == "/"
 	c.h, c.env.pods.tree = h, t
 	return nil
@@ -93,17 +90,19 @@ type tree struct {
 	rules   *classify.Rules
 	log     *slog.Logger
 	reader  *cgroup.Reader
-	watcher *cgroup.Watcher // nil where watching is impossible
+	watcher *cgroup.Watcher // nil while there is none
 	clock   *clock
 	inodes  bool
 	saved   map[string]CgroupState
 
 	nodes map[string]*node
 	// changed means that pods or containers were added or removed.
-	changed          bool
-	errs             []error
-	removed          []*node
-	watchErrorLogged bool // it was logged that directories cannot be watched
+	changed bool
+	errs    []error
+	removed []*node
+	// unwatched is how many cgroups could not be watched since the last rescan began, watchErrorLogged that this was logged.
+	unwatched        int
+	watchErrorLogged bool
 
 	// batch are the cgroups that contain reclaimed pods and nothing else, and batchChanged means that the list must be updated.
 	batch        []string
@@ -119,8 +118,10 @@ type node struct {
 	parent   *node
 	children map[string]*node
 	rule     *classify.Rule // nil where none matches, and for a pod's containers
-	// lists means that its children are listed, and hasOthers that some of them are not nodes.
+	// lists means that its children are listed, isWatched that inotify reports when they change, and hasOthers that some of them are
+	// not nodes.
 	lists     bool
+	isWatched bool
 	hasOthers bool
 	container *container // nil where it is none
 	stalls    *stalls    // nil where it is no pod
@@ -161,18 +162,45 @@ func (t *tree) rescanIf(all bool) {
 	if !all {
 		return
 	}
-	root := t.nodes["/"]
-	if root == nil {
+	t.unwatched = 0
+	t.startWatcher()
+	if root := t.nodes["/"]; root == nil {
 		t.add(nil, "/")
+	} else {
+		t.rescan(root)
+	}
+	if t.watchErrorLogged && t.unwatched == 0 {
+		t.watchErrorLogged = false
+		t.log.Info("watch cgroups with inotify: all are watched")
+	}
+}
+
+// startWatcher starts watching. Where that is impossible, the next rescan tries again.
+func (t *tree) startWatcher() {
+	if t.watcher != nil {
 		return
 	}
-	t.rescan(root)
+	var err error
+	if t.watcher, err = t.h.Watch(); err != nil {
+		t.watcher = nil
+		t.addUnwatched("watch cgroups with inotify: new cgroups are found only by --rescan", err)
+	}
+}
+
+// addUnwatched counts what cannot be watched, and logs the first error until all are watched.
+func (t *tree) addUnwatched(message string, err error) {
+	t.unwatched++
+	if !t.watchErrorLogged {
+		t.watchErrorLogged = true
+		t.log.Warn(message, "error", err)
+	}
 }
 
 func (t *tree) rescan(n *node) {
 	if !n.lists {
 		return
 	}
+	t.watch(n)
 	t.list(n)
 	for _, child := range n.children {
 		t.rescan(child)
@@ -256,14 +284,16 @@ func join(parent, name string) string {
 	return parent + "/" + name
 }
 
-// watch must be called before the listing, so that no change in between is missed.
+// watch watches a cgroup, if it is not watched yet: an earlier attempt may have failed. It must be called before the listing, so that no
+// change in between is missed.
 func (t *tree) watch(n *node) {
-	if t.watcher == nil {
+	if t.watcher == nil || n.isWatched {
 		return
 	}
-	if err := t.watcher.Add(n.path); err != nil && !cgroup.IsGone(err) && !t.watchErrorLogged {
-		t.watchErrorLogged = true
-		t.log.Warn("watch a cgroup with inotify: some new cgroups are found only by --rescan (fs.inotify.max_user_watches may be too low)", "error", err)
+	err := t.watcher.Add(n.path)
+	n.isWatched = err == nil
+	if err != nil && !cgroup.IsGone(err) {
+		t.addUnwatched("watch a cgroup with inotify: some new cgroups are found only by --rescan (fs.inotify.max_user_watches may be too low)", err)
 	}
 }
 
@@ -271,7 +301,7 @@ func (t *tree) remove(n *node) {
 	for _, child := range n.children {
 		t.remove(child)
 	}
-	if n.lists && t.watcher != nil {
+	if n.isWatched {
 		t.watcher.Remove(n.path)
 	}
 	if n.container != nil {
