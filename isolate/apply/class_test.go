@@ -7,6 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"polder/isolate/plan"
 	"polder/lib/tick"
 )
 
@@ -87,5 +90,90 @@ func TestIdleClassIsRestored(t *testing.T) {
 	}
 	if after := r.snapshot("batch"); !maps.Equal(before, after) {
 		t.Errorf("after the restore:\n%v\nwant\n%v", after, before)
+	}
+}
+
+// A cgroup that leaves the idle class gets its own weight back although isolate ended, or a write failed, before the weight was written,
+// or another program ended the class. Whoever sets the kernel's default afterwards keeps it.
+func TestLostWeightIsRestored(t *testing.T) {
+	const own, standard = "777", "1024"
+	for name, lose := range map[string]func(r *realTree, j *Journal, a *Applier, w *counted, services []tick.Cgroup) (*Applier, *counted){
+		"killed before the weight": func(r *realTree, j *Journal, a *Applier, w *counted, services []tick.Cgroup) (*Applier, *counted) {
+			w.killAt = w.writes + 2
+			func() {
+				var done bool
+				defer recoverKill(&done)
+				a.Apply(services)
+			}()
+			j.Close()
+			return newApplier(t, r.h, func(o *Options) { o.Journal = openJournal(t, j.Path()) })
+		},
+		"the weight is refused": func(r *realTree, _ *Journal, a *Applier, w *counted, services []tick.Cgroup) (*Applier, *counted) {
+			w.Writer = refusingWeights{w.Writer}
+			for range 2 {
+				if out := a.Apply(services); len(out.Errors) != 1 {
+					t.Errorf("errors: %s; want the refused weight, in each round", errorsOf(out))
+				}
+			}
+			w.Writer = r.h
+			return a, w
+		},
+		"another program": func(r *realTree, _ *Journal, a *Applier, w *counted, _ []tick.Cgroup) (*Applier, *counted) {
+			r.set("cpu", "batch", "cpu.idle", "0")
+			return a, w
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRealTree(t, "batch")
+			r.set("cpu", "batch", "cpu.shares", own)
+			j := openJournal(t, filepath.Join(t.TempDir(), "journal"))
+			a, w := newApplier(t, r.h, func(o *Options) { o.Journal = j })
+			batch := []tick.Cgroup{{Cgroup: r.path("batch"), CPUIdle: new(true)}}
+			services := []tick.Cgroup{{Cgroup: r.path("batch"), CPUIdle: new(false)}}
+			for _, desired := range [][]tick.Cgroup{batch, services, services, batch} { // the weight was restored once before
+				a.Apply(desired)
+			}
+			a, w = lose(r, j, a, w, services)
+			if idle, weight := r.get("cpu", "batch", "cpu.idle"), r.get("cpu", "batch", "cpu.shares"); idle != "0" || weight != standard {
+				t.Fatalf("cpu.idle is %s, cpu.shares is %s; want 0, and the kernel's default %s", idle, weight, standard)
+			}
+			if out := a.Apply(services); len(out.Errors) > 0 || out.Applied != 1 {
+				t.Errorf("applied %d, errors: %s; want the weight", out.Applied, errorsOf(out))
+			}
+			if weight := r.get("cpu", "batch", "cpu.shares"); weight != own {
+				t.Errorf("cpu.shares is %s, want %s", weight, own)
+			}
+			writes := w.writes
+			r.set("cpu", "batch", "cpu.shares", standard)
+			a.Apply(services)
+			if weight := r.get("cpu", "batch", "cpu.shares"); weight != standard || w.writes != writes {
+				t.Errorf("cpu.shares is %s, want %s that another program set afterwards", weight, standard)
+			}
+		})
+	}
+}
+
+// refusingWeights refuses every write of a weight.
+type refusingWeights struct{ Writer }
+
+func (r refusingWeights) WriteFile(controller, cgroup, name, value string) error {
+	if name == plan.WeightFile(1) {
+		return unix.EIO
+	}
+	return r.Writer.WriteFile(controller, cgroup, name, value)
+}
+
+// The weight of a cgroup that was idle before isolate wrote it is unknown: nothing but the kernel's default remains.
+func TestWeightOfIdleCgroupIsUnknown(t *testing.T) {
+	r := newRealTree(t, "batch")
+	r.set("cpu", "batch", "cpu.idle", "1")
+	a, _ := newApplier(t, r.h, nil)
+	for round, idle := range []bool{false, false, true, false, false} {
+		if out := a.Apply([]tick.Cgroup{{Cgroup: r.path("batch"), CPUIdle: &idle}}); len(out.Errors) > 0 {
+			t.Errorf("errors: %s", errorsOf(out))
+		}
+		if weight := r.get("cpu", "batch", "cpu.shares"); !idle && weight != "1024" {
+			t.Errorf("round %d: cpu.shares is %s, want the kernel's default", round, weight)
+		}
 	}
 }
