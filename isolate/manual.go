@@ -8,7 +8,7 @@ Reads ticks and applies advice.cgroups. It is the only tool that writes cgroups,
 2. It reads first and writes only what differs, in an order in which the kernel accepts every write
 and no cgroup is ever without CPUs, or above both its original and its desired value; it reads back
 what it wrote. While nothing changes it writes nothing.
-The journal keeps the original value of every changed file, on disk before the change; --restore
+The journal keeps the original value of every changed file, from before the change; --restore
 restores them. When advice stops, isolate applies its fallback.`
 
 // tasks are the first part of the page in docs/; --help shows the first five, which tests run.
@@ -46,8 +46,10 @@ A cgroup of version 1 that is not in the advice is adapted to its parent if the 
 and its quota must be within its parent's); such writes are listed as well.
 
 JOURNAL AND FALLBACK
-The journal (--journal) keeps the original value of every changed file, on disk before the change. It survives kill -9, and
+The journal (--journal) keeps the original value of every changed file, from before the change. It survives kill -9, and
 'isolate --restore --journal FILE' restores everything. Without a journal nothing can be restored.
+isolate never waits until the journal is on the disk. A crash of the machine or a reboot may damage the file; its entries do not
+count any more, because the cgroups are gone as well, and the next isolate continues with the file.
 
 After --stale-after without a tick with an advice isolate applies the last advice's fallback, and every 5 seconds again until an
 advice arrives: what failed is retried, what kubelet or another program changed is written again by the rules below (external changes),

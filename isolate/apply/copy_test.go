@@ -178,7 +178,7 @@ func TestDamagedJournalIsRead(t *testing.T) {
 				t.Errorf("%d files, %d bad, %d stale; want %d, %d, %d", j.Len(), j.InvalidLines, j.StaleLines, c.files, c.bad, c.old)
 			}
 			first := "x"
-			if err := j.Append([]entry{{Controller: "cpu", Cgroup: "/b", File: "cpu.idle", Inode: 9, Original: &first}}, true); err != nil {
+			if err := j.Append([]entry{{Controller: "cpu", Cgroup: "/b", File: "cpu.idle", Inode: 9, Original: &first}}); err != nil {
 				t.Fatal(err)
 			}
 			j.Close()

@@ -20,7 +20,7 @@ func (a *Applier) recordOriginals(writes []plan.Write) error {
 		}
 	}
 	if a.Journal != nil {
-		if err := a.Journal.Append(notes.entries, notes.hasOriginals); err != nil {
+		if err := a.Journal.Append(notes.entries); err != nil {
 			return err
 		}
 	}
@@ -39,9 +39,8 @@ func (a *Applier) recordOriginals(writes []plan.Write) error {
 // journalEntries are the entries that the journal needs for some writes.
 type journalEntries struct {
 	*Applier
-	newRecords   map[plan.File]*record // they become valid when the entries are on the disk, not before
-	entries      []entry
-	hasOriginals bool // some of the entries contain an original value
+	newRecords map[plan.File]*record // they become valid when the entries are in the journal, not before
+	entries    []entry
 }
 
 func (n *journalEntries) add(w plan.Write) error {
@@ -88,7 +87,6 @@ func (n *journalEntries) record(f plan.File, key, observed, original string) *re
 		e := entryOf(f, inode)
 		e.Key, e.Original, e.RootInode = key, &r.Original, r.RootInode
 		n.entries = append(n.entries, e)
-		n.hasOriginals = true
 		if original != observed { // the present value is a plan's as well, should the write not come to pass
 			present := entryOf(f, inode)
 			present.Written = &observed

@@ -158,7 +158,7 @@ func (a *Applier) recordWrites(writes []plan.Write) {
 	if len(entries) == 0 {
 		return
 	}
-	if err := a.Journal.Append(entries, false); err != nil {
+	if err := a.Journal.Append(entries); err != nil {
 		a.Log.Warn("cannot record the restore in the journal; restoring anyway", "error", err)
 	}
 }

@@ -38,8 +38,10 @@ type File[E any, P Entry[E]] struct {
 	now      func() time.Time
 	f        *os.File // nil if nothing was written and the file is not locked
 	size     int64
-	isCut    bool // the last line is incomplete
-	ownLines int  // lines that isolate wrote, in any boot of the machine
+	validEnd int64 // where the rest of an entry begins at the file's end; the size if there is none
+	isCut    bool  // the last line has no newline
+	ownLines int   // lines that isolate wrote, in any boot of the machine
+	damaged  int   // invalid lines that may be the rest of an entry, after a crash of the machine or on a full disk
 
 	// StaleLines counts the lines of an earlier boot; InvalidLines counts the lines that are cut off or invalid.
 	StaleLines, InvalidLines int
@@ -131,15 +133,22 @@ func (j *File[E, P]) read(f *os.File, valid func(P) bool, load func(P)) error {
 	if err != nil {
 		return fmt.Errorf("read %s: %w", j.path, err)
 	}
-	j.size = int64(len(data))
-	j.isCut = len(data) > 0 && data[len(data)-1] != '\n'
-	for line := range bytes.SplitSeq(data, []byte("\n")) {
-		if len(bytes.TrimSpace(line)) == 0 {
+	j.size, j.validEnd = int64(len(data)), int64(len(data))
+	for line := range bytes.Lines(data) {
+		j.isCut = line[len(line)-1] != '\n'
+		line = bytes.TrimSpace(line)
+		if len(line) == 0 {
 			continue
 		}
 		e := P(new(E))
 		if err := tick.Unmarshal(line, e); err != nil || !valid(e) {
 			j.InvalidLines++
+			if isDamaged(line, j.isCut && err != nil) {
+				j.damaged++
+				if j.isCut {
+					j.validEnd = int64(bytes.LastIndexByte(data, '\n') + 1)
+				}
+			}
 			continue
 		}
 		j.ownLines++
@@ -152,14 +161,15 @@ func (j *File[E, P]) read(f *os.File, valid func(P) bool, load func(P)) error {
 	return nil
 }
 
-// IsForeign reports whether the file contains complete lines but none of a journal: it is another program's file.
-func (j *File[E, P]) IsForeign() bool {
-	whole := j.InvalidLines
-	if j.isCut {
-		whole-- // or a journal's first line, which was cut off
-	}
-	return whole > 0 && j.ownLines == 0
+// isDamaged reports whether an invalid line may be the rest of an entry: a cut one, or one with the NUL bytes that a crash of the machine
+// leaves where a file's data was not on the disk yet.
+func isDamaged(line []byte, isCut bool) bool {
+	return line[0] == 0 || line[0] == '{' && (isCut || bytes.IndexByte(line, 0) > 0)
 }
+
+// IsForeign reports whether the file contains lines, but none of a journal and none that may be the rest of one: it is another
+// program's file.
+func (j *File[E, P]) IsForeign() bool { return j.InvalidLines > j.damaged && j.ownLines == 0 }
 
 // Path returns the file's path.
 func (j *File[E, P]) Path() string { return j.path }
@@ -167,12 +177,11 @@ func (j *File[E, P]) Path() string { return j.path }
 // Size returns the file's size in bytes.
 func (j *File[E, P]) Size() int64 { return j.size }
 
-// Append adds entries; if sync is set, they are on the disk before it returns. On an error the file is unchanged.
-func (j *File[E, P]) Append(entries []E, sync bool) error {
+// Append adds entries. They are in the kernel's page cache when it returns, which survives the death of the process; they are not
+// synced to the disk, because a disk that batch saturates would block isolate, and after a crash of the machine no entry counts. On
+// an error no entry is added.
+func (j *File[E, P]) Append(entries []E) error {
 	var data []byte
-	if j.isCut {
-		data = append(data, '\n')
-	}
 	at := j.now().UTC().Format(time.RFC3339)
 	for _, e := range entries {
 		*P(&e).stamp() = Stamp{Boot: j.boot, Time: at}
@@ -185,13 +194,16 @@ func (j *File[E, P]) Append(entries []E, sync bool) error {
 	if err := j.create(); err != nil {
 		return fmt.Errorf("write journal %s: %w", j.path, rootCause(err))
 	}
-	n, err := j.f.Write(data)
-	if err == nil && sync {
-		err = j.f.Sync()
+	if j.validEnd < j.size && j.f.Truncate(j.validEnd) == nil {
+		j.size, j.isCut = j.validEnd, false
 	}
+	if j.isCut {
+		data = append([]byte("\n"), data...)
+	}
+	n, err := j.f.Write(data)
 	if err == nil {
 		j.size += int64(n)
-		j.isCut = false
+		j.validEnd, j.isCut = j.size, false
 		return nil
 	}
 	if truncErr := j.f.Truncate(j.size); truncErr != nil && n > 0 {
@@ -230,7 +242,7 @@ func (j *File[E, P]) Rewrite(entries []E) error {
 	}
 	fresh := &File[E, P]{path: path, boot: j.boot, now: j.now, f: f}
 	if err = lock(f, path); err == nil {
-		err = fresh.Append(entries, true)
+		err = fresh.Append(entries)
 	}
 	if err == nil {
 		err = os.Rename(path, j.path)
@@ -241,7 +253,7 @@ func (j *File[E, P]) Rewrite(entries []E) error {
 		return fmt.Errorf("rewrite journal: %w", err)
 	}
 	j.f.Close()
-	j.f, j.size, j.isCut = f, fresh.size, false
+	j.f, j.size, j.validEnd, j.isCut = f, fresh.size, fresh.size, false
 	return nil
 }
 

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -77,7 +79,7 @@ func TestLockedFileIsAtPath(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := j.Append([]entry{{Name: "a"}}, true); err != nil {
+			if err := j.Append([]entry{{Name: "a"}}); err != nil {
 				t.Fatal(err)
 			}
 			if len(read(t, path)) == 0 {
@@ -114,10 +116,10 @@ func TestRead(t *testing.T) {
 			if !slices.Equal(j.names, []string{"a", "b"}) || j.InvalidLines != 3 || j.StaleLines != 1 || j.IsForeign() {
 				t.Errorf("entries %q, %d bad, %d stale, foreign %t; want a and b, 3, 1, false", j.names, j.InvalidLines, j.StaleLines, j.IsForeign())
 			}
-			if err := j.Append([]entry{{Name: "c", Value: "1"}}, true); err != nil { // after a cut line
+			if err := j.Append([]entry{{Name: "c", Value: "1"}}); err != nil { // after a cut line
 				t.Fatal(err)
 			}
-			if got, want := read(t, path), text+"\n"+`{"name":"c","boot":"b","time":"2026-01-01T00:00:00Z","value":"1"}`+"\n"; got != want {
+			if got, want := read(t, path), strings.TrimSuffix(text, `{"name":"cu`)+`{"name":"c","boot":"b","time":"2026-01-01T00:00:00Z","value":"1"}`+"\n"; got != want {
 				t.Errorf("the journal is %q; want %q", got, want)
 			}
 			if err := j.Remove(); err != nil {
@@ -139,7 +141,7 @@ func TestFirstEntryCreatesUnlockedJournal(t *testing.T) {
 	if _, err := os.Stat(path); !os.IsNotExist(err) {
 		t.Errorf("before the first entry: %v; want no file", err)
 	}
-	if err := j.Append([]entry{{Name: "a"}}, true); err != nil || j.Size() != int64(len(read(t, path))) {
+	if err := j.Append([]entry{{Name: "a"}}); err != nil || j.Size() != int64(len(read(t, path))) {
 		t.Errorf("%v, size %d of %q", err, j.Size(), read(t, path))
 	}
 }
@@ -163,18 +165,18 @@ func TestAppendToAFullDisk(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := j.Append([]entry{{Name: "a"}}, true); err != nil {
+			if err := j.Append([]entry{{Name: "a"}}); err != nil {
 				t.Fatal(err)
 			}
 			before := read(t, path)
 			large := entry{Name: "large", Value: strings.Repeat("x", 2*os.Getpagesize())}
-			if err := j.Append([]entry{large}, true); !errors.Is(err, unix.ENOSPC) || !strings.Contains(err.Error(), "write journal "+path+": ") {
+			if err := j.Append([]entry{large}); !errors.Is(err, unix.ENOSPC) || !strings.Contains(err.Error(), "write journal "+path+": ") {
 				t.Errorf("a large entry: %v; want that the disk is full", err)
 			}
 			if got := read(t, path); got != before {
 				t.Errorf("the journal is %q; want it as before, %q", got, before)
 			}
-			if err := j.Append([]entry{{Name: "b"}}, true); err != nil {
+			if err := j.Append([]entry{{Name: "b"}}); err != nil {
 				t.Fatal(err)
 			}
 			again, err := openAt(t, OpenUnlocked, path, "/")
@@ -183,4 +185,106 @@ func TestAppendToAFullDisk(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A crash of the machine leaves a journal empty, cut off, or with NUL bytes where data was not on the disk yet. The next boot neither
+// takes such a file for another program's nor loses entries of its own in it, also if the next crash follows at once.
+func TestJournalAfterCrashOfMachine(t *testing.T) {
+	const old, zeros = `{"name":"old","boot":"earlier"}` + "\n", "\x00\x00\x00\x00"
+	for name, text := range map[string]string{
+		"empty":                         "",
+		"only NUL bytes":                zeros,
+		"a cut line":                    `{"name":"o`,
+		"a cut line and NUL bytes":      `{"name":"o` + zeros,
+		"a lost block":                  zeros + `ld"}` + "\n",
+		"a lost block in a line":        `{"na` + zeros + `ld"}` + "\n",
+		"an entry, a lost block":        old + `{"na` + zeros + `ld"}` + "\n",
+		"an entry, a cut line":          old + `{"name":"o`,
+		"an entry, NUL bytes":           old + zeros,
+		"an entry without its newline":  strings.TrimSuffix(old, "\n"),
+		"NUL bytes in place of newline": strings.TrimSuffix(old, "\n") + zeros,
+	} {
+		for _, second := range []string{"", `{"name":"o`, zeros, `{"name":"o` + zeros} {
+			path := filepath.Join(t.TempDir(), "journal")
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			j, err := openAt(t, Open, path, "/")
+			if err != nil || j.IsForeign() || len(j.names) > 0 {
+				t.Fatalf("%s: entries %q, foreign %t, %v; want a journal without entries of this boot", name, j.names, j.IsForeign(), err)
+			}
+			if err := j.Append([]entry{{Name: "a"}}); err != nil {
+				t.Fatal(err)
+			}
+			j.Close()
+			j, err = openAt(t, Open, path, "/")
+			if err != nil || j.IsForeign() || !slices.Equal(j.names, []string{"a"}) {
+				t.Errorf("%s: entries %q, foreign %t, %v; want the new entry", name, j.names, j.IsForeign(), err)
+			}
+			j.Close()
+			// The last entry is lost in the second crash.
+			data := read(t, path)
+			before, _, _ := strings.Cut(data, `{"name":"a"`)
+			if err := os.WriteFile(path, []byte(before+second), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if j, err = openAt(t, Open, path, "/"); err != nil || j.IsForeign() {
+				t.Errorf("%s, then %q: foreign %t, %v", name, second, j.IsForeign(), err)
+			}
+		}
+	}
+	for _, text := range []string{"a\n", "a", "{\n", `{"a":1}`, `{"a":1}` + "\n" + `{"na`, "\x7fELF\x00\nx\x00"} {
+		path := filepath.Join(t.TempDir(), "foreign")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if j, err := openAt(t, Open, path, "/"); err != nil || !j.IsForeign() {
+			t.Errorf("%q: foreign %t, %v; want another program's file", text, j.IsForeign(), err)
+		}
+	}
+}
+
+// Nothing waits for the disk: every system call that does so fails here.
+func TestNothingIsSynced(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "journal")
+	j, err := openAt(t, Open, path, "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var appended, rewritten error
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // for ever: the thread ends with its filter
+		err := refuseSync()
+		if err == nil {
+			appended, rewritten = j.Append([]entry{{Name: "a"}}), j.Rewrite([]entry{{Name: "b"}})
+		}
+		done <- err
+	}()
+	if err := <-done; err != nil {
+		t.Skip("no seccomp filter: ", err)
+	}
+	if appended != nil || rewritten != nil {
+		t.Errorf("append: %v, rewrite: %v", appended, rewritten)
+	}
+	if got := read(t, path); !strings.HasPrefix(got, `{"name":"b"`) {
+		t.Errorf("the journal is %q; want what was rewritten", got)
+	}
+}
+
+// refuseSync has the kernel refuse this thread's system calls that wait for a disk.
+func refuseSync() error {
+	calls := []uint32{unix.SYS_FSYNC, unix.SYS_FDATASYNC, unix.SYS_SYNC, unix.SYS_SYNCFS, unix.SYS_SYNC_FILE_RANGE}
+	program := []unix.SockFilter{{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS}} // the call's number
+	for i, call := range calls {
+		program = append(program, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: uint8(len(calls) - i), K: call})
+	}
+	program = append(program,
+		unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
+		unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EIO)})
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	filter := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
+	return unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&filter)), 0, 0)
 }

@@ -100,10 +100,10 @@ func (j *Journal) recordTable(table string) error {
 	return j.add(entry{Table: table})
 }
 
-// add adds an entry, which is on the disk before it returns.
+// add adds an entry, which is in the file before it returns.
 func (j *Journal) add(e entry) error {
 	e.Namespace = j.namespace
-	if err := j.Append([]entry{e}, true); err != nil {
+	if err := j.Append([]entry{e}); err != nil {
 		return err
 	}
 	j.load(&e)

@@ -121,12 +121,12 @@ func (j *Journal) recordChange(group string, inode uint64, old, desired schemata
 	return j.add(e)
 }
 
-// add adds an entry, which is on the disk before it returns.
+// add adds an entry, which is in the file before it returns.
 func (j *Journal) add(e entry) error {
 	if j == nil {
 		return nil
 	}
-	if err := j.Append([]entry{e}, true); err != nil {
+	if err := j.Append([]entry{e}); err != nil {
 		return err
 	}
 	j.load(&e)

@@ -117,10 +117,10 @@ func TestJournal(t *testing.T) {
 	if again.Len() != 1 || again.InvalidLines != 4 {
 		t.Fatalf("%d groups, %d bad lines; want 1 and 4", again.Len(), again.InvalidLines)
 	}
-	if err := again.recordCreated("LS", 5); err != nil { // after a line that was cut off
+	if err := again.recordCreated("LS", 5); err != nil { // instead of the line that was cut off
 		t.Fatal(err)
 	}
-	if third := m.journal(); third.Len() != 2 || third.InvalidLines != 4 {
+	if third := m.journal(); third.Len() != 2 || third.InvalidLines != 3 {
 		t.Fatalf("%d groups, %d bad lines", third.Len(), third.InvalidLines)
 	}
 	if out, err := m.applier(m.journal()).Restore(false); err != nil || out != (Restored{Groups: 1, Gone: 1}) {
