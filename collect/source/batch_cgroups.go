@@ -46,7 +46,8 @@ func (t *tree) containsOnlyBatch(n *node, kubelets []string) bool {
 	return true
 }
 
-// containsOther reports whether a cgroup has processes of its own, or, in the hierarchy of the cpu controller, children that are not nodes.
+// containsOther reports whether a cgroup has, or may have, processes of its own, or, in the hierarchy of the cpu controller, children that
+// are not nodes.
 func (t *tree) containsOther(n *node) (bool, error) {
 	if t.h.Version("cpu") == 0 {
 		return true, nil // no scheduling class can be set either
@@ -63,7 +64,10 @@ func (t *tree) containsOther(n *node) (bool, error) {
 		return false, err
 	}
 	processes, err := kernfile.Read(filepath.Join(dir, "cgroup.procs"), nil)
-	return len(processes) > 0, err
+	if err != nil {
+		return false, err
+	}
+	return len(processes) > 0 || t.h.MayHideTasks("cpu", n.path), nil
 }
 
 // kubelets are the cgroups that kubelet writes, whichever of its drivers made them.

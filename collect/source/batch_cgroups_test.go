@@ -64,6 +64,18 @@ func TestBatchCgroups(t *testing.T) {
 			m.write(at+"/grid/jobs/unseen/cgroup.procs", "")
 			want("a cgroup of the cpu hierarchy alone")
 			without("/grid/jobs/unseen")
+
+			m.pidNamespace("pid:[4026532178]")
+			c = m.collector(rules)
+			want("no counters in another PID namespace: unlisted processes may be anywhere")
+			m.write("sys/fs/cgroup/pids/cgroup.procs", "")
+			for path, tasks := range map[string]string{"": "4", "/jobs": "3", "/jobs/1": "1", "/jobs/2": "2"} {
+				m.write("sys/fs/cgroup/pids/grid"+path+"/pids.current", tasks+"\n")
+			}
+			c = m.collector(rules)
+			want("an unlisted process in the outer cgroup", "/grid/jobs")
+			m.write("sys/fs/cgroup/pids/grid/pids.current", "3\n")
+			want("no unlisted process", "/grid", "/grid/jobs")
 		}
 		without("/grid/jobs/1")
 		want("one job", "/grid", "/grid/jobs")

@@ -293,7 +293,8 @@ func (t *tree) watch(n *node) {
 	err := t.watcher.Add(n.path)
 	n.isWatched = err == nil
 	if err != nil && !cgroup.IsGone(err) {
-		t.addUnwatched("watch a cgroup with inotify: some new cgroups are found only by --rescan (fs.inotify.max_user_watches may be too low)", err)
+		t.addUnwatched("watch a cgroup with inotify: some new cgroups are found only by --rescan "+
+			"(fs.inotify.max_user_watches may be too low)", err)
 	}
 }
 

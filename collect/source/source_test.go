@@ -45,6 +45,18 @@ func (m *machine) write(path, content string) {
 	}
 }
 
+// pidNamespace sets collect's own PID namespace.
+func (m *machine) pidNamespace(link string) {
+	m.t.Helper()
+	dir := filepath.Join(m.root, "proc/self/ns")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		m.t.Fatal(err)
+	}
+	if err := os.Symlink(link, filepath.Join(dir, "pid")); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
 func (m *machine) cgroup(path, usageMicroseconds string) {
 	m.t.Helper()
 	m.write("sys/fs/cgroup"+path+"/cpu.stat", "usage_usec "+usageMicroseconds+"\n")

@@ -21,7 +21,8 @@ func TestFailedWatchIsRetried(t *testing.T) {
 	logged := func(warnings, resumed int) {
 		t.Helper()
 		text := log.String()
-		if w, r := strings.Count(text, "max_user_watches may be too low"), strings.Count(text, "all are watched"); w != warnings || r != resumed {
+		w, r := strings.Count(text, "max_user_watches may be too low"), strings.Count(text, "all are watched")
+		if w != warnings || r != resumed {
 			t.Errorf("logged %d warnings and %d times that watching was resumed; want %d and %d:\n%s", w, r, warnings, resumed, text)
 		}
 	}

@@ -212,6 +212,38 @@ func TestSources(t *testing.T) {
 	}
 }
 
+// On cgroup version 1 a process of another PID namespace is in no list: the pids controller counts it.
+func TestUnlistedProcesses(t *testing.T) {
+	root := t.TempDir()
+	for name, text := range map[string]string{
+		"cpuacct/cgroup.procs": "", "cpuacct/a/cgroup.procs": "", "cpuacct/a/b/cgroup.procs": "", "cpuacct/a/c/cgroup.procs": "",
+		"pids/cgroup.procs": "", "pids/a/pids.current": "4\n", "pids/a/b/pids.current": "4\n", "pids/a/c/pids.current": "0\n",
+	} {
+		path := filepath.Join(root, "sys/fs/cgroup", name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.MkdirAll(filepath.Join(root, "proc/self/ns"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("pid:[4026532178]", filepath.Join(root, "proc/self/ns/pid")); err != nil {
+		t.Fatal(err)
+	}
+	h, err := cgroup.Detect(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	finder := sourceFinder{h: h, now: time.Now}
+	found := finder.find([]plan.Mark{{Cgroups: []string{"/a"}, Mark: 1}}, nil)
+	if len(found.errs) != 1 || !strings.HasPrefix(found.errs[0].Error(), "processes of 1 cgroup are in another PID namespace") {
+		t.Errorf("errors: %v; want one, of one cgroup", found.errs)
+	}
+}
+
 // A qdisc and a table of another program are not changed, which is reported once.
 func TestExternalChangesAreKept(t *testing.T) {
 	m := newMachine(t)

@@ -18,6 +18,7 @@ import (
 
 	"polder/isolate/network/plan"
 	"polder/lib/cgroup"
+	"polder/lib/phrase"
 )
 
 // sourceFinder finds the sources of the cgroups' packets: sockets in isolate's own network namespace, which have a cgroup of version 2, and
@@ -77,7 +78,8 @@ func (s *sourceFinder) find(marks []plan.Mark, links []netlink.Link) *sources {
 		}
 	}
 	if w.hiddenCgroups > 0 {
-		s.result.errs = append(s.result.errs, fmt.Errorf("processes of %d cgroups are in another PID namespace: isolate must run in the host's (hostPID: true)", w.hiddenCgroups))
+		s.result.errs = append(s.result.errs, fmt.Errorf("processes of %s are in another PID namespace: "+
+			"isolate must run in the host's (hostPID: true)", phrase.Count(w.hiddenCgroups, "cgroup")))
 	}
 	for _, l := range links {
 		a := l.Attrs()
@@ -123,13 +125,13 @@ func (w *sourceSearch) searchCgroup(c string, mark uint32) {
 				w.isMarked[st.Ino] = true
 				w.result.cgroups = append(w.result.cgroups, cgroupMark{st.Ino, uint32(strings.Count(c, "/")), mark})
 			}
-			w.searchProcesses(dir, mark)
+			w.searchProcesses(v2, c, mark)
 		}
 	}
 	if primary := w.h.Primary(); primary != w.h.Unified() {
 		if _, err := os.Lstat(filepath.Join(primary, c)); err == nil {
 			exists = true
-			w.searchProcesses(filepath.Join(primary, c), mark)
+			w.searchProcesses(primary, c, mark)
 		}
 	}
 	if !exists {
@@ -138,18 +140,23 @@ func (w *sourceSearch) searchCgroup(c string, mark uint32) {
 }
 
 // searchProcesses reads the network namespace of the first process of each cgroup: containers of a pod share one, and jobs below one
-// cgroup may have one each.
-func (w *sourceSearch) searchProcesses(top string, mark uint32) {
-	_ = filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error { // a cgroup that was removed meanwhile has no packets
+// cgroup may have one each. The mount is that of the cgroup's hierarchy.
+func (w *sourceSearch) searchProcesses(mount, c string, mark uint32) {
+	// A cgroup that was removed meanwhile has no packets.
+	_ = filepath.WalkDir(filepath.Join(mount, c), func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.IsDir() {
 			return nil
 		}
 		if w.dirsLeft--; w.dirsLeft < 0 {
 			return fs.SkipAll
 		}
-		pid, ok := firstProcess(path)
+		pid, err := firstProcess(path)
 		switch {
-		case !ok:
+		case err != nil:
+		case pid == noProcess:
+			if mount == w.h.Primary() && w.h.MayHideTasks("", path[len(mount):]) {
+				w.hiddenCgroups++
+			}
 		case pid == 0:
 			w.hiddenCgroups++
 		default:
@@ -163,19 +170,22 @@ func (w *sourceSearch) searchProcesses(top string, mark uint32) {
 	})
 }
 
-// firstProcess returns the first process in a cgroup's own list; 0 for a process of another PID namespace.
-func firstProcess(dir string) (pid int, ok bool) {
+// noProcess means that a cgroup lists no process.
+const noProcess = -1
+
+// firstProcess returns the first process in a cgroup's own list, 0 for a process of another PID namespace, and noProcess for an empty list.
+func firstProcess(dir string) (pid int, err error) {
 	f, err := os.Open(filepath.Join(dir, "cgroup.procs"))
 	if err != nil {
-		return 0, false
+		return 0, err
 	}
 	defer f.Close()
 	lines := bufio.NewScanner(f)
 	if !lines.Scan() {
-		return 0, false
+		return noProcess, lines.Err()
 	}
-	pid, err = strconv.Atoi(lines.Text())
-	return pid, err == nil && pid >= 0
+	n, err := strconv.ParseUint(lines.Text(), 10, 31)
+	return int(n), err
 }
 
 // depths returns the depths of the cgroups, sorted.

@@ -301,8 +301,36 @@ func TestContest(t *testing.T) {
 func TestHiddenTasks(t *testing.T) {
 	m := newMachine(t)
 	m.write("sys/fs/cgroup/be/a/c/cgroup.threads", "0\n0\n")
-	if got := summary(m.apply(beGroup())); !strings.Contains(got, "2 tasks are in another PID namespace: isolate must run in the host's") || m.read("BE/tasks") != "102" {
+	if got := summary(m.apply(beGroup())); !strings.Contains(got, "tasks of 1 cgroup are in another PID namespace: isolate must run in the host's") || m.read("BE/tasks") != "102" {
 		t.Error(got)
+	}
+}
+
+// On cgroup version 1 their list is empty. The cgroup is read again with the next tick, until all its tasks are in the group.
+func TestUnlistedTasks(t *testing.T) {
+	m := newMachine(t)
+	for name, text := range map[string]string{
+		"cpuacct/cgroup.procs": "", "cpuacct/be/a/tasks": "", "cpuacct/be/a/c/tasks": "",
+		"pids/cgroup.procs": "", "pids/be/a/pids.current": "2\n", "pids/be/a/c/pids.current": "2\n",
+	} {
+		m.write(filepath.Join("sys/fs/cgroup", name), text)
+	}
+	if err := os.MkdirAll(filepath.Join(m.root, "proc/self/ns"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("pid:[4026532178]", filepath.Join(m.root, "proc/self/ns/pid")); err != nil {
+		t.Fatal(err)
+	}
+	m.a = m.applier(nil)
+	for range 2 {
+		if got := summary(m.apply(beGroup())); !strings.Contains(got, "tasks of 1 cgroup are in another PID namespace") {
+			t.Errorf("the tick has no error: %s", got)
+		}
+	}
+	m.write("sys/fs/cgroup/pids/be/a/pids.current", "0\n")
+	m.write("sys/fs/cgroup/pids/be/a/c/pids.current", "0\n")
+	if got := summary(m.apply(beGroup())); got != "" {
+		t.Errorf("an empty cgroup: %s", got)
 	}
 }
 

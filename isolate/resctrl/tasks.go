@@ -16,6 +16,7 @@ import (
 	"polder/lib/cgroup"
 	"polder/lib/clip"
 	"polder/lib/kernfile"
+	"polder/lib/phrase"
 	"polder/lib/tick"
 )
 
@@ -79,7 +80,7 @@ func (r *round) reconcileTasks(g *tick.ResctrlGroup) {
 		return
 	}
 	r.newTasks = r.newTasks[:0]
-	hidden := 0
+	hiddenCgroups := 0
 	for _, c := range g.Cgroups {
 		if !isUnread(c) {
 			continue
@@ -88,23 +89,26 @@ func (r *round) reconcileTasks(g *tick.ResctrlGroup) {
 			r.fail(g.Group, keyTasks, fmt.Errorf("refused: %w", err))
 			continue
 		}
-		hiddenInCgroup, err := r.Hierarchy.Threads(c, r.buf, func(tid uint64) {
+		hidden, err := r.Hierarchy.Threads(c, r.buf, func(tid uint64) {
 			if _, isInGroup := slices.BinarySearch(r.groupTasks, tid); !isInGroup {
 				r.newTasks = append(r.newTasks, tid)
 			}
 		})
-		hidden += hiddenInCgroup
+		if hidden > 0 {
+			hiddenCgroups++
+		}
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			r.out.Missing++
 		case err != nil:
 			r.fail(g.Group, keyTasks, err)
-		case hiddenInCgroup == 0:
+		case hidden == 0:
 			r.groupsRead[c] = g.Group
 		}
 	}
-	if hidden > 0 {
-		r.fail(g.Group, keyTasks, fmt.Errorf("%d tasks are in another PID namespace: isolate must run in the host's (hostPID: true)", hidden))
+	if hiddenCgroups > 0 {
+		r.fail(g.Group, keyTasks, fmt.Errorf("tasks of %s are in another PID namespace: isolate must run in the host's (hostPID: true)",
+			phrase.Count(hiddenCgroups, "cgroup")))
 	}
 	slices.Sort(r.newTasks)
 	r.newTasks = slices.Compact(r.newTasks)

@@ -318,7 +318,7 @@ func (g *Group) readFromAncestor(i int, f valueFile) ([]byte, error) {
 // next reading continues.
 func (g *Group) countThreads() {
 	done, ok := g.reader.walk(g.Path, &g.count, g.reader.hasTime, nil)
-	if done {
+	if done && !g.count.Hidden {
 		g.Values.Threads = g.count.Count
 		g.Values.Has |= HasThreads
 	}

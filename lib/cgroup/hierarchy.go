@@ -36,6 +36,8 @@ type Hierarchy struct {
 	v1      map[string]string // controller -> mount point, under root
 	unified string            // the v2 mount point, under root; empty if there is none
 	v2      []string          // the controllers at v2's root
+	// isNested means that there may be processes of PID namespaces other than this process's and its descendants.
+	isNested bool
 }
 
 // ErrNoCgroups is returned if no cgroup hierarchy is mounted.
@@ -54,7 +56,7 @@ func Detect(root string) (*Hierarchy, error) {
 	if root != "/" {
 		testMode.Do(func() { cgroups.TestMode = true })
 	}
-	h := &Hierarchy{root: root, v1: map[string]string{}}
+	h := &Hierarchy{root: root, v1: map[string]string{}, isNested: isNestedPIDNamespace(root)}
 	path := filepath.Join(root, "proc/self/mountinfo")
 	f, err := os.Open(path)
 	switch {

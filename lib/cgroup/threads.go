@@ -23,8 +23,8 @@ func (h *Hierarchy) threadsFile() string {
 }
 
 // Threads calls f with the ID of each thread in the cgroup and its descendants, by the primary hierarchy. It returns the number
-// of hidden threads: those of another PID namespace, which have no ID here. The error wraps fs.ErrNotExist if the cgroup does not
-// exist, [ErrPath] if its path is rejected. buf is reused memory.
+// of hidden threads: those of another PID namespace, which have no ID here; see [Hierarchy.MayHideTasks] for version 1, where 1 is also
+// an unknown number. The error wraps fs.ErrNotExist if the cgroup does not exist, [ErrPath] if its path is rejected. buf is reused memory.
 func (h *Hierarchy) Threads(cgroup string, buf []byte, f func(tid uint64)) (hidden int, err error) {
 	dir, _, err := h.Dir("", cgroup)
 	if err != nil {
@@ -60,8 +60,8 @@ func (h *Hierarchy) eachThreadBelow(dir string, buf []byte, f func(n uint64)) bo
 	return true
 }
 
-// eachThreadIn calls f with every number in a directory's file: 0 stands for a thread of another PID namespace. It returns the
-// memory for the next reading.
+// eachThreadIn calls f with every number in the file of a directory of the primary hierarchy: 0 stands for a thread of another PID
+// namespace. It returns the memory for the next reading.
 func (h *Hierarchy) eachThreadIn(dir, name string, buf []byte, f func(n uint64)) ([]byte, bool) {
 	data, err := kernfile.Read(dir+"/"+name, buf)
 	if err != nil && (name == "tasks" || !errors.Is(err, unix.ENOENT)) {
@@ -74,6 +74,11 @@ func (h *Hierarchy) eachThreadIn(dir, name string, buf []byte, f func(n uint64))
 	}
 	if cap(data) > cap(buf) {
 		buf = data
+	}
+	if len(data) == 0 {
+		for range h.unlistedTasks("", "/"+strings.TrimPrefix(strings.TrimPrefix(dir, h.Primary()), "/")) {
+			f(0)
+		}
 	}
 	for len(data) > 0 {
 		var tid []byte
@@ -98,7 +103,7 @@ type Walk struct {
 	TID uint32 `json:"tid,omitempty"`
 	// Count is the number of threads counted so far.
 	Count uint64 `json:"count,omitempty"`
-	// Hidden means that threads were listed that cannot be seen here: those of another pid namespace, or of other users where /proc is
+	// Hidden means that there are threads that cannot be seen here: those of another pid namespace, or of other users where /proc is
 	// mounted with hidepid. Then nothing is known of them, and Count is too small.
 	Hidden bool `json:"hidden,omitempty"`
 }
@@ -142,7 +147,7 @@ type walker struct {
 	visited   int
 	isFailed  bool // the cgroup itself cannot be read
 
-	unnumbered uint64 // the listed threads of another pid namespace
+	unnumbered uint64 // the threads of another pid namespace
 }
 
 func (r *Reader) walk(cgroup string, w *Walk, hasTime HasTime, visit func(uint32) (counts, isSeen bool)) (done, ok bool) {
@@ -222,6 +227,9 @@ func (v *walker) threads(rel string, after uint32) bool {
 	isStopped := v.mustStop(len(v.tids) / listedPerStep)
 	if v.visit == nil {
 		v.position.Count += uint64(len(remaining)) + v.unnumbered
+		if v.unnumbered > 0 && v.file == "tasks" { // their number is unknown
+			v.position.Hidden = true
+		}
 		v.visited += minThreads // the next directory may wait
 		return true
 	}
