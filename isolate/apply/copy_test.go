@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"errors"
 	"maps"
 	"os"
 	"path/filepath"
@@ -208,6 +209,29 @@ func TestJournalDropsRemovedCgroups(t *testing.T) {
 	data, err := os.ReadFile(j.Path())
 	if err != nil || strings.Contains(string(data), `"/a"`) || !strings.Contains(string(data), `"/b"`) {
 		t.Errorf("journal %s, %v; want /b alone", data, err)
+	}
+}
+
+// A cgroup that cannot be looked at may still exist: its original value stays in the journal.
+func TestJournalKeepsUnreadableCgroups(t *testing.T) {
+	h, base := newCopy(t, map[string]string{"p/a/cpu.weight": "100", "b/cpu.weight": "100"})
+	j := openJournal(t, filepath.Join(t.TempDir(), "journal"))
+	a, _ := newApplier(t, h, func(o *Options) { o.Journal = j })
+	a.Apply([]tick.Cgroup{{Cgroup: "/p/a", CPUWeight: new(int64(50))}, {Cgroup: "/b", CPUWeight: new(int64(50))}})
+	p := filepath.Join(base, "p")
+	if err := errors.Join(os.Rename(p, p+".old"), os.Symlink("p", p), os.RemoveAll(filepath.Join(base, "b"))); err != nil { // a loop
+		t.Fatal(err)
+	}
+	a.pruneThreshold = 1
+	a.prune()
+	if err := errors.Join(os.Remove(p), os.Rename(p+".old", p)); err != nil {
+		t.Fatal(err)
+	}
+	j.Close()
+	j = openJournal(t, j.Path())
+	b, _ := newApplier(t, h, func(o *Options) { o.Journal = j })
+	if out, err := b.Restore(false); err != nil || out != (Restored{Values: 1}) || read(t, base, "p/a/cpu.weight") != "100" {
+		t.Errorf("%v, %v, cpu.weight %s; want /p/a restored, and no record of /b", out, err, read(t, base, "p/a/cpu.weight"))
 	}
 }
 

@@ -101,13 +101,14 @@ func (n *journalEntries) record(f plan.File, key, observed, original string) *re
 const minPruneThreshold = 512
 
 // prune removes the records of removed cgroups once there are many, so that neither memory nor the journal grows as cgroups come and go.
+// It keeps those of cgroups that cannot be looked at: they may still exist.
 func (a *Applier) prune() {
 	isLarge := a.Journal != nil && a.Journal.Size() > max(rewriteThreshold, int64(len(a.records))*2048)
 	if len(a.records) < a.pruneThreshold && !isLarge {
 		return
 	}
 	for f, r := range a.records {
-		if a.inode(f) != r.Inode {
+		if inode, err := a.inodeOrError(f); err == nil && inode != r.Inode {
 			delete(a.records, f)
 		}
 	}
