@@ -153,6 +153,43 @@ func TestLostWeightIsRestored(t *testing.T) {
 	}
 }
 
+// A restore overwrites a weight that the kernel set with cpu.idle, not one that an administrator has set since the cgroup is no longer
+// idle.
+func TestRestoreKeepsWeightAfterIdleness(t *testing.T) {
+	const own = "777"
+	for name, c := range map[string]struct {
+		isIdle bool
+		weight string // set afterwards
+		want   string
+		out    Restored
+	}{
+		"idle":                     {isIdle: true, want: own, out: Restored{Values: 2}},
+		"restored with the class":  {want: own, out: Restored{Unchanged: 2}},
+		"the kernel's default":     {weight: "1024", want: own, out: Restored{Unchanged: 1, Values: 1}},
+		"set by an administrator":  {weight: "333", want: "333", out: Restored{Unchanged: 1, External: 1}},
+		"the kernel's, while idle": {weight: "3", want: "3", out: Restored{Unchanged: 1, External: 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRealTree(t, "batch")
+			r.set("cpu", "batch", "cpu.shares", own)
+			j := openJournal(t, filepath.Join(t.TempDir(), "journal"))
+			a, _ := newApplier(t, r.h, func(o *Options) { o.Journal = j })
+			for _, idle := range []bool{true, false, c.isIdle} {
+				a.Apply([]tick.Cgroup{{Cgroup: r.path("batch"), CPUIdle: &idle}})
+			}
+			if c.weight != "" {
+				r.set("cpu", "batch", "cpu.shares", c.weight)
+			}
+			if out := restoreWith(t, r, j, false); out != c.out {
+				t.Errorf("%v, want %v", out, c.out)
+			}
+			if weight := r.get("cpu", "batch", "cpu.shares"); weight != c.want {
+				t.Errorf("cpu.shares is %s, want %s", weight, c.want)
+			}
+		})
+	}
+}
+
 // refusingWeights refuses every write of a weight.
 type refusingWeights struct{ Writer }
 

@@ -54,7 +54,7 @@ const maxWritten = 4
 
 // isOurs reports whether the value is the original one or one that isolate wrote.
 func (r *record) isOurs(name, text string) bool {
-	if r.IsSideEffect || plan.Same(name, text, r.Original) {
+	if plan.Same(name, text, r.Original) {
 		return true
 	}
 	return slices.ContainsFunc(r.Written, func(w string) bool { return plan.Same(name, text, w) })

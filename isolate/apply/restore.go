@@ -88,7 +88,7 @@ func (a *Applier) filesToRestore(force bool, out *Restored) []*restoredFile {
 		case err != nil:
 			out.Failed++
 			a.Log.Warn("not restored", "cgroup", f.Cgroup, "file", f.Name, "error", err)
-		case !force && !r.isOurs(f.Name, observed):
+		case !force && !a.isRestorable(f, r, observed):
 			out.External++
 			a.Log.Warn("skipped: changed externally (--force restores it too)", "cgroup", f.Cgroup, "file", f.Name, "value", observed, "original", r.Original)
 		default:
@@ -102,6 +102,22 @@ func (a *Applier) filesToRestore(force bool, out *Restored) []*restoredFile {
 		}
 	}
 	return files
+}
+
+// isRestorable reports whether a value is the original one, one that isolate wrote, or one that the kernel set as a side effect of another
+// write: a weight while the cgroup is idle, or the default weight that the kernel gives a cgroup when it is no longer idle.
+func (a *Applier) isRestorable(f plan.File, r *record, observed string) bool {
+	if r.isOurs(f.Name, observed) {
+		return true
+	}
+	if !r.IsSideEffect {
+		return false
+	}
+	if observed == defaultWeights[a.Hierarchy.Version(f.Controller)] {
+		return true
+	}
+	idle, err := a.Hierarchy.ReadFile(f.Controller, f.Cgroup, "cpu.idle")
+	return err == nil && idle == "1"
 }
 
 // restoreFiles plans and writes. Files that already have their original value take part in the plan, because its order depends on them.
