@@ -235,6 +235,40 @@ func TestJournalKeepsUnreadableCgroups(t *testing.T) {
 	}
 }
 
+// A value is recorded before it is written. If isolate is killed in between, the next one finds an earlier value of its own, which no
+// other program has set; a value that it never wrote is an external change.
+func TestKilledBeforeWriteIsNoExternalChange(t *testing.T) {
+	for observed, isExternal := range map[string]bool{"": false, "100": false, "333": true} {
+		h, base := newCopy(t, map[string]string{"a/cpu.weight": "100"})
+		j := openJournal(t, filepath.Join(t.TempDir(), "journal"))
+		a, w := newApplier(t, h, func(o *Options) { o.Journal = j })
+		apply := func(weight int64) tick.Isolation {
+			return a.Apply([]tick.Cgroup{{Cgroup: "/a", CPUWeight: &weight}})
+		}
+		apply(50)
+		w.killAt = w.writes + 1
+		func() {
+			var done bool
+			defer recoverKill(&done)
+			apply(20)
+		}()
+		if got := read(t, base, "a/cpu.weight"); got != "50" {
+			t.Fatalf("cpu.weight is %s when isolate is killed; want 50", got)
+		}
+		if observed != "" {
+			if err := os.WriteFile(filepath.Join(base, "a/cpu.weight"), []byte(observed+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		j.Close()
+		a, _ = newApplier(t, h, func(o *Options) { o.Journal = openJournal(t, j.Path()) })
+		out := apply(20)
+		if got := strings.Contains(errorsOf(out), "changed externally from 20 to "+observed); got != isExternal || len(out.Errors) > 1 || out.Applied != 1 {
+			t.Errorf("%q after the kill: applied %d, errors %q; want an external change: %t", observed, out.Applied, errorsOf(out), isExternal)
+		}
+	}
+}
+
 func TestJournalIsLocked(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal")
 	j := openJournal(t, path)

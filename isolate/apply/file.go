@@ -26,6 +26,7 @@ type file struct {
 	// lastApplied is the last value that was as desired, or that was written last.
 	lastApplied    string
 	hasLastApplied bool
+	earlier        *record // what an earlier run recorded, until the first reading sets lastApplied; nil if nothing
 	contest
 }
 
@@ -37,7 +38,7 @@ func (a *Applier) read(f *file) error {
 		}
 		// The cgroup was removed; another one of the same name may exist, about which nothing is known.
 		a.closeFile(f)
-		f.hasLastApplied, f.contest = false, contest{}
+		f.hasLastApplied, f.earlier, f.contest = false, nil, contest{}
 	}
 	handle, err := a.Hierarchy.Open(f.Controller, f.Cgroup, f.Name)
 	if err != nil {
@@ -70,7 +71,21 @@ func (a *Applier) readOpen(f *file) error {
 	}
 	f.text = text
 	f.textVersion++
+	f.takeOver()
 	return nil
+}
+
+// takeOver sets lastApplied at the first reading to what an earlier run applied. A value is recorded before it is written, and that run may
+// have been killed in between: then the file has an earlier one of its values.
+func (f *file) takeOver() {
+	if f.earlier == nil {
+		return
+	}
+	f.lastApplied, f.hasLastApplied = f.earlier.Written[len(f.earlier.Written)-1], true
+	if f.earlier.isOurs(f.Name, f.text) {
+		f.lastApplied = f.text
+	}
+	f.earlier = nil
 }
 
 func (a *Applier) closeFile(f *file) {
@@ -92,8 +107,8 @@ func (a *Applier) fileOf(f plan.File) *file {
 	known := a.files[f]
 	if known == nil {
 		known = &file{File: f}
-		if r := a.records[f]; r != nil && r.Inode == a.inode(f) && len(r.Written) > 0 && !r.IsSideEffect { // written by an earlier run
-			known.lastApplied, known.hasLastApplied = r.Written[len(r.Written)-1], true
+		if r := a.records[f]; r != nil && r.Inode == a.inode(f) && len(r.Written) > 0 && !r.IsSideEffect {
+			known.earlier = r
 		}
 		a.files[f] = known
 	}
