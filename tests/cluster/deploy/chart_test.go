@@ -214,7 +214,7 @@ var confined = map[string]struct {
 	"polder": {0, 0, "", "write", "copy", "", "/var/lib/polder", ""},
 	// restore
 	"withdraw": {65532, 65532, "-report", "", "", "", "", ""},
-	"restore":  {0, 0, "", "write", "", "", "/var/lib/polder", ""},
+	"restore":  {0, 0, "", "write", "copy", "", "/var/lib/polder", ""},
 	"done":     {65532, 65532, "", "", "", "", "", ""},
 }
 
@@ -223,10 +223,10 @@ func TestContainersHaveWhatTheyNeedAndNoMore(t *testing.T) {
 	for set, want := range map[string]string{
 		"form=containers": "polder-collect: prepare kubelet-state collect, polder-evict: prepare evict, polder-isolate: prepare kubelet-state advise isolate, polder-report: prepare report",
 		"form=single":     "polder: kubelet-state polder",
-		"restore=true":    "polder-isolate: restore done, polder-report: withdraw done",
+		"restore=true":    "polder-isolate: kubelet-state restore done, polder-report: withdraw done",
 		"network.enabled=true,network.rate=1Gbit": "polder-collect: prepare kubelet-state collect, polder-evict: prepare evict, " +
 			"polder-isolate: prepare kubelet-state advise isolate, polder-network: prepare isolate-network, polder-report: prepare report",
-		"network.enabled=true,network.rate=1Gbit,restore=true": "polder-isolate: restore done, polder-network: restore-network done, polder-report: withdraw done",
+		"network.enabled=true,network.rate=1Gbit,restore=true": "polder-isolate: kubelet-state restore done, polder-network: restore-network done, polder-report: withdraw done",
 	} {
 		t.Run(set, func(t *testing.T) {
 			network := strings.HasPrefix(set, "network")
@@ -377,6 +377,12 @@ func TestKubeletsStateIsASetting(t *testing.T) {
 		"host.kubeletState=false":                 {0, 0, "/var/lib/kubelet"},
 		"host.kubeletState=file,form=single":      {1, 0, "/run/kubelet"},
 		"host.kubeletState=directory,form=single": {0, 1, "/var/lib/kubelet"},
+		// A restore puts no exclusive CPUs into a list, either.
+		"host.kubeletState=file,restore=true":                  {1, 0, "/run/kubelet"},
+		"host.kubeletState=directory,restore=true":             {0, 1, "/var/lib/kubelet"},
+		"host.kubeletState=none,restore=true":                  {0, 0, "/var/lib/kubelet"},
+		"host.kubeletState=file,form=single,restore=true":      {1, 0, "/run/kubelet"},
+		"host.kubeletState=directory,form=single,restore=true": {0, 1, "/var/lib/kubelet"},
 	} {
 		out := template(t, set)
 		if files, directories := strings.Count(out, file), strings.Count(out, directory); files != want.files || directories != want.directories {
@@ -386,7 +392,11 @@ func TestKubeletsStateIsASetting(t *testing.T) {
 		if m := user.FindStringSubmatch(out); m != nil && (m[1] == "0") != (want.directories > 0) {
 			t.Errorf("%s: collect is user %s", set, m[1])
 		}
-		for _, tool := range []string{"COLLECT", "ISOLATE"} {
+		tools := []string{"COLLECT", "ISOLATE"}
+		if strings.Contains(set, "restore") {
+			tools = []string{"ISOLATE"}
+		}
+		for _, tool := range tools {
 			if !strings.Contains(out, `{name: POLDER_`+tool+`_KUBELET_ROOT, value: "`+want.root+`"}`) {
 				t.Errorf("%s: %s does not read it in %s", set, tool, want.root)
 			}

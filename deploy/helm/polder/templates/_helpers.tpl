@@ -66,6 +66,11 @@ all, and those of the tools besides where they are asked for. */ -}}
 {{ if eq $state "true" }}file{{ else if eq $state "false" }}none{{ else }}{{ $state }}{{ end }}
 {{- end }}
 
+{{- /* Kubelet's directory as the tools see it; see polder.kubelet-mount. */ -}}
+{{- define "polder.kubelet-root" -}}
+{{ ternary "/run/kubelet" .Values.host.kubeletDir (eq (include "polder.kubelet-state" .) "file") }}
+{{- end }}
+
 {{- /* A flag's value as the tool reads it: a list with commas between its elements, and a whole number as it was written. */ -}}
 {{- define "polder.flag" -}}
 {{- if kindIs "slice" . }}{{ join "," . }}
@@ -80,7 +85,7 @@ where that is not the tool's. */ -}}
 {{- $v := .root.Values }}
 {{- $env := dict }}
 {{- if has .tool (list "collect" "isolate") }}
-{{- $_ := set $env "kubelet-root" (ternary "/run/kubelet" $v.host.kubeletDir (eq (include "polder.kubelet-state" .root) "file")) }}
+{{- $_ := set $env "kubelet-root" (include "polder.kubelet-root" .root) }}
 {{- end }}
 {{- if eq .tool "collect" }}
 {{- $_ := set $env "in-cluster" "true" }}

@@ -16,13 +16,18 @@
   volumeMounts:
   {{- include "polder.token-mount" . | trim | nindent 2 }}
 {{- end }}
-{{- /* Puts back what Polder left on the node, once. */ -}}
+{{- /* Restores what isolate changed on the node, once. A list of CPUs is restored without those that kubelet has assigned exclusively
+since, so isolate reads kubelet's state as it does when it runs. */ -}}
 {{- define "polder.put-back" -}}
+{{- with include "polder.kubelet-reader" . | trim }}
+{{ . }}
+{{- end }}
 - name: restore
   image: {{ include "polder.image" . }}
   imagePullPolicy: {{ .Values.image.pullPolicy }}
   command: [/usr/local/bin/isolate, --restore, --if-exists, --journal, /var/lib/polder/isolate.journal]
   env: {{- include "polder.common-env" . | trim | nindent 2 }}
+  - {name: POLDER_ISOLATE_KUBELET_ROOT, value: {{ include "polder.kubelet-root" . | quote }}}
   securityContext: {{- include "polder.confined" . | trim | nindent 4 }}
     runAsUser: 0
     runAsGroup: 0
@@ -30,6 +35,7 @@
   volumeMounts:
   - {name: cgroups, mountPath: /sys/fs/cgroup}
   {{- with include "polder.resctrl-mount" (dict "root" .) | trim }}{{ nindent 2 . }}{{ end }}
+  {{- with include "polder.kubelet-mount" . | trim }}{{ nindent 2 . }}{{ end }}
   - {name: state, mountPath: /var/lib/polder}
 {{- end }}
 {{- /* Gives the uplinks back, once. */ -}}
@@ -75,6 +81,7 @@ initContainers:
 {{ include "polder.done" . | trim }}
 volumes:
 {{ include "polder.cgroups-volumes" . | trim }}
+{{- with include "polder.kubelet-volumes" . | trim }}{{ nindent 0 . }}{{ end }}
 {{ include "polder.state-volume" . | trim }}
 {{ include "polder.token-volume" . | trim }}
 {{- end }}
@@ -93,5 +100,6 @@ initContainers:
 {{ include "polder.done" . | trim }}
 volumes:
 {{ include "polder.cgroups-volumes" . | trim }}
+{{- with include "polder.kubelet-volumes" . | trim }}{{ nindent 0 . }}{{ end }}
 {{ include "polder.state-volume" . | trim }}
 {{- end }}
