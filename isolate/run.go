@@ -35,6 +35,8 @@ type options struct {
 	staleAfter time.Duration
 	atEnd      string
 	only       string
+
+	isStaleAfterSet bool // otherwise staleAfter is the minimum of a time that depends on the ticks
 }
 
 // These are the values of --at-end.
@@ -59,13 +61,17 @@ func command() stage.Command {
 			f.Bool(&o.ifExists, "if-exists", "with --restore: a missing journal is not an error\nThis is for a unit that cannot know whether isolate ever ran.")
 			f.Bool(&o.force, "force", "with --restore: also restore externally changed values")
 			f.Int(&o.contest, "contest", 5, "times that a value is written again after an external change\nAfter that the value is not written until there was no external change for 100 rounds.")
-			f.Duration(&o.staleAfter, "stale-after", 30*time.Second, "apply the fallback after this long without advice (0: never)\nThe fallback is the one of the last advice.")
+			f.Duration(&o.staleAfter, "stale-after", 30*time.Second, "apply the fallback after this long without advice (0: never)\nThe fallback is the one of the last advice. "+
+				"Unless it is given, it is three intervals of the ticks where that is longer.")
 			f.Choice(&o.atEnd, "at-end", fallbackAtEnd, "state to leave at the input's end\nfallback applies that of the last advice, keep changes nothing. It also applies when the output is closed, but not at a signal: then all values stay.", fallbackAtEnd, keepAtEnd)
 			f.Choice(&o.only, "only", onlyCgroups, "what this process writes\ncgroups means cgroups and /sys/fs/resctrl. network means the uplinks, by advice.network: that is a second isolate beside the first, which needs only CAP_NET_ADMIN, and has a journal of its own.", onlyCgroups, onlyNetwork)
 			f.Path(&o.root, "root", "/", "use a copy of the machine's files under `DIR`")
 			f.Path(&o.kubelet, "kubelet-root", "/var/lib/kubelet", "kubelet's `DIR`, under --root\nisolate reads the CPUs that kubelet has assigned exclusively there.")
 		},
-		Run: func(ctx context.Context, s *stage.Session) error { return run(ctx, s, o) },
+		Run: func(ctx context.Context, s *stage.Session) error {
+			o.isStaleAfterSet = s.IsSet("stale-after")
+			return run(ctx, s, o)
+		},
 	}
 }
 
@@ -147,7 +153,7 @@ func isolate(ctx context.Context, s *stage.Session, o options, h *cgroup.Hierarc
 		Reads:        []string{tick.SectionAdvice},
 		Handle:       t.handle,
 		OnSilence:    func(context.Context) { t.applyFallback() },
-		SilenceAfter: o.staleAfter,
+		SilenceAfter: t.silenceLimit,
 		Live:         !s.DryRun,
 	})
 	if ctx.Err() == nil {

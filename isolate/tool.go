@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -23,6 +24,7 @@ type tool struct {
 	reclaim *reclaim.Runner
 	resched *resched.Runner
 
+	interval        time.Duration // of the ticks; 0 if unknown
 	fallback        []tick.Cgroup
 	lastAdvice      time.Time // when the last advice that was applied arrived; the start if there was none
 	fallbackApplied bool      // the last attempt to apply the fallback since then was complete
@@ -39,6 +41,9 @@ func (t *tool) handle(_ context.Context, in stage.Incoming) (any, error) {
 	if in.Advice != nil && in.Advice.Network != nil && !t.networkReported {
 		t.networkReported = true
 		t.s.Log.Info("this isolate does not apply advice.network: run a second one with --only network")
+	}
+	if in.Refused == "" {
+		t.interval = cmp.Or(in.Line.Interval(), t.interval)
 	}
 	switch {
 	case in.Refused != "":
@@ -84,9 +89,18 @@ func (t *tool) close() {
 	t.apply.Close()
 }
 
+// silenceLimit returns how long advice may be missing before the fallback is applied; 0 is forever. Unless the user gave a time it follows
+// the ticks' interval, so that the fallback is not applied between two ticks.
+func (t *tool) silenceLimit() time.Duration {
+	if t.o.isStaleAfterSet {
+		return t.o.staleAfter
+	}
+	return stage.IntervalLimit(t.interval, t.o.staleAfter)
+}
+
 // checkSilence applies the fallback once the last advice is too old, even if other ticks arrive.
 func (t *tool) checkSilence() {
-	if t.s.Now().Sub(t.lastAdvice) >= t.o.staleAfter {
+	if t.s.Now().Sub(t.lastAdvice) >= t.silenceLimit() {
 		t.applyFallback()
 	}
 }

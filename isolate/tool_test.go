@@ -66,15 +66,19 @@ func TestWhatCountsAsSilence(t *testing.T) {
 			done := make(chan int)
 			go func() {
 				done <- command().Execute(t.Context(), stage.Env{
-					Args: []string{"isolate", "--root", root, "--journal", filepath.Join(t.TempDir(), "journal"), "--node", "n", "--stale-after", "10h"}, // of the test's clock; the real one must not get there
-					In:   in, Out: out, Err: io.Discard, Getenv: os.Getenv, Now: func() time.Time { return now },
+					Args: []string{
+						"isolate", "--root", root, "--journal", filepath.Join(t.TempDir(), "journal"), "--node", "n", "--max-age", "3s",
+						"--stale-after", "10h", // of the test's clock, whatever the interval; the real one must not get there
+					},
+					In: in, Out: out, Err: io.Discard, Getenv: os.Getenv, Now: func() time.Time { return now },
 				})
 				out.Close()
 			}()
 			lines := bufio.NewScanner(output)
 			send := func(at time.Time, sections string) *tick.Isolation {
 				t.Helper()
-				fmt.Fprintf(input, `{"v":1,"node":"n","time":%q%s}`+"\n", at.Format(time.RFC3339), sections)
+				fmt.Fprintf(input, `{"v":1,"node":"n","time":%q,"sample":{"periodSeconds":36000}%s}`+"\n",
+					at.Format(time.RFC3339), sections)
 				if !lines.Scan() {
 					t.Fatalf("no tick: %v", lines.Err())
 				}
@@ -123,6 +127,45 @@ func TestWhatCountsAsSilence(t *testing.T) {
 			if got := <-done; got != 0 {
 				t.Errorf("exit status %d", got)
 			}
+		})
+	}
+}
+
+// Without --stale-after the fallback is applied after three intervals of the ticks if these are longer than 30 seconds.
+func TestSilenceFollowsInterval(t *testing.T) {
+	for period, want := range map[int]time.Duration{0: 30 * time.Second, 1: 30 * time.Second, 60: 3 * time.Minute} {
+		t.Run(fmt.Sprintf("a tick every %d s", period), func(t *testing.T) {
+			root, batch := machine(t)
+			args := []string{"isolate", "--root", root, "--journal", filepath.Join(t.TempDir(), "journal"), "--node", "n"}
+			synctest.Test(t, func(t *testing.T) {
+				in, input := io.Pipe()
+				output, out := io.Pipe()
+				done := make(chan int)
+				go func() {
+					done <- command().Execute(t.Context(), stage.Env{
+						Args: args, In: in, Out: out, Err: io.Discard, Getenv: os.Getenv, Now: time.Now,
+					})
+					out.Close()
+				}()
+				fmt.Fprintf(input, `{"v":1,"node":"n","time":%q,"sample":{"periodSeconds":%d},"advice":{"policy":"p",`+
+					`"cgroups":[{"cgroup":"/batch","cpusetCPUs":"0-2"}],"fallback":[{"cgroup":"/batch","cpusetCPUs":"0"}]}}`+"\n",
+					time.Now().UTC().Format(time.RFC3339), period)
+				if lines := bufio.NewScanner(output); !lines.Scan() {
+					t.Fatalf("no tick: %v", lines.Err())
+				}
+				time.Sleep(want - time.Second)
+				if got := batch(); got != "0-2" {
+					t.Errorf("batch on %s a second before %s; want the advised 0-2", got, want)
+				}
+				time.Sleep(2 * time.Second)
+				if got := batch(); got != "0" {
+					t.Errorf("batch on %s a second after %s; want the fallback 0", got, want)
+				}
+				input.Close()
+				if got := <-done; got != 0 {
+					t.Errorf("exit status %d", got)
+				}
+			})
 		})
 	}
 }
@@ -229,7 +272,7 @@ func TestFallbackIsMaintained(t *testing.T) {
 	a.resctrl = resctrl.New(resctrl.Options{Root: root, Hierarchy: a.apply.Hierarchy, Now: time.Now, Log: a.s.Log})
 	a.reclaim = reclaim.New(reclaim.Options{Hierarchy: a.apply.Hierarchy, Root: root, Now: time.Now, Log: a.s.Log})
 	defer a.reclaim.Close()
-	out, err := a.handle(t.Context(), stage.Incoming{Tick: &tick.Tick{Advice: advice}})
+	out, err := a.handle(t.Context(), stage.Incoming{Tick: &tick.Tick{Advice: advice}, Line: new(tick.Line)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,9 +33,9 @@ type Filter struct {
 	// Handle returns the section to splice in, or nil to forward the tick unchanged. An error ends the tool.
 	Handle func(context.Context, Incoming) (any, error)
 	// OnSilence is called when no tick has come for SilenceAfter, and every few seconds from then on until one comes, on the same
-	// goroutine as Handle.
+	// goroutine as Handle. SilenceAfter is called there too, after each tick, because it may depend on the ticks; 0 at the start is never.
 	OnSilence    func(context.Context)
-	SilenceAfter time.Duration
+	SilenceAfter func() time.Duration
 	// Live makes the newest tick replace the waiting one if the next stage is slow. Without it a slow next stage
 	// slows this one down, and no tick is lost, as replaying a recording requires.
 	Live bool
@@ -128,10 +128,12 @@ func (s *Session) loop(ctx context.Context, f Filter, drainInput bool, out *sink
 ) error {
 	var silence <-chan time.Time
 	var timer *time.Timer
-	if f.OnSilence != nil && f.SilenceAfter > 0 {
-		timer = time.NewTimer(f.SilenceAfter)
-		defer timer.Stop()
-		silence = timer.C
+	if f.OnSilence != nil {
+		if after := f.SilenceAfter(); after > 0 {
+			timer = time.NewTimer(after)
+			defer timer.Stop()
+			silence = timer.C
+		}
 	}
 	idle, stopIdle := s.notify.watchdogTicks()
 	defer stopIdle()
@@ -159,17 +161,17 @@ func (s *Session) loop(ctx context.Context, f Filter, drainInput bool, out *sink
 				continue
 			}
 			s.processors.tick(time.Now())
-			if timer != nil {
-				timer.Reset(f.SilenceAfter)
-			}
 			if err := s.handle(context.WithoutCancel(ctx), f, a, out); err != nil {
 				return err
+			}
+			if timer != nil {
+				timer.Reset(f.SilenceAfter())
 			}
 			out.waitWritten()
 			free <- a.line
 		case <-silence:
 			f.OnSilence(ctx)
-			timer.Reset(min(f.SilenceAfter, silenceInterval)) // so that the state of silence is maintained
+			timer.Reset(min(f.SilenceAfter(), silenceInterval)) // so that the state of silence is maintained
 		case <-idle:
 			s.notify.alive()
 		case <-stopped:
@@ -268,8 +270,12 @@ func (s *Session) AgeLimit(interval time.Duration) time.Duration {
 	if s.MaxAge != 0 || s.isSet != nil && s.IsSet("max-age") {
 		return s.MaxAge
 	}
-	return max(3*interval, defaultMaxAge)
+	return IntervalLimit(interval, defaultMaxAge)
 }
+
+// IntervalLimit returns the time after which a tick is old, or a stream of ticks silent: three intervals, and at least the minimum, which
+// also applies if the interval is unknown (0).
+func IntervalLimit(interval, minimum time.Duration) time.Duration { return max(3*interval, minimum) }
 
 // refusal returns why this tick must not be acted on, as a sentence and as a word for the metrics.
 func (s *Session) refusal(l *tick.Line) (sentence, word string) {

@@ -222,16 +222,26 @@ func silence(t *testing.T) {
 	in, write := io.Pipe()
 	h := &harness{in: in}
 	silent := make(chan struct{}, 10)
+	after := time.Second // until the first tick
 	done := make(chan int)
 	go func() {
 		done <- h.run(t, h.echo(filterKind, func(f *Filter) {
-			f.SilenceAfter = time.Second
+			f.SilenceAfter = func() time.Duration { return after }
 			f.OnSilence = func(context.Context) { silent <- struct{}{} }
+			handle := f.Handle
+			f.Handle = func(ctx context.Context, in Incoming) (any, error) {
+				after = time.Minute
+				return handle(ctx, in)
+			}
 		}))
 	}()
 	<-silent // no tick has come at all
+	began := time.Now()
 	fmt.Fprintln(write, line("a", 0))
 	<-silent // no further tick has come
+	if got := time.Since(began); got != time.Minute {
+		t.Errorf("silent %s after the tick; want what SilenceAfter returns after it", got)
+	}
 	write.Close()
 	if got := <-done; got != 0 || len(silent) > 0 {
 		t.Errorf("exit status %d, %d more calls; want one call a silence", got, len(silent))
