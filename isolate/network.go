@@ -102,7 +102,7 @@ func restoreNetwork(s *stage.Session, o options, a network.Options) error {
 	a.Journal = j
 	out, err := network.New(a).Restore()
 	fmt.Fprintf(s.Err, "isolate: %s\n", out)
-	if err == nil && (out.Failed > 0 || out.External > 0) {
+	if err == nil && !out.IsComplete() {
 		err = fmt.Errorf("not everything of the network is restored; %s keeps the rest", o.journal)
 	}
 	return err

@@ -200,6 +200,12 @@ func openJournal(s *stage.Session, o options, h *cgroup.Hierarchy) (*apply.Journ
 	if j.InvalidLines > 0 || j.StaleLines > 0 {
 		s.Log.Info("journal read", "files", j.Len(), "cutOrForeignLines", j.InvalidLines, "linesOfEarlierBoots", j.StaleLines)
 	}
+	if n := j.UnknownLines(); n > 0 {
+		s.Log.Warn("the journal has entries of another version of isolate, which that version can restore", "path", o.journal, "entries", n)
+	}
+	if err := j.Compact(); err != nil {
+		s.Log.Warn("cannot rewrite the journal; it keeps growing", "error", err)
+	}
 	return j, nil
 }
 
@@ -248,7 +254,7 @@ func restore(s *stage.Session, o options, h *cgroup.Hierarchy) error {
 	if err != nil {
 		return err
 	}
-	if out.Failed > 0 || out.External > 0 {
+	if !out.IsComplete() {
 		return fmt.Errorf("not everything is restored; %s keeps the rest", o.journal)
 	}
 	return nil
@@ -265,7 +271,7 @@ func restoreResctrl(s *stage.Session, o options, h *cgroup.Hierarchy) error {
 	}
 	out, err := resctrl.New(resctrl.Options{Root: o.root, Hierarchy: h, Journal: j, DryRun: s.DryRun, Now: s.Now, Log: s.Log}).Restore(o.force)
 	fmt.Fprintf(s.Err, "isolate: %s\n", out)
-	if err == nil && (out.Failed > 0 || out.External > 0) {
+	if err == nil && !out.IsComplete() {
 		err = fmt.Errorf("not everything of resctrl is restored; %s keeps the rest", resctrl.JournalName(o.journal))
 	}
 	return err

@@ -165,7 +165,8 @@ func TestDamagedJournalIsRead(t *testing.T) {
 		{"cut in the middle", `{"contr` + "\n" + line("cpu.max", `"first":"max 100000"`), 1, 1, 0},
 		{"a value without its first one", line("cpu.max", `"wrote":"1 2"`), 0, 0, 0},
 		{"another boot", strings.Replace(line("cpu.max", `"first":"1 2"`), kernfile.BootID("/"), "other", 1), 0, 0, 1},
-		{"a file that is none of ours", line("cgroup.procs", `"first":"1"`), 0, 1, 0},
+		{"a file of another version", line("cpu.new", `"first":"1"`), 0, 0, 0},
+		{"a file of another version and boot", strings.Replace(line("cpu.new", `"first":"1"`), kernfile.BootID("/"), "other", 1), 0, 0, 1},
 		{"a path that leads out", strings.Replace(line("cpu.max", `"first":"1 2"`), "/a", "/../a", 1), 0, 1, 0},
 		{"garbage", "\x00\x01\n[]\nnull\n", 0, 3, 0},
 	} {
@@ -209,6 +210,68 @@ func TestJournalDropsRemovedCgroups(t *testing.T) {
 	data, err := os.ReadFile(j.Path())
 	if err != nil || strings.Contains(string(data), `"/a"`) || !strings.Contains(string(data), `"/b"`) {
 		t.Errorf("journal %s, %v; want /b alone", data, err)
+	}
+}
+
+// Entries of another version of isolate survive a restore, which reports them; a dry run does not touch the journal at all.
+func TestRestoreKeepsEntriesOfAnotherVersion(t *testing.T) {
+	h, base := newCopy(t, map[string]string{"a/cpu.weight": "100"})
+	path := filepath.Join(t.TempDir(), "journal")
+	j := openJournal(t, path)
+	a, _ := newApplier(t, h, func(o *Options) { o.Journal = j })
+	a.Apply([]tick.Cgroup{{Cgroup: "/a", CPUWeight: new(int64(50))}})
+	j.Close()
+	entryOf := func(boot, value string) string {
+		return `{"controller":"cpu","cgroup":"/a","file":"cpu.new","inode":7,"boot":"` + boot + `","time":"2026-01-01T00:00:00Z",` + value + "}\n"
+	}
+	unknown := entryOf(kernfile.BootID("/"), `"first":"1"`) + entryOf(kernfile.BootID("/"), `"wrote":"2"`)
+	text := read(t, filepath.Dir(path), "journal") + "\n" + unknown + entryOf("earlier", `"first":"1"`) + `{"cu`
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, dryRun := range []bool{true, false} {
+		j = openJournal(t, path)
+		b, _ := newApplier(t, h, func(o *Options) { o.Journal, o.DryRun = j, dryRun })
+		if out, err := b.Restore(false); err != nil || out != (Restored{Values: 1, Unknown: 2}) || out.IsComplete() {
+			t.Errorf("dry run %t: %v, %v; want a value restored and 2 entries left", dryRun, out, err)
+		}
+		j.Close()
+		if got := read(t, filepath.Dir(path), "journal"); dryRun && got != text {
+			t.Errorf("after the dry run the journal is %q; want %q", got, text)
+		} else if !dryRun && got+"\n" != unknown {
+			t.Errorf("after the restore the journal is %q; want %q", got, unknown)
+		}
+	}
+	if got := read(t, base, "a/cpu.weight"); got != "100" {
+		t.Errorf("cpu.weight is %s, want 100", got)
+	}
+	j = openJournal(t, path)
+	if j.IsForeign() || j.UnknownLines() != 2 {
+		t.Errorf("foreign %t, %d entries of another version; want a journal with 2", j.IsForeign(), j.UnknownLines())
+	}
+}
+
+// Compact removes what no longer counts, and nothing else.
+func TestJournalIsCompacted(t *testing.T) {
+	h, _ := newCopy(t, map[string]string{"a/cpu.weight": "100"})
+	path := filepath.Join(t.TempDir(), "journal")
+	j := openJournal(t, path)
+	a, _ := newApplier(t, h, func(o *Options) { o.Journal = j })
+	a.Apply([]tick.Cgroup{{Cgroup: "/a", CPUWeight: new(int64(50))}})
+	j.Close()
+	good := read(t, filepath.Dir(path), "journal") + "\n"
+	if err := os.WriteFile(path, []byte(strings.ReplaceAll(good, kernfile.BootID("/"), "earlier")+good+"\x00\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		j = openJournal(t, path)
+		if err := j.Compact(); err != nil || j.Len() != 1 {
+			t.Fatalf("%v, %d files; want 1", err, j.Len())
+		}
+		j.Close()
+		if got := read(t, filepath.Dir(path), "journal"); strings.Contains(got, "earlier") || strings.Count(got, "\n") != 1 {
+			t.Errorf("the journal is %q; want the two entries of this boot", got)
+		}
 	}
 }
 

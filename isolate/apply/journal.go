@@ -82,21 +82,30 @@ var ErrInUse = journal.ErrInUse
 func OpenJournal(path, root string, now func() time.Time) (*Journal, error) {
 	j := &Journal{records: map[plan.File]*record{}}
 	var err error
-	if j.File, err = journal.Open(path, root, now, (*entry).isValid, j.load); err != nil {
+	if j.File, err = journal.Open(path, root, now, (*entry).kind, j.load); err != nil {
 		return nil, err
-	}
-	if j.StaleLines > 0 { // cgroups of an earlier boot no longer exist
-		if err := j.rewrite(); err != nil {
-			j.Close()
-			return nil, err
-		}
 	}
 	return j, nil
 }
 
-// isValid reports whether an entry names a file that isolate writes.
-func (e *entry) isValid() bool {
-	return plan.IsKnown(e.file()) && cgroup.CheckPath(e.Cgroup) == nil
+// Compact rewrites the journal if it has lines that are not needed any more, such as those of an earlier boot, whose cgroups no longer
+// exist.
+func (j *Journal) Compact() error {
+	if !j.HasObsoleteLines() {
+		return nil
+	}
+	return j.rewrite()
+}
+
+// kind tells an entry for a file that this version writes from one for a file of another version.
+func (e *entry) kind() journal.Kind {
+	switch {
+	case e.Controller == "" || e.File == "" || cgroup.CheckPath(e.Cgroup) != nil:
+		return journal.Foreign
+	case !plan.IsKnown(e.file()) || e.Original == nil && e.Written == nil && !e.IsSideEffect:
+		return journal.Unknown
+	}
+	return journal.Known
 }
 
 func (j *Journal) load(e *entry) {

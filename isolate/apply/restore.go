@@ -14,13 +14,15 @@ type Restored struct {
 	// LikeParent counts the lists that were empty originally and cannot become empty while the cgroup contains
 	// processes. They now equal their parent's list, which is what an empty list means. The journal keeps them.
 	LikeParent int
-	Failed     int
+	// Unknown counts the journal's entries that another version of isolate wrote. The journal keeps them.
+	Unknown int
+	Failed  int
 }
 
 // Restore restores the original value of everything in the journal, in an order that the kernel accepts, and removes the journal when
 // everything is restored. It does not touch values that another program changed since, unless force is set.
 func (a *Applier) Restore(force bool) (Restored, error) {
-	var out Restored
+	out := Restored{Unknown: a.Journal.UnknownLines()}
 	a.isRestoring = true
 	a.readMachine()
 	a.readDisks()
@@ -204,6 +206,9 @@ func (a *Applier) verify(files []*restoredFile, out *Restored) {
 	}
 }
 
+// IsComplete reports whether nothing is left to restore.
+func (r Restored) IsComplete() bool { return r.External+r.Unknown+r.Failed == 0 }
+
 // String returns the result in one line.
 func (r Restored) String() string {
 	return phrase.Nonzero("restored "+phrase.Count(r.Values, "value"),
@@ -211,6 +216,7 @@ func (r Restored) String() string {
 		phrase.Number{N: r.LikeParent, Text: "set to the parent's list"},
 		phrase.Number{N: r.Gone, Text: "skipped: the cgroup is gone"},
 		phrase.Number{N: r.External, Text: "skipped: changed externally"},
+		phrase.Number{N: r.Unknown, Text: "skipped: entries of another version of isolate"},
 		phrase.Number{N: r.Failed, Text: "failed"},
 	)
 }

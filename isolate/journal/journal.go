@@ -31,6 +31,15 @@ type Entry[E any] interface {
 	stamp() *Stamp
 }
 
+// Kind is what a line of a journal is to this version of isolate.
+type Kind int
+
+const (
+	Foreign Kind = iota // not an entry of this kind of journal
+	Unknown             // an entry that another version of isolate wrote, and that this version cannot restore
+	Known
+)
+
 // File is an append-only file of entries, one JSON object per line.
 type File[E any, P Entry[E]] struct {
 	path     string
@@ -42,6 +51,8 @@ type File[E any, P Entry[E]] struct {
 	isCut    bool  // the last line has no newline
 	ownLines int   // lines that isolate wrote, in any boot of the machine
 	damaged  int   // invalid lines that may be the rest of an entry, after a crash of the machine or on a full disk
+	// unknown are the entries of this boot that another version of isolate wrote.
+	unknown [][]byte
 
 	// StaleLines counts the lines of an earlier boot; InvalidLines counts the lines that are cut off or invalid.
 	StaleLines, InvalidLines int
@@ -50,15 +61,15 @@ type File[E any, P Entry[E]] struct {
 // ErrInUse is returned if another isolate has the journal open.
 var ErrInUse = errors.New("in use by another isolate")
 
-// Open opens and locks the journal at path, and creates it if it does not exist. It calls take with each entry of this boot for which
-// valid returns true. root is the root directory of the machine.
-func Open[E any, P Entry[E]](path, root string, now func() time.Time, valid func(P) bool, load func(P)) (*File[E, P], error) {
+// Open opens and locks the journal at path, and creates it if it does not exist. It calls load with each entry of this boot that kind
+// says is known. root is the root directory of the machine.
+func Open[E any, P Entry[E]](path, root string, now func() time.Time, kind func(P) Kind, load func(P)) (*File[E, P], error) {
 	f, err := openLocked(path)
 	if err != nil {
 		return nil, err
 	}
 	j := &File[E, P]{path: path, boot: kernfile.BootID(root), now: now, f: f}
-	if err := j.read(f, valid, load); err != nil {
+	if err := j.read(f, kind, load); err != nil {
 		f.Close()
 		return nil, err
 	}
@@ -66,7 +77,7 @@ func Open[E any, P Entry[E]](path, root string, now func() time.Time, valid func
 }
 
 // OpenUnlocked is like Open for a journal that the lock of another journal protects. The first entry creates the file.
-func OpenUnlocked[E any, P Entry[E]](path, root string, now func() time.Time, valid func(P) bool, load func(P)) (*File[E, P], error) {
+func OpenUnlocked[E any, P Entry[E]](path, root string, now func() time.Time, kind func(P) Kind, load func(P)) (*File[E, P], error) {
 	j := &File[E, P]{path: path, boot: kernfile.BootID(root), now: now}
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -76,7 +87,7 @@ func OpenUnlocked[E any, P Entry[E]](path, root string, now func() time.Time, va
 		return nil, err
 	}
 	defer f.Close()
-	if err := j.read(f, valid, load); err != nil {
+	if err := j.read(f, kind, load); err != nil {
 		return nil, err
 	}
 	return j, nil
@@ -125,7 +136,7 @@ func lock(f *os.File, path string) error {
 	return nil
 }
 
-func (j *File[E, P]) read(f *os.File, valid func(P) bool, load func(P)) error {
+func (j *File[E, P]) read(f *os.File, kind func(P) Kind, load func(P)) error {
 	if info, err := f.Stat(); err == nil && !info.Mode().IsRegular() {
 		return fmt.Errorf("%s is not a regular file", j.path)
 	}
@@ -140,10 +151,10 @@ func (j *File[E, P]) read(f *os.File, valid func(P) bool, load func(P)) error {
 		if len(line) == 0 {
 			continue
 		}
-		e := P(new(E))
-		if err := tick.Unmarshal(line, e); err != nil || !valid(e) {
+		e, of, isJSON := decode(line, kind)
+		if of == Foreign {
 			j.InvalidLines++
-			if isDamaged(line, j.isCut && err != nil) {
+			if isDamaged(line, j.isCut && !isJSON) {
 				j.damaged++
 				if j.isCut {
 					j.validEnd = int64(bytes.LastIndexByte(data, '\n') + 1)
@@ -156,9 +167,28 @@ func (j *File[E, P]) read(f *os.File, valid func(P) bool, load func(P)) error {
 			j.StaleLines++
 			continue
 		}
+		if of == Unknown {
+			j.unknown = append(j.unknown, bytes.Clone(line))
+			continue
+		}
 		load(e)
 	}
 	return nil
+}
+
+// decode decodes a line. A stamped object that does not fit the type is an entry of another version.
+func decode[E any, P Entry[E]](line []byte, kind func(P) Kind) (e P, of Kind, isJSON bool) {
+	e = P(new(E))
+	if tick.Unmarshal(line, e) == nil {
+		return e, kind(e), true
+	}
+	var s Stamp
+	err := tick.Unmarshal(line, &s)
+	if err != nil || s.Boot == "" || s.Time == "" {
+		return e, Foreign, err == nil
+	}
+	*e.stamp() = s
+	return e, Unknown, true
 }
 
 // isDamaged reports whether an invalid line may be the rest of an entry: a cut one, or one with the NUL bytes that a crash of the machine
@@ -171,6 +201,12 @@ func isDamaged(line []byte, isCut bool) bool {
 // program's file.
 func (j *File[E, P]) IsForeign() bool { return j.InvalidLines > j.damaged && j.ownLines == 0 }
 
+// UnknownLines returns the number of entries of this boot that another version of isolate wrote. They stay in the journal.
+func (j *File[E, P]) UnknownLines() int { return len(j.unknown) }
+
+// HasObsoleteLines reports whether a rewrite would make a journal smaller: it has lines of an earlier boot, or invalid ones.
+func (j *File[E, P]) HasObsoleteLines() bool { return j.StaleLines+j.InvalidLines > 0 }
+
 // Path returns the file's path.
 func (j *File[E, P]) Path() string { return j.path }
 
@@ -180,8 +216,14 @@ func (j *File[E, P]) Size() int64 { return j.size }
 // Append adds entries. They are in the kernel's page cache when it returns, which survives the death of the process; they are not
 // synced to the disk, because a disk that batch saturates would block isolate, and after a crash of the machine no entry counts. On
 // an error no entry is added.
-func (j *File[E, P]) Append(entries []E) error {
+func (j *File[E, P]) Append(entries []E) error { return j.append(nil, entries) }
+
+// append adds lines as they are, and entries behind them.
+func (j *File[E, P]) append(lines [][]byte, entries []E) error {
 	var data []byte
+	for _, line := range lines {
+		data = append(append(data, line...), '\n')
+	}
 	at := j.now().UTC().Format(time.RFC3339)
 	for _, e := range entries {
 		*P(&e).stamp() = Stamp{Boot: j.boot, Time: at}
@@ -233,7 +275,8 @@ func rootCause(err error) error {
 	return err
 }
 
-// Rewrite replaces a locked journal by one with these entries. If that fails, the old one stays valid.
+// Rewrite replaces the journal by one with these entries, and those of this boot that another version of isolate wrote. If that fails,
+// the old one stays valid.
 func (j *File[E, P]) Rewrite(entries []E) error {
 	path := j.path + ".new"
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC|os.O_APPEND|unix.O_NOFOLLOW, 0o600)
@@ -242,7 +285,7 @@ func (j *File[E, P]) Rewrite(entries []E) error {
 	}
 	fresh := &File[E, P]{path: path, boot: j.boot, now: j.now, f: f}
 	if err = lock(f, path); err == nil {
-		err = fresh.Append(entries)
+		err = fresh.append(j.unknown, entries)
 	}
 	if err == nil {
 		err = os.Rename(path, j.path)
@@ -252,13 +295,17 @@ func (j *File[E, P]) Rewrite(entries []E) error {
 		os.Remove(path)
 		return fmt.Errorf("rewrite journal: %w", err)
 	}
-	j.f.Close()
+	j.Close()
 	j.f, j.size, j.validEnd, j.isCut = f, fresh.size, fresh.size, false
 	return nil
 }
 
 // Remove removes the journal after everything is restored. If isolate may not change its directory, the file is truncated instead.
+// Entries that another version of isolate wrote stay, and the file with them.
 func (j *File[E, P]) Remove() error {
+	if len(j.unknown) > 0 {
+		return j.Rewrite(nil)
+	}
 	err := os.Remove(j.path)
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -29,14 +29,25 @@ type testJournal struct {
 	names []string
 }
 
-type opener = func(path, root string, now func() time.Time, valid func(*entry) bool, take func(*entry)) (*File[entry, *entry], error)
+type opener = func(path, root string, now func() time.Time, kind func(*entry) Kind, load func(*entry)) (*File[entry, *entry], error)
+
+// kindOf takes entries without a name for those of another version if they have a value.
+func kindOf(e *entry) Kind {
+	switch {
+	case e.Name != "":
+		return Known
+	case e.Value != "":
+		return Unknown
+	}
+	return Foreign
+}
 
 func openAt(t *testing.T, open opener, path, root string) (*testJournal, error) {
 	t.Helper()
 	k := &testJournal{}
 	now := func() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
 	var err error
-	k.File, err = open(path, root, now, func(e *entry) bool { return e.Name != "" }, func(e *entry) { k.names = append(k.names, e.Name) })
+	k.File, err = open(path, root, now, kindOf, func(e *entry) { k.names = append(k.names, e.Name) })
 	if err == nil {
 		t.Cleanup(func() { k.Close() })
 	}
@@ -92,15 +103,71 @@ func TestLockedFileIsAtPath(t *testing.T) {
 	}
 }
 
-// Both kinds of journal read the same entries, and count the same lines.
-func TestRead(t *testing.T) {
-	root := t.TempDir()
+// newMachine creates the root directory of a machine with the boot ID "b".
+func newMachine(t *testing.T) (root string) {
+	t.Helper()
+	root = t.TempDir()
 	if err := os.MkdirAll(filepath.Join(root, "proc/sys/kernel/random"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(root, "proc/sys/kernel/random/boot_id"), []byte("b\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	return root
+}
+
+// What another version of isolate wrote in this boot stays as it is when the journal is rewritten, and when it would be removed.
+func TestEntriesOfAnotherVersionStay(t *testing.T) {
+	root := newMachine(t)
+	const (
+		unknown  = `{ "new":"x", "value":"1", "boot":"b", "time":"2026-01-01T00:00:00Z"}` + "\n"
+		mistyped = `{"name":{"of":"x"},"boot":"b","time":"2026-01-01T00:00:00Z"}` + "\n"
+	)
+	text := `{"name":"a","boot":"b"}` + "\n" + unknown + strings.Replace(unknown, `"b"`, `"earlier"`, 1) +
+		`{"name":"old","boot":"earlier"}` + "\n[]\n" + mistyped + `{"name":"cu`
+	for name, open := range map[string]opener{"locked": Open[entry], "not locked": OpenUnlocked[entry]} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "journal")
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			j, err := openAt(t, open, path, root)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if j.UnknownLines() != 2 || j.StaleLines != 2 || j.InvalidLines != 2 || !slices.Equal(j.names, []string{"a"}) || !j.HasObsoleteLines() {
+				t.Errorf("entries %q, %d unknown, %d stale, %d bad; want a, 2, 2, 2", j.names, j.UnknownLines(), j.StaleLines, j.InvalidLines)
+			}
+			if err := j.Rewrite([]entry{{Name: "a"}}); err != nil {
+				t.Fatal(err)
+			}
+			added := `{"name":"a","boot":"b","time":"2026-01-01T00:00:00Z"}` + "\n"
+			if got, want := read(t, path), unknown+mistyped+added; got != want {
+				t.Errorf("rewritten as %q; want %q", got, want)
+			}
+			if err := j.Append([]entry{{Name: "a"}}); err != nil {
+				t.Fatal(err)
+			}
+			if got, want := read(t, path), unknown+mistyped+added+added; got != want || j.Size() != int64(len(want)) {
+				t.Errorf("continued as %q, size %d; want %q", got, j.Size(), want)
+			}
+			if err := j.Remove(); err != nil {
+				t.Fatal(err)
+			}
+			if got, want := read(t, path), unknown+mistyped; got != want {
+				t.Errorf("at the end it is %q; want %q", got, want)
+			}
+			j.Close()
+			if j, err = openAt(t, open, path, root); err != nil || j.IsForeign() || j.HasObsoleteLines() || j.UnknownLines() != 2 {
+				t.Errorf("opened again: %v, foreign %t, %d unknown; want a journal with these 2", err, j.IsForeign(), j.UnknownLines())
+			}
+		})
+	}
+}
+
+// Both kinds of journal read the same entries, and count the same lines.
+func TestRead(t *testing.T) {
+	root := newMachine(t)
 	for name, open := range map[string]opener{"locked": Open[entry], "not locked": OpenUnlocked[entry]} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "journal")

@@ -17,6 +17,7 @@ import (
 
 	"polder/isolate/network/plan"
 	"polder/lib/cgroup"
+	"polder/lib/kernfile"
 	"polder/lib/tick"
 	"polder/tests/need"
 )
@@ -391,6 +392,21 @@ func TestJournal(t *testing.T) {
 		t.Errorf("after a cut line: %+v, %v", j, err)
 	}
 	j.Close()
+	newer := filepath.Join(t.TempDir(), "newer")
+	text := fmt.Sprintf("{\"table\":\"bridge\",\"boot\":%[1]q}\n{\"chain\":\"x\",\"namespace\":1,\"boot\":%[1]q}\n", kernfile.BootID("/"))
+	if err := os.WriteFile(newer, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if j, err = OpenJournal(newer, "/", now); err != nil || j.UnknownLines() != 2 || len(j.tables) > 0 || j.IsForeign() {
+		t.Errorf("of another version: %+v, %v", j, err)
+	}
+	if err := j.Remove(); err != nil {
+		t.Error(err)
+	}
+	j.Close()
+	if got, err := os.ReadFile(newer); err != nil || string(got) != text {
+		t.Errorf("after a restore the journal of another version is %q, %v; want %q", got, err, text)
+	}
 	foreign := filepath.Join(t.TempDir(), "foreign")
 	if err := os.WriteFile(foreign, []byte("a\nb\n"), 0o600); err != nil {
 		t.Fatal(err)

@@ -25,7 +25,16 @@ type entry struct {
 	journal.Stamp
 }
 
-func (e *entry) isValid() bool { return (e.Link == "") != (e.Table == "") }
+// kind tells an entry that this version writes from one of another version.
+func (e *entry) kind() journal.Kind {
+	switch {
+	case e.Link != "" && e.Table != "" || e.Link == "" && e.Table == "" && e.Namespace == 0:
+		return journal.Foreign
+	case e.Link != "" || e.Table == inet.name || e.Table == netdev.name:
+		return journal.Known
+	}
+	return journal.Unknown
+}
 
 // Journal is the file that records what was created. It is locked while it is open. Methods that do not use the file may be called on nil.
 type Journal struct {
@@ -40,7 +49,7 @@ type Journal struct {
 func OpenJournal(path, root string, now func() time.Time) (*Journal, error) {
 	j := &Journal{links: map[string]entry{}, tables: map[string]bool{}, namespace: ownNamespace()}
 	var err error
-	if j.File, err = journal.Open(path, root, now, (*entry).isValid, j.load); err != nil {
+	if j.File, err = journal.Open(path, root, now, (*entry).kind, j.load); err != nil {
 		return nil, err
 	}
 	return j, nil

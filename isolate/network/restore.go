@@ -14,14 +14,18 @@ type Restored struct {
 	Tables   int // tables removed
 	Gone     int // links and tables that are gone, or have the kernel's default again
 	External int // those that another program has set meanwhile
+	Unknown  int // journal entries that another version of isolate wrote
 	Failed   int
 }
+
+// IsComplete reports whether nothing is left to restore.
+func (r Restored) IsComplete() bool { return r.External+r.Unknown+r.Failed == 0 }
 
 // Restore removes the qdiscs that were set, so that the kernel sets its default, and the tables that were created; it removes the journal
 // when everything is restored.
 func (a *Applier) Restore() (Restored, error) {
-	var out Restored
 	j := a.Journal
+	out := Restored{Unknown: j.UnknownLines()}
 	observed, err := a.links.observe()
 	if err != nil {
 		return out, err
@@ -84,6 +88,7 @@ func (r Restored) String() string {
 	return phrase.Nonzero("network: restored "+phrase.Count(r.Links, "link")+", removed "+phrase.Count(r.Tables, "table"),
 		phrase.Number{N: r.Gone, Text: "skipped: already gone"},
 		phrase.Number{N: r.External, Text: "skipped: changed externally"},
+		phrase.Number{N: r.Unknown, Text: "skipped: entries of another version of isolate"},
 		phrase.Number{N: r.Failed, Text: "failed"},
 	)
 }

@@ -47,13 +47,22 @@ type Journal struct {
 func OpenJournal(path, root string, now func() time.Time) (*Journal, error) {
 	j := &Journal{records: map[string]*record{}}
 	var err error
-	if j.File, err = journal.OpenUnlocked(JournalName(path), root, now, (*entry).isValid, j.load); err != nil {
+	if j.File, err = journal.OpenUnlocked(JournalName(path), root, now, (*entry).kind, j.load); err != nil {
 		return nil, err
 	}
 	return j, nil
 }
 
-func (e *entry) isValid() bool { return CheckName(e.Group) == nil }
+// kind tells an entry that this version writes from one of another version.
+func (e *entry) kind() journal.Kind {
+	switch {
+	case CheckName(e.Group) != nil:
+		return journal.Foreign
+	case !e.Creates && !e.Created && !e.NotCreated && e.Original == "" && e.Written == "":
+		return journal.Unknown
+	}
+	return journal.Known
+}
 
 func (j *Journal) load(e *entry) {
 	r := j.records[e.Group]

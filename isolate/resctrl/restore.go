@@ -21,14 +21,21 @@ type Restored struct {
 	Unchanged int // lines that had their original value already
 	Gone      int // groups that are gone, or belong to another program by now
 	External  int // lines that another program changed
+	Unknown   int // journal entries that another version of isolate wrote
 	Failed    int
 }
+
+// IsComplete reports whether nothing is left to restore.
+func (r Restored) IsComplete() bool { return r.External+r.Unknown+r.Failed == 0 }
 
 // Restore removes the groups that isolate created, which moves their tasks to the root group, restores the original lines of groups that
 // existed before, and removes the journal when everything is restored. Tasks that were moved into an existing group stay there.
 func (a *Applier) Restore(force bool) (Restored, error) {
 	var out Restored
 	j := a.Journal
+	if j != nil {
+		out.Unknown = j.UnknownLines()
+	}
 	if j.Len() == 0 {
 		return out, a.removeIfEmpty()
 	}
@@ -148,6 +155,7 @@ func (r Restored) String() string {
 		phrase.Number{N: r.Unchanged, Text: "unchanged"},
 		phrase.Number{N: r.Gone, Text: "skipped: the group is gone"},
 		phrase.Number{N: r.External, Text: "skipped: changed externally"},
+		phrase.Number{N: r.Unknown, Text: "skipped: entries of another version of isolate"},
 		phrase.Number{N: r.Failed, Text: "failed"},
 	)
 }

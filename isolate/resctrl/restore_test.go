@@ -150,6 +150,27 @@ func TestJournal(t *testing.T) {
 	}
 }
 
+// What another version of isolate wrote stays in the journal, and the restore reports it.
+func TestRestoreKeepsEntriesOfAnotherVersion(t *testing.T) {
+	m := newMachine(t)
+	unknown := `{"group":"LS","inode":7,"boot":"boot-1","time":"2026-01-01T00:00:00Z","monitors":"x"}` + "\n"
+	text := `{"group":"BE","inode":1,"boot":"boot-1","created":true}` + "\n" + unknown
+	if err := os.WriteFile(JournalName(filepath.Join(m.root, "journal")), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, dryRun := range []bool{true, false, false} {
+		a := m.applier(m.journal())
+		a.DryRun = dryRun
+		if out, err := a.Restore(false); err != nil || out.Unknown != 1 || out.IsComplete() {
+			t.Errorf("%s, %v; want one entry left", out, err)
+		}
+		got, err := os.ReadFile(a.Journal.Path())
+		if want := unknown; err != nil || !dryRun && string(got) != want || dryRun && string(got) != text {
+			t.Errorf("dry run %t: the journal is %q, %v", dryRun, got, err)
+		}
+	}
+}
+
 func FuzzJournal(f *testing.F) {
 	f.Add([]byte(`{"group":"BE","boot":"b","creates":true}` + "\n" + `{"group":"LS","inode":7,"boot":"b","first":"L3:0=f","wrote":"L3:0=3"}`))
 	f.Add([]byte(`{"group":"BE","boot":"b","not":true}` + "\n{\x00\n" + `{"group":"a/b"}`))
