@@ -1,5 +1,15 @@
 package cgroup
 
+import "golang.org/x/sys/unix"
+
+// WriteNonBlocking writes a file as a limit of memory is written.
+func WriteNonBlocking(dir, name, value string) error {
+	return writeFile(dir, name, value, unix.O_NONBLOCK)
+}
+
+// WriteFlags returns the flags beside O_WRONLY for writing a file.
+func WriteFlags(version int, name string) int { return writeFlags(version, name) }
+
 // WithoutMessages makes the Reader read the threads' states from their files.
 func (r *Reader) WithoutMessages() { r.statsOpened = true }
 

@@ -77,7 +77,7 @@ func (h *Hierarchy) ReadFile(controller, cgroup, name string) (string, error) {
 
 // WriteFile writes one value to a cgroup's file. It does not create files: a missing file is an error.
 func (h *Hierarchy) WriteFile(controller, cgroup, name, value string) error {
-	dir, _, err := h.Dir(controller, cgroup)
+	dir, version, err := h.Dir(controller, cgroup)
 	if err != nil {
 		return err
 	}
@@ -90,10 +90,30 @@ func (h *Hierarchy) WriteFile(controller, cgroup, name, value string) error {
 		}
 		unix.Close(fd)
 	}
-	if err := cgroups.WriteFile(dir, name, value); err != nil {
+	if err := writeFile(dir, name, value, writeFlags(version, name)); err != nil {
 		return fmt.Errorf("write %q to %s: %w", value, filepath.Join(dir, name), rootCause(err))
 	}
 	return nil
+}
+
+// writeFlags returns the flags beside O_WRONLY for writing a file. A limit of memory under the use makes the kernel reclaim within the
+// write, which can take seconds while memory is short, and the tick loop would wait for it. Since Linux 6.16 O_NONBLOCK leaves that to the
+// cgroup's own next allocation (memory.high and memory.max in the kernel's cgroup-v2.rst); older kernels ignore the flag.
+func writeFlags(version int, name string) int {
+	if version == 2 && (name == "memory.high" || name == "memory.max") {
+		return unix.O_NONBLOCK
+	}
+	return 0
+}
+
+func writeFile(dir, name, value string, flags int) error {
+	f, err := cgroups.OpenFile(dir, name, unix.O_WRONLY|flags)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = f.WriteString(value)
+	return err
 }
 
 // rootCause removes the library's text, because Polder's own message has the same facts.
