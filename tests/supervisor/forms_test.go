@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -164,6 +165,53 @@ done`
 			}
 			if diff := cmp.Diff(before, c.batch.Limits()); diff != "" {
 				t.Errorf("limits of batch (-before +after):\n%s%s", diff, &stderr)
+			}
+		})
+	}
+}
+
+// CPUs that kubelet has assigned exclusively since come into no list: each restore on a host reads kubelet's state in the directory that
+// polder.env names, and nothing else of that file. A removal does so, too.
+func TestRestoreReadsKubeletsStateInItsRoot(t *testing.T) {
+	need.Root(t)
+	need.Mount(t)
+	t.Parallel()
+	if n := runtime.NumCPU(); n < 2 {
+		t.Skipf("needs 2 CPUs, there is %d", n)
+	}
+	command := func(unit, key string) string {
+		data, err := os.ReadFile(filepath.Join(repository(t), "deploy/systemd", unit))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, rest, _ := strings.Cut(string(data), "\n"+key+"=")
+		line, _, _ := strings.Cut(rest, "\n")
+		return strings.ReplaceAll(strings.TrimPrefix(line, "-"), "%S", "/var/lib")
+	}
+	unit, otherForm := command("polder-restore.service", "ExecStart"), command("polder.service", "ExecStartPre")
+	const root = "POLDER_ISOLATE_KUBELET_ROOT="
+	for name, one := range map[string]struct{ restore, settings, cpus string }{
+		"unit":            {unit, root + "/run/kubelet", "0"},
+		"the other form":  {otherForm, root + "/nowhere\n " + root + `"/run/kubelet" `, "0"},
+		"removal":         {"/usr/local/lib/polder/package/stop", root + "'/run/kubelet'", "0"},
+		"no such setting": {unit, "#" + root + "/run/kubelet", "0-1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newColocated(t, "kubelet-"+strings.ReplaceAll(name, " ", "-"))
+			c.batch.Write(t, "cpuset.cpus", "0-1")
+			run := exec.Command("unshare", "--mount", "--propagation", "private", "sh", "-ec", twoJournals)
+			run.Env = append(os.Environ(), "BIN="+bin, "REPO="+repository(t), "NOW="+time.Now().UTC().Format(time.RFC3339), "BATCH="+c.batch.Name,
+				"POLDER_ENV=/run/polder.env", "SETTINGS=POLDER_ISOLATE_DRY_RUN=true\n"+one.settings+"\n", "RESTORE="+one.restore,
+				`CHANGES=write polder-isolate $BATCH '500,"cpusetCPUs":"0"'
+mkdir /run/kubelet
+printf '{"policyName":"static","defaultCpuSet":"0","entries":{"u":{"c":"1"}},"checksum":0}' >/run/kubelet/cpu_manager_state
+printf %s "$SETTINGS" >/run/polder.env`,
+				"PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+			if out, err := run.CombinedOutput(); err != nil {
+				t.Errorf("%v: %s", err, out)
+			}
+			if got := c.batch.Read("cpuset.cpus"); got != one.cpus {
+				t.Errorf("the batch job is on CPUs %s; want %s", got, one.cpus)
 			}
 		})
 	}
