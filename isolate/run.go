@@ -90,11 +90,7 @@ func run(ctx context.Context, s *stage.Session, o options) error {
 		return fmt.Errorf("%w: isolate has nothing to work on (in a container, mount the host's /sys/fs/cgroup writable)", err)
 	}
 	if o.restore {
-		err := restore(s, o, h)
-		if errors.Is(err, apply.ErrInUse) {
-			return err
-		}
-		return errors.Join(err, restoreResctrl(s, o, h))
+		return restore(s, o, h)
 	}
 	return isolate(ctx, s, o, h)
 }
@@ -138,8 +134,8 @@ func isolate(ctx context.Context, s *stage.Session, o options, h *cgroup.Hierarc
 		}
 		if a.Journal != nil {
 			defer a.Journal.Close()
-			if groups.Journal, err = resctrl.OpenJournal(o.journal, o.root, s.Now); err != nil {
-				return stage.OpenError(fmt.Errorf("--journal: %w", err))
+			if groups.Journal, err = openResctrlJournal(s, o); err != nil {
+				return err
 			}
 			defer groups.Journal.Close()
 		}
@@ -209,6 +205,26 @@ func openJournal(s *stage.Session, o options, h *cgroup.Hierarchy) (*apply.Journ
 	return j, nil
 }
 
+// openResctrlJournal opens the journal of the groups of /sys/fs/resctrl, which the lock of the cgroups' journal protects.
+func openResctrlJournal(s *stage.Session, o options) (*resctrl.Journal, error) {
+	j, err := resctrl.OpenJournal(o.journal, o.root, s.Now)
+	if err != nil {
+		return nil, stage.OpenError(fmt.Errorf("--journal: %w", err))
+	}
+	if j.IsForeign() {
+		j.Close()
+		return nil, stage.Usagef("--journal %s: %s is not a journal of resctrl groups: none of its %d lines is an entry; the file is unchanged",
+			o.journal, j.Path(), j.InvalidLines)
+	}
+	if n := j.UnknownLines(); n > 0 {
+		s.Log.Warn("the journal has entries of another version of isolate, which that version can restore", "path", j.Path(), "entries", n)
+	}
+	if err := j.Compact(); err != nil {
+		s.Log.Warn("cannot rewrite the journal; it keeps growing", "error", err)
+	}
+	return j, nil
+}
+
 // warnReadOnly reports at start what every write would report later.
 func warnReadOnly(s *stage.Session, h *cgroup.Hierarchy) {
 	for _, controller := range plan.Controllers() {
@@ -223,23 +239,56 @@ func warnReadOnly(s *stage.Session, h *cgroup.Hierarchy) {
 	}
 }
 
-// restore restores everything and prints the result to standard error.
+// restore restores everything and prints the result to standard error. The groups of /sys/fs/resctrl come first: the cgroups' journal,
+// whose lock protects both, is removed when everything is restored, so that no isolate starts in between.
 func restore(s *stage.Session, o options, h *cgroup.Hierarchy) error {
-	if _, err := os.Stat(o.journal); errors.Is(err, fs.ErrNotExist) {
-		_, err := os.Stat(resctrl.JournalName(o.journal))
-		if errors.Is(err, fs.ErrNotExist) && !o.ifExists {
-			return fmt.Errorf("the journal %s does not exist, nothing is restored: name the file that isolate was run with (a complete restore removes it; with --if-exists that is no error)", o.journal)
+	hasGroups := exists(resctrl.JournalName(o.journal))
+	if !exists(o.journal) {
+		if !hasGroups && !o.ifExists {
+			return fmt.Errorf("the journal %s does not exist, nothing is restored: name the file that isolate was run with "+
+				"(a complete restore removes it; with --if-exists that is no error)", o.journal)
 		}
 		fmt.Fprintf(s.Err, "isolate: the journal %s does not exist: nothing to restore\n", o.journal)
-		return nil
+		switch {
+		case !hasGroups:
+			return nil
+		case s.DryRun: // it creates no file for the lock
+			return restoreResctrl(s, o, h)
+		}
+		j, err := apply.OpenJournal(o.journal, o.root, s.Now)
+		if errors.Is(err, apply.ErrInUse) {
+			return fmt.Errorf("--journal: %w", err)
+		}
+		errGroups := restoreResctrl(s, o, h)
+		if err != nil { // the directory cannot be written, so that no isolate can start either
+			return errGroups
+		}
+		defer j.Close()
+		return errors.Join(errGroups, j.Remove())
 	}
 	j, err := apply.OpenJournal(o.journal, o.root, s.Now)
 	if err != nil {
-		return fmt.Errorf("--journal: %w", err)
+		err = fmt.Errorf("--journal: %w", err)
+		if errors.Is(err, apply.ErrInUse) {
+			return err
+		}
+		return errors.Join(err, restoreResctrl(s, o, h))
 	}
 	defer j.Close()
+	err = restoreResctrl(s, o, h)
+	return errors.Join(restoreCgroups(s, o, h, j), err)
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// restoreCgroups restores the values in the cgroups' journal.
+func restoreCgroups(s *stage.Session, o options, h *cgroup.Hierarchy, j *apply.Journal) error {
 	if j.IsForeign() {
-		return fmt.Errorf("--journal: %s is not a journal of isolate: none of its %d lines is an entry; nothing is restored, and the file is unchanged", o.journal, j.InvalidLines)
+		return fmt.Errorf("--journal: %s is not a journal of isolate: none of its %d lines is an entry; nothing is restored, and the file is unchanged",
+			o.journal, j.InvalidLines)
 	}
 	if err := j.CheckRoot(h); err != nil {
 		return fmt.Errorf("--journal: %w", err)
@@ -260,14 +309,19 @@ func restore(s *stage.Session, o options, h *cgroup.Hierarchy) error {
 	return nil
 }
 
-// restoreResctrl does the same for the groups of /sys/fs/resctrl, if any were changed.
+// restoreResctrl restores the groups of /sys/fs/resctrl, if any were changed.
 func restoreResctrl(s *stage.Session, o options, h *cgroup.Hierarchy) error {
-	if _, err := os.Stat(resctrl.JournalName(o.journal)); errors.Is(err, fs.ErrNotExist) {
+	if !exists(resctrl.JournalName(o.journal)) {
 		return nil
 	}
 	j, err := resctrl.OpenJournal(o.journal, o.root, s.Now)
 	if err != nil {
 		return fmt.Errorf("--journal: %w", err)
+	}
+	defer j.Close()
+	if j.IsForeign() {
+		return fmt.Errorf("--journal: %s is not a journal of resctrl groups: none of its %d lines is an entry; no group is restored, and the file is unchanged",
+			j.Path(), j.InvalidLines)
 	}
 	out, err := resctrl.New(resctrl.Options{Root: o.root, Hierarchy: h, Journal: j, DryRun: s.DryRun, Now: s.Now, Log: s.Log}).Restore(o.force)
 	fmt.Fprintf(s.Err, "isolate: %s\n", out)

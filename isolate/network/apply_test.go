@@ -388,10 +388,15 @@ func TestJournal(t *testing.T) {
 		t.Fatal(err)
 	}
 	j.Close()
-	if j, err = OpenJournal(path, "/", now); err != nil || !j.tables["inet"] {
-		t.Errorf("after a cut line: %+v, %v", j, err)
+	for _, stale := range []int{1, 0} {
+		if j, err = OpenJournal(path, "/", now); err != nil || !j.tables["inet"] || j.links["eth0"].Index != 3 || j.StaleLines != stale {
+			t.Errorf("after a cut line: %+v, %v; want eth0 and a table, %d lines of another boot", j, err, stale)
+		}
+		if err := j.Compact(); err != nil || j.CheckNamespace() != nil {
+			t.Error(err)
+		}
+		j.Close()
 	}
-	j.Close()
 	newer := filepath.Join(t.TempDir(), "newer")
 	text := fmt.Sprintf("{\"table\":\"bridge\",\"boot\":%[1]q}\n{\"chain\":\"x\",\"namespace\":1,\"boot\":%[1]q}\n", kernfile.BootID("/"))
 	if err := os.WriteFile(newer, []byte(text), 0o600); err != nil {

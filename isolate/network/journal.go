@@ -74,6 +74,22 @@ func (j *Journal) CheckNamespace() error {
 		j.Path(), j.other, j.namespace)
 }
 
+// Compact rewrites the journal if it has lines that are not needed any more, such as those of an earlier boot, whose links and tables no
+// longer exist. CheckNamespace must have returned no error: all entries get this process's network namespace.
+func (j *Journal) Compact() error {
+	if !j.HasObsoleteLines() || j.namespace == 0 {
+		return nil
+	}
+	var entries []entry
+	for _, link := range j.Links() {
+		entries = append(entries, j.links[link])
+	}
+	for _, table := range slices.Sorted(maps.Keys(j.tables)) {
+		entries = append(entries, entry{Table: table, Namespace: j.namespace})
+	}
+	return j.Rewrite(entries)
+}
+
 func (j *Journal) load(e *entry) {
 	if e.Namespace != 0 && j.namespace != 0 && e.Namespace != j.namespace {
 		j.other = e.Namespace

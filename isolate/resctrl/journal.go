@@ -1,6 +1,8 @@
 package resctrl
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"polder/isolate/journal"
@@ -89,6 +91,34 @@ func (j *Journal) load(e *entry) {
 		list := append(r.written[l.Resource], l)
 		r.written[l.Resource] = list[max(0, len(list)-maxWritten):]
 	}
+}
+
+// Compact rewrites the journal if it has lines that are not needed any more, such as those of an earlier boot, whose groups no longer exist.
+func (j *Journal) Compact() error {
+	if !j.HasObsoleteLines() {
+		return nil
+	}
+	var entries []entry
+	for _, group := range slices.Sorted(maps.Keys(j.records)) {
+		r := j.records[group]
+		e := entry{Group: group, Inode: r.inode}
+		if r.isCreated {
+			e.Creates, e.Created = r.inode == 0, r.inode != 0
+			entries = append(entries, e)
+			continue
+		}
+		for _, resource := range slices.Sorted(maps.Keys(r.originals)) {
+			original := e
+			original.Original = textOf(r.originals[resource])
+			entries = append(entries, original)
+			for _, l := range r.written[resource] {
+				written := e
+				written.Written = l.String()
+				entries = append(entries, written)
+			}
+		}
+	}
+	return j.Rewrite(entries)
 }
 
 // Len returns the number of groups in the journal.

@@ -171,6 +171,32 @@ func TestRestoreKeepsEntriesOfAnotherVersion(t *testing.T) {
 	}
 }
 
+// Compact removes the lines of earlier boots, damaged ones, and those of groups that were not created.
+func TestJournalIsCompacted(t *testing.T) {
+	const stamp = `,"time":"2026-01-01T00:00:00Z"`
+	m := newMachine(t)
+	want := `{"group":"BE","boot":"boot-1"` + stamp + `,"creates":true}` + "\n" +
+		`{"group":"LS","inode":7,"boot":"boot-1"` + stamp + `,"created":true}` + "\n" +
+		`{"group":"theirs","inode":8,"boot":"boot-1"` + stamp + `,"first":"L3:0=ff0;1=ff0"}` + "\n" +
+		`{"group":"theirs","inode":8,"boot":"boot-1"` + stamp + `,"wrote":"L3:0=f"}` + "\n" +
+		`{"group":"theirs","inode":8,"boot":"boot-1"` + stamp + `,"wrote":"L3:0=3f"}` + "\n"
+	obsolete := strings.ReplaceAll(want, "boot-1", "boot-0") + `{"group":"no","boot":"boot-1"` + stamp + `,"creates":true}` + "\n" +
+		`{"group":"no","boot":"boot-1"` + stamp + `,"not":true}` + "\n\x00\n"
+	path := JournalName(filepath.Join(m.root, "journal"))
+	if err := os.WriteFile(path, []byte(obsolete+want), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		j := m.journal()
+		if err := j.Compact(); err != nil || j.Len() != 3 {
+			t.Errorf("%v, %d groups; want 3", err, j.Len())
+		}
+		if got, err := os.ReadFile(path); err != nil || string(got) != want {
+			t.Errorf("the journal is\n%s, %v; want\n%s", got, err, want)
+		}
+	}
+}
+
 func FuzzJournal(f *testing.F) {
 	f.Add([]byte(`{"group":"BE","boot":"b","creates":true}` + "\n" + `{"group":"LS","inode":7,"boot":"b","first":"L3:0=f","wrote":"L3:0=3"}`))
 	f.Add([]byte(`{"group":"BE","boot":"b","not":true}` + "\n{\x00\n" + `{"group":"a/b"}`))
