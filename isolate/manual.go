@@ -4,8 +4,9 @@ import "polder/lib/stage"
 
 // summary is the first part of --help and of the manual.
 const summary = `
-Reads ticks and applies advice.cgroups. It is the only tool that writes cgroups, of version 1 and
-2. It reads first and writes only what differs, in an order in which the kernel accepts every write
+Reads ticks and applies advice.cgroups, in cgroups of version 1 and 2. No other tool writes limits
+(evict writes cgroup.freeze or freezer.state, and cgroup.kill, of pods that it freezes or kills).
+It reads first and writes only what differs, in an order in which the kernel accepts every write
 and no cgroup is ever without CPUs, or above both its original and its desired value; it reads back
 what it wrote. While nothing changes it writes nothing.
 The journal keeps the original value of every changed file, from before the change; --restore
@@ -112,4 +113,6 @@ are weight and quota of kubelet's cgroups above the pods if they are reset as ku
 RESTORE (--restore)
 Run it where isolate ran: a journal that was written in another cgroup namespace (or network namespace) is refused, because its cgroups
 cannot be seen from here. The groups of resctrl need its mount.
-The exit status is 1 if a value could not be restored, or was skipped because another program changed it.`
+While it runs no isolate can start with the same journal, and it refuses to run beside one. With --dry-run it changes no file.
+The exit status is 1 if a value could not be restored, or was skipped because another program changed it. So it is if the journal has
+entries that a newer version wrote for files that this one does not know; they stay in the journal for that version.`

@@ -31,9 +31,6 @@ func (c *Contest) RecordChange() {
 // Discount subtracts the last change.
 func (c *Contest) Discount() { c.changes = max(0, c.changes-1) }
 
-// Changes returns the number of changes that count.
-func (c *Contest) Changes() int { return c.changes }
-
 // YieldReason returns why the value is not written any more; empty if isolate still writes it. limit is the value of --contest.
 func (c *Contest) YieldReason(limit int) string {
 	if c.changes <= limit {
