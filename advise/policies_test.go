@@ -12,7 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"polder/advise/cold"
+	"polder/advise/guard"
 	"polder/advise/policy"
+	"polder/advise/settings"
 	"polder/lib/stage"
 	"polder/lib/tick"
 	"polder/tests/await"
@@ -33,26 +36,33 @@ func TestStateVersionsDiffer(t *testing.T) {
 func filled(t *testing.T) string {
 	t.Helper()
 	const text = `{"intervalSeconds":1,
-	"topology":{"cpus":"0-15","cores":["0,8","1,9","2,10","3,11","4,12","5,13","6,14","7,15"],"sockets":["0-15"],"l3":["0-15"],"numaNodes":[{"id":0,"cpus":"0-15","memoryBytes":64e9}]},
+	"topology":{"cpus":"0-15","cores":["0,8","1,9","2,10","3,11","4,12","5,13","6,14","7,15"],"sockets":["0-15"],"l3":["0-15"],"numaNodes":[{"id":0,"cpus":"0-3,8-11","memoryBytes":32e9},{"id":1,"cpus":"4-7,12-15","memoryBytes":32e9}]},
 	"cpu":{"usageMilliCPU":5000,"load1":9,"load5":8,"load15":7,"pressure":{"some":{"avg10":9},"full":{"avg10":8}}},
 	"memory":{"totalBytes":64e9,"freeBytes":20e9,"availableBytes":30e9,"cacheBytes":1e9,"lowWatermarkBytes":1e8,"watermarkScaleFactor":50,"kswapdStealPages":7,"kswapdStealPerSecond":3,"pressure":{"some":{"avg10":9}}},
-	"numaNodes":[{"id":0,"usageMilliCPU":5000,"memory":{"totalBytes":64e9,"freeBytes":20e9}}],
+	"numaNodes":[{"id":0,"usageMilliCPU":4500,"memory":{"totalBytes":32e9,"freeBytes":5e9}},{"id":1,"usageMilliCPU":500,"memory":{"totalBytes":32e9,"freeBytes":15e9}}],
 	"capacity":{"milliCPU":16000,"memoryBytes":64e9,"reclaimedMilliCPU":5000,"reclaimedMemoryBytes":1e9},"allocatable":{"milliCPU":15000,"memoryBytes":60e9},
-	"cgroupVersion":2,"tiers":[{"name":"kubepods","cgroup":"/kubepods"},{"name":"burstable","cgroup":"/kubepods/burstable"},{"name":"besteffort","cgroup":"/kubepods/besteffort","cpusetCPUs":"0-15","cpuMaxMilliCPU":-1,"usageMilliCPU":900}],
+	"cgroupVersion":2,"memoryReclaim":{"boot":"b","bootSeconds":100},"tiers":[{"name":"kubepods","cgroup":"/kubepods"},{"name":"burstable","cgroup":"/kubepods/burstable","cpuIdle":true},{"name":"besteffort","cgroup":"/kubepods/besteffort","cpusetCPUs":"0-15","cpuMaxMilliCPU":-1,"usageMilliCPU":900}],
 	"resctrl":{"vendor":"intel","cbmMask":"7ff","minCBMBits":1,"closids":8,"l3":[0],"mb":[0],"mbMinPercent":10,"mbGranularityPercent":10},
 	"kubelet":{"cpuManagerPolicy":"none"},"labels":{"kubernetes.io/hostname":"n"},"annotations":{"node.koordinator.sh/reservation":"{\"resources\":{\"cpu\":\"1\"}}"},
 	"config":{"koordinator":{"from":"k/c","colocation":{"enable":true,"cpuCalculatePolicy":"maxUsageRequest","midUnallocatedPercent":10},"resourceThreshold":{"enable":true},"cpuBurst":{"policy":"auto"},
 		"resourceQOS":{"lsClass":{"memoryQOS":{"enable":true,"minLimitPercent":50,"throttlingPercent":80,"priorityEnable":1,"priority":3},"resctrlQOS":{"enable":true,"catRangeEndPercent":50}},"beClass":{"memoryQOS":{"enable":true,"lowLimitPercent":20},"cpuQOS":{"enable":true,"schedIdle":1},"resctrlQOS":{"enable":true}}}}},
 	"pods":[POD]}`
-	const pod = `{"uid":"UID","namespace":"default","name":"NAME","qos":"QOS","qosSource":"koordinator","kubernetesQOS":"Burstable","priority":PRIORITY,"koordinatorPriority":7,"static":true,"startTime":"2026-01-01T00:00:00Z","phase":"Running",
+	const pod = `{"uid":"UID","namespace":"default","name":"NAME","qos":"LEVEL","qosSource":"koordinator","kubernetesQOS":"KUBERNETES","priority":PRIORITY,"koordinatorPriority":7,"static":true,"terminating":TERMINATING,"startTime":"2026-01-01T00:00:00Z","phase":"Running",
 	"labels":{"koordinator.sh/qosClass":"CLASS"},"annotations":{"koordinator.sh/memoryQOS":"{\"policy\":\"auto\"}","koordinator.sh/cpuBurst":"{\"cpuBurstPercent\":200}"},
 	"requests":{"milliCPU":2000,"memoryBytes":2e9,"reclaimedMilliCPU":1000,"reclaimedMemoryBytes":1e9},"limits":{"milliCPU":4000,"memoryBytes":4e9,"reclaimedMilliCPU":1000,"reclaimedMemoryBytes":1e9},
-	"cgroup":"/kubepods/burstable/podNAME","usageMilliCPU":1000,"load1":2,"load5":1,"threads":20,"memory":{"usageBytes":3e9,"workingSetBytes":2e9,"rssBytes":1e9,"cacheBytes":1e9},"memoryPressure":{"some":{"avg10":5}},"errors":["x"],
+	"cgroup":"/kubepods/burstable/podNAME","usageMilliCPU":1000,"load1":2,"load5":1,"threads":20,"memory":{"usageBytes":3e9,"workingSetBytes":2e9,"rssBytes":1e9,"cacheBytes":1e9,"refaultBytesPerSecond":0},"memoryPressure":{"some":{"avg10":5,"totalMicroseconds":1}},"errors":["x"],
 	"containers":[{"name":"main","id":"abc","cgroup":"/kubepods/burstable/podNAME/c","cpusetCPUs":"0-15","usageMilliCPU":1000,"load1":2,"load5":1,"threads":20,"throttledPercent":40,"memory":{"usageBytes":3e9,"workingSetBytes":2e9,"rssBytes":1e9,"cacheBytes":1e9},"numaMemory":[{"id":0,"bytes":3e9}],
 		"requests":{"milliCPU":2000,"memoryBytes":2e9,"reclaimedMilliCPU":1000,"reclaimedMemoryBytes":1e9},"limits":{"milliCPU":4000,"memoryBytes":4e9,"reclaimedMilliCPU":1000,"reclaimedMemoryBytes":1e9}}]}`
 	var pods []string
-	for _, p := range [][]string{{"web", "shared", "LS", "9500"}, {"own", "dedicated", "LSE", "9500"}, {"spark", "reclaimed", "BE", "5500"}, {"agent", "system", "SYSTEM", "0"}} {
-		pods = append(pods, strings.NewReplacer("UID", "uid-"+p[0], "NAME", p[0], "QOS", p[1], "CLASS", p[2], "PRIORITY", p[3]).Replace(pod))
+	for _, p := range []struct{ name, qos, class, priority, kubernetes, terminating string }{
+		{"web", "shared", "LS", "9500", "Burstable", "false"},
+		{"own", "dedicated", "LSE", "9500", "Guaranteed", "false"},
+		{"spark", "reclaimed", "BE", "5500", "Burstable", "false"},
+		{"leaving", "reclaimed", "BE", "5500", "Burstable", "true"},
+		{"agent", "system", "SYSTEM", "0", "Burstable", "false"},
+	} {
+		pods = append(pods, strings.NewReplacer("UID", "uid-"+p.name, "NAME", p.name, "LEVEL", p.qos, "CLASS", p.class, "PRIORITY", p.priority,
+			"KUBERNETES", p.kubernetes, "TERMINATING", p.terminating).Replace(pod))
 	}
 	return strings.NewReplacer("POD", strings.Join(pods, ","), "\n", "", "\t", "").Replace(text)
 }
@@ -74,7 +84,8 @@ func TestUnreadFieldsAreNotRead(t *testing.T) {
 			}
 		}
 		decoder := tick.NewDecoder(p.unread...)
-		l := loaded{kind: p}
+		l := loaded{kind: p, Settings: settings.Defaults()}
+		l.Cold.Mode, l.Guard.Mode, l.Guard.Disk = cold.Reclaim, guard.On, guard.On // off by default
 		whole, lean := p.start(&l), p.start(&l)
 		for second := range 5 {
 			at := time.Date(2026, 1, 1, 0, second, 0, 0, time.UTC).Format(time.RFC3339)

@@ -36,7 +36,7 @@ type decider interface {
 var policies = []policyKind{
 	{katalyst.Policy, []string{
 		"Sample.Annotations", "Sample.Resctrl", "Sample.IO", "Sample.Disks", "NodeCPU.Load1", "NodeCPU.Load5", "NodeCPU.Load15",
-		"Pod.Priority", "Pod.KoordinatorPriority", "Pod.KubernetesQOS", "Pod.Labels", "Pod.OwnerKind", "Pod.Static", "Pod.Errors",
+		"Pod.Priority", "Pod.KoordinatorPriority", "Pod.Labels", "Pod.OwnerKind", "Pod.Static", "Pod.Errors",
 		"Container.ID", "Container.Name", "Container.ThrottledPercent", "Container.NUMAMemory",
 		"Memory.CacheBytes",
 	}, func(l *loaded) decider { return katalystDecider{katalyst.New(l.ForKatalyst(l.sources))} }},
@@ -48,13 +48,12 @@ var policies = []policyKind{
 		"NodeMemory.LowWatermarkBytes", "NodeMemory.WatermarkScaleFactor", "NodeMemory.KswapdStealPages", "NodeMemory.KswapdStealPerSecond",
 	}, func(l *loaded) decider { return koordinatorDecider{koordinator.New(l.ForKoordinator())} }},
 	{harvest.Policy, []string{
-		"Sample.PeriodSeconds", "Sample.IntervalSeconds", "Sample.NUMANodes", "Sample.Labels", "Sample.Annotations", "Sample.Config",
-		"Sample.Resctrl",
-		"Sample.IO", "Sample.Disks",
+		"Sample.PeriodSeconds", "Sample.IntervalSeconds", "Sample.Labels", "Sample.Annotations", "Sample.Config",
+		"Sample.Resctrl", "Sample.IO", "Sample.Disks",
 		"NodeCPU.Load1", "NodeCPU.Load5", "NodeCPU.Load15", "NodeMemory.Pressure", "NodeMemory.FreeBytes", "NodeMemory.CacheBytes",
 		"NodeMemory.LowWatermarkBytes", "NodeMemory.WatermarkScaleFactor", "NodeMemory.KswapdStealPages", "NodeMemory.KswapdStealPerSecond",
 		"Pod.Priority", "Pod.KoordinatorPriority", "Pod.Labels", "Pod.Annotations", "Pod.Load1", "Pod.Load5", "Pod.Threads",
-		"Pod.OwnerKind", "Pod.Static", "Pod.Terminating", "Pod.Errors",
+		"Pod.OwnerKind", "Pod.Static", "Pod.Errors",
 		"Container.ID", "Container.Name", "Container.Load1", "Container.Load5", "Container.Threads", "Container.ThrottledPercent",
 		"Container.NUMAMemory",
 		"Memory.CacheBytes",

@@ -2,9 +2,9 @@ package harvest
 
 import (
 	"math"
-	"slices"
 
 	"polder/advise/policy"
+	"polder/lib/cpus"
 	"polder/lib/tick"
 )
 
@@ -115,13 +115,23 @@ func (n *node) systemReservedMilliCPU(s *tick.Sample) float64 {
 }
 
 // hasExclusiveCPUs reports whether a pod runs on CPUs that kubelet gave it exclusively: its use is not taken from the others.
-func (n *node) hasExclusiveCPUs(p *tick.Pod) bool {
-	if n.shape.Exclusive.IsEmpty() {
-		return false
+func (n *node) hasExclusiveCPUs(p *tick.Pod) bool { return !n.shape.exclusiveCPUsOf(p).IsEmpty() }
+
+// exclusiveCPUsOf returns the CPUs that kubelet gave to a pod's containers exclusively.
+func (sh *shape) exclusiveCPUsOf(p *tick.Pod) cpus.Set {
+	own := cpus.Set{}
+	if sh.Exclusive.IsEmpty() {
+		return own
 	}
-	return slices.ContainsFunc(p.Containers, func(c tick.Container) bool {
-		return c.CPUSetCPUs != "" && policy.HasExclusiveCPUs(&c, policy.ExclusiveCount(c.CPUSetCPUs, n.shape.Exclusive))
-	})
+	for i := range p.Containers {
+		c := &p.Containers[i]
+		if c.CPUSetCPUs == "" || !policy.HasExclusiveCPUs(c, policy.ExclusiveCount(c.CPUSetCPUs, sh.Exclusive)) {
+			continue
+		}
+		list, _ := cpus.Parse(c.CPUSetCPUs)
+		own = own.Union(list)
+	}
+	return own
 }
 
 // useOf returns a pod's CPU use; nil if that of one of its containers is unknown.

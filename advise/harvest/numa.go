@@ -24,8 +24,8 @@ type numaUse struct {
 
 // observe adds a sample's use of each NUMA node, without batch's use: batch is assumed to use its CPUs evenly; batchCPUs has their number
 // on each NUMA node. It returns the new state, nil if the use of a node is unknown.
-func (b *numaUse) observe(now time.Time, s *tick.Sample, ids []int, batchCPUs []uint64) *numaUse {
-	use := servicesByNUMA(s, ids, batchCPUs)
+func (b *numaUse) observe(now time.Time, s *tick.Sample, sh *shape, batchCPUs []uint64) *numaUse {
+	use := servicesByNUMA(s, sh, batchCPUs)
 	if use == nil {
 		return nil
 	}
@@ -41,37 +41,56 @@ func (b *numaUse) observe(now time.Time, s *tick.Sample, ids []int, batchCPUs []
 // maxNUMAMilliCPU is more than any NUMA node has.
 const maxNUMAMilliCPU = 1e9
 
-// servicesByNUMA returns nil if there is a single node, or the use of a node is unknown.
-func servicesByNUMA(s *tick.Sample, ids []int, batchCPUs []uint64) []float64 {
-	if len(ids) < 2 {
+// servicesByNUMA returns nil if there is a single node, or the use of a node is unknown. Like [demand.inUse] it excludes the use of pods with
+// exclusive CPUs: the CPUs without batch are other ones.
+func servicesByNUMA(s *tick.Sample, sh *shape, batchCPUs []uint64) []float64 {
+	if len(sh.NUMA) < 2 {
 		return nil
 	}
+	others := make([]float64, len(sh.NUMA)) // the use that is not the services'
 	batch := 0.0
 	for i := range s.Pods {
-		if p := &s.Pods[i]; p.QoS == tick.QoSReclaimed && !p.Ended() {
-			use := useOf(p)
-			if use == nil && p.Missing != tick.MissingCgroup {
-				return nil
-			}
+		p := &s.Pods[i]
+		exclusive := cpus.Set{}
+		if p.QoS != tick.QoSReclaimed {
+			exclusive = sh.exclusiveCPUsOf(p)
+		}
+		if p.Ended() || p.QoS != tick.QoSReclaimed && exclusive.IsEmpty() {
+			continue
+		}
+		use := useOf(p)
+		switch {
+		case use == nil && p.Missing != tick.MissingCgroup:
+			return nil
+		case p.QoS == tick.QoSReclaimed:
 			batch = policy.Bounded(batch + policy.Amount(use))
+		default:
+			addSpread(others, policy.Amount(use), sh.perNUMA(exclusive))
 		}
 	}
-	batchTotal := uint64(0)
-	for _, n := range batchCPUs {
-		batchTotal += n
-	}
-	uses := make([]float64, len(ids))
-	for i, id := range ids {
+	addSpread(others, batch, batchCPUs)
+	uses := make([]float64, len(sh.NUMA))
+	for i, id := range sh.NUMA {
 		index := slices.IndexFunc(s.NUMANodes, func(n tick.NUMASample) bool { return n.ID == id })
 		if index < 0 || s.NUMANodes[index].UsageMilliCPU == nil || *s.NUMANodes[index].UsageMilliCPU < 0 {
 			return nil
 		}
-		uses[i] = min(*s.NUMANodes[index].UsageMilliCPU, maxNUMAMilliCPU)
-		if batchTotal > 0 {
-			uses[i] = max(uses[i]-batch*float64(batchCPUs[i])/float64(batchTotal), 0)
-		}
+		uses[i] = max(min(*s.NUMANodes[index].UsageMilliCPU, maxNUMAMilliCPU)-others[i], 0)
 	}
 	return uses
+}
+
+// addSpread adds a use to those of the NUMA nodes, in proportion to its number of CPUs on each.
+func addSpread(uses []float64, use float64, numbers []uint64) {
+	total := uint64(0)
+	for _, n := range numbers {
+		total += n
+	}
+	for i, n := range numbers {
+		if n > 0 {
+			uses[i] = policy.Bounded(uses[i] + use*float64(n)/float64(total))
+		}
+	}
 }
 
 // split divides count CPUs over the NUMA nodes in proportion to the services' use; nil if that is unknown, or almost zero.
@@ -111,7 +130,7 @@ func (p *placement) observeNUMA(t *tick.Tick, sh *shape) {
 	if p.last != nil && len(p.last.perNUMA) == len(sh.NUMA) {
 		batchCPUs = p.last.perNUMA
 	}
-	p.NUMA = p.NUMA.observe(t.Time, t.Sample, sh.NUMA, batchCPUs)
+	p.NUMA = p.NUMA.observe(t.Time, t.Sample, sh, batchCPUs)
 }
 
 // splitKey returns a split as a map key.

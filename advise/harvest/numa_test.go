@@ -166,18 +166,36 @@ func TestUseOfANodeIsAMean(t *testing.T) {
 		0: {4000, 0}, numaHalfLife: {2000, 2000}, 2 * numaHalfLife: {1000, 3000}, -time.Second: {0, 4000},
 	} {
 		before := &numaUse{Use: []float64{4000, 0}, At: start}
-		got := before.observe(start.Add(after), s, []int{0, 1}, []uint64{8, 8})
+		got := before.observe(start.Add(after), s, shapeOf(t, ""), []uint64{8, 8})
 		if diff := cmp.Diff(want, got.Use, near); diff != "" || !got.At.Equal(start.Add(after)) {
 			t.Errorf("after %s (-want +got):\n%s", after, diff)
 		}
 	}
 }
 
-// Batch's use is subtracted from the nodes in proportion to its CPUs there, the services' is not. An idle node is known.
+// shapeOf returns the shape of [machine] with kubelet's exclusive CPUs.
+func shapeOf(t *testing.T, exclusive string) *shape {
+	t.Helper()
+	n := &node{}
+	if err := n.updateShape(machine(0).Topology, "", exclusive); err != nil {
+		t.Fatal(err)
+	}
+	return n.shape
+}
+
+// Batch's use is subtracted from the nodes in proportion to its CPUs there, and that of pods with exclusive CPUs likewise; that of the other
+// services is not. An idle node is known.
 func TestServicesUseOfANode(t *testing.T) {
 	ended := podOf("old", tick.QoSReclaimed, 5000)
 	ended.Phase = "Succeeded"
 	web, spark := podOf("web", tick.QoSShared, 4000), podOf("spark", tick.QoSReclaimed, 4000)
+	exclusive := func(list string) tick.Pod {
+		p := podOf("own", tick.QoSDedicated, 3000)
+		p.Containers = []tick.Container{{Cgroup: "/own/main", CPUSetCPUs: list}}
+		return p
+	}
+	unknown, starting := exclusive("0-1,4"), exclusive("0-1,4")
+	unknown.UsageMilliCPU, starting.UsageMilliCPU, starting.Missing = nil, nil, tick.MissingCgroup
 	for _, tt := range []struct {
 		name  string
 		uses  [2]float64
@@ -190,12 +208,17 @@ func TestServicesUseOfANode(t *testing.T) {
 		{"batch that has ended uses nothing", [2]float64{3000, 1000}, []tick.Pod{web, ended}, []uint64{4, 4}, []float64{3000, 1000}},
 		{"batch has no CPUs", [2]float64{3000, 1000}, []tick.Pod{web, spark}, []uint64{0, 0}, []float64{3000, 1000}},
 		{"a node is idle", [2]float64{4000, 0}, []tick.Pod{web}, []uint64{4, 4}, []float64{4000, 0}},
+		{"a pod has exclusive CPUs", [2]float64{6000, 1000}, []tick.Pod{web, exclusive("0-1,4")}, []uint64{4, 4}, []float64{4000, 0}},
+		{"it also uses other CPUs", [2]float64{2500, 1000}, []tick.Pod{web, exclusive("0-1")}, []uint64{4, 4}, []float64{0, 1000}},
+		{"kubelet did not give it these CPUs", [2]float64{6000, 1000}, []tick.Pod{web, exclusive("2")}, []uint64{4, 4}, []float64{6000, 1000}},
+		{"its use is unknown", [2]float64{6000, 1000}, []tick.Pod{web, unknown}, []uint64{4, 4}, nil},
+		{"it has not started", [2]float64{6000, 1000}, []tick.Pod{web, starting}, []uint64{4, 4}, []float64{6000, 1000}},
 	} {
 		s := &tick.Sample{Pods: tt.pods}
 		for i := range tt.uses {
 			s.NUMANodes = append(s.NUMANodes, tick.NUMASample{ID: i, UsageMilliCPU: &tt.uses[i]})
 		}
-		if diff := cmp.Diff(tt.want, servicesByNUMA(s, []int{0, 1}, tt.batch), near); diff != "" {
+		if diff := cmp.Diff(tt.want, servicesByNUMA(s, shapeOf(t, "0-1,4"), tt.batch), near); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
 		}
 	}
