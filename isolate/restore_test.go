@@ -79,7 +79,8 @@ func TestDryRunOfRestoreChangesNoFile(t *testing.T) {
 	writeFile(t, filepath.Join(root, "sys/fs/resctrl/info/last_cmd_status"), "ok\n")
 	path := filepath.Join(t.TempDir(), "journal")
 	writeFile(t, resctrl.JournalName(path), goneGroup+strings.Replace(goneGroup, `,"created"`, `,"boot":"earlier","created"`, 1))
-	for _, text := range []string{"", `{"controller":"cpuset","cgroup":"/batch","file":"cpuset.cpus","inode":1,"boot":"earlier","first":"0"}` + "\n"} {
+	const stale = `{"controller":"cpuset","cgroup":"/batch","file":"cpuset.cpus","inode":1,"boot":"earlier","first":"0"}` + "\n"
+	for _, text := range []string{"", stale} {
 		if text != "" {
 			writeFile(t, path, text)
 		}
@@ -127,7 +128,8 @@ func TestForeignJournalOfGroupsIsRefused(t *testing.T) {
 	} {
 		var errs bytes.Buffer
 		status := runOn(t, root, &errs, c.args...)
-		if message := resctrl.JournalName(path) + " is not a journal of resctrl groups"; status != c.want || !strings.Contains(errs.String(), message) {
+		message := resctrl.JournalName(path) + " is not a journal of resctrl groups"
+		if status != c.want || !strings.Contains(errs.String(), message) {
 			t.Errorf("%q: exit status %d, want %d: %s", c.args, status, c.want, errs.String())
 		}
 		if data, err := os.ReadFile(resctrl.JournalName(path)); err != nil || string(data) != "theirs\n" {

@@ -222,7 +222,8 @@ func TestRestoreKeepsEntriesOfAnotherVersion(t *testing.T) {
 	a.Apply([]tick.Cgroup{{Cgroup: "/a", CPUWeight: new(int64(50))}})
 	j.Close()
 	entryOf := func(boot, value string) string {
-		return `{"controller":"cpu","cgroup":"/a","file":"cpu.new","inode":7,"boot":"` + boot + `","time":"2026-01-01T00:00:00Z",` + value + "}\n"
+		return `{"controller":"cpu","cgroup":"/a","file":"cpu.new","inode":7,"boot":"` + boot + `","time":"2026-01-01T00:00:00Z",` +
+			value + "}\n"
 	}
 	unknown := entryOf(kernfile.BootID("/"), `"first":"1"`) + entryOf(kernfile.BootID("/"), `"wrote":"2"`)
 	text := read(t, filepath.Dir(path), "journal") + "\n" + unknown + entryOf("earlier", `"first":"1"`) + `{"cu`
@@ -326,8 +327,10 @@ func TestKilledBeforeWriteIsNoExternalChange(t *testing.T) {
 		j.Close()
 		a, _ = newApplier(t, h, func(o *Options) { o.Journal = openJournal(t, j.Path()) })
 		out := apply(20)
-		if got := strings.Contains(errorsOf(out), "changed externally from 20 to "+observed); got != isExternal || len(out.Errors) > 1 || out.Applied != 1 {
-			t.Errorf("%q after the kill: applied %d, errors %q; want an external change: %t", observed, out.Applied, errorsOf(out), isExternal)
+		problems := errorsOf(out)
+		got := strings.Contains(problems, "changed externally from 20 to "+observed)
+		if got != isExternal || len(out.Errors) > 1 || out.Applied != 1 {
+			t.Errorf("%q after the kill: applied %d, errors %q; want an external change: %t", observed, out.Applied, problems, isExternal)
 		}
 	}
 }

@@ -93,7 +93,8 @@ func (j *Journal) load(e *entry) {
 	}
 }
 
-// Compact rewrites the journal if it has lines that are not needed any more, such as those of an earlier boot, whose groups no longer exist.
+// Compact rewrites the journal if it has lines that are not needed any more, such as those of an earlier boot, whose groups no longer
+// exist.
 func (j *Journal) Compact() error {
 	if !j.HasObsoleteLines() {
 		return nil
