@@ -115,26 +115,37 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 		policy.ClearIdleTiers(t.Sample, a)
 	}
 	a.Fallback = merge(a.Fallback, a)
-	classes := d.Settings.Class
-	classes.Class = cmp.Or(classes.Class, class.IdleOnHosts)
-	n.Class = n.Class.Advise(t, a, classes, machineOf(t.Sample))
-	if isDecided {
-		n.Disk = n.Disk.Advise(t, a, d.Settings.Disk, diskStrategy(s, a), false)
-	}
-	n.Guard = n.Guard.Advise(t, a, d.Settings.Guard, false, machineOf(t.Sample))
-	if isDecided {
-		n.Limits = n.Limits.Advise(t, a, d.Settings.Limits, limits.Defaults{})
-		n.Cold = n.Cold.Advise(t, a, d.Settings.Cold)
+	arePodsUnknown := t.Sample != nil && policy.PodsUnknown(t.Sample)
+	if arePodsUnknown { // every pod counts as shared now: the layers would undo what they have set of batch
+		a.Reasons = append(a.Reasons, "the cluster's pods are still unknown: batch's class, disk limits, memory limits and guard steps stay unchanged")
+	} else {
+		n.adviseLayers(t, s, a, d.Settings, isDecided)
 	}
 	for _, list := range [][]tick.Cgroup{a.Cgroups, a.Fallback} { // parents come before their children
 		slices.SortStableFunc(list, func(x, y tick.Cgroup) int { return strings.Compare(x.Cgroup, y.Cgroup) })
 	}
-	if !isDecided { // no cgroup was decided on
+	if !isDecided || arePodsUnknown { // the cgroups were not decided on
 		a.Fallback = n.Fallback
 	}
 	n.Fallback = a.Fallback
 	a.Reasons = limitReasons(a.Reasons)
 	return a
+}
+
+// adviseLayers adds the layers that all policies have: how batch and services share CPUs, disks and memory, and the guard. isDecided
+// reports whether the machine is known.
+func (n *node) adviseLayers(t *tick.Tick, s *sloconfig.Strategies, a *tick.Advice, settings Settings, isDecided bool) {
+	classes, m := settings.Class, machineOf(t.Sample)
+	classes.Class = cmp.Or(classes.Class, class.IdleOnHosts)
+	n.Class = n.Class.Advise(t, a, classes, m)
+	if isDecided {
+		n.Disk = n.Disk.Advise(t, a, settings.Disk, diskStrategy(s, a), false)
+	}
+	n.Guard = n.Guard.Advise(t, a, settings.Guard, false, m)
+	if isDecided {
+		n.Limits = n.Limits.Advise(t, a, settings.Limits, limits.Defaults{})
+		n.Cold = n.Cold.Advise(t, a, settings.Cold)
+	}
 }
 
 // machineOf returns what batch pods' floor is measured against; the floor is a tenth of the machine.

@@ -7,6 +7,10 @@ import (
 	"time"
 
 	"polder/advise/class"
+	"polder/advise/cold"
+	"polder/advise/disk"
+	"polder/advise/guard"
+	"polder/advise/limits"
 	"polder/advise/policy"
 	"polder/lib/sloconfig"
 	"polder/lib/tick"
@@ -358,5 +362,64 @@ func TestNodesAreBounded(t *testing.T) {
 	d.Decide(&tick.Tick{V: 1, Node: "new", Time: start})
 	if len(d.Nodes) != policy.MaxNodes || d.Nodes["0"] != nil || d.Nodes["new"] == nil {
 		t.Errorf("%d nodes, the oldest %v", len(d.Nodes), d.Nodes["0"])
+	}
+}
+
+// While the cluster's pods are unknown all of them count as shared: nothing that was set of batch is undone, and the state and the fallback
+// stay.
+func TestUnknownPodsUndoNothing(t *testing.T) {
+	settings := Settings{
+		Class: class.Settings{Class: class.Idle}, Guard: guard.Settings{Mode: guard.On}, Limits: limits.Settings{Batch: limits.Cap},
+		Cold: cold.Settings{Mode: cold.Reclaim}, Disk: disk.Settings{Share: disk.Idle, Limits: []tick.DiskLimit{{Disk: "sda", ReadsPerSecond: new(int64(100))}}},
+	}
+	batchOnHost := func(s *tick.Sample) { // also batch outside of Kubernetes
+		s.Pods = append(s.Pods, tick.Pod{
+			UID: "/batch", Name: "batch", QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromRule, Cgroup: "/batch", UsageMilliCPU: new(100.0),
+		})
+		for i := range s.Pods {
+			s.Pods[i].IO = &tick.IO{}
+			s.Pods[i].Memory = &tick.Memory{UsageBytes: new(1e9), RSSBytes: new(1e9), RefaultBytesPerSecond: new(0.0)}
+			s.Pods[i].MemoryPressure = &tick.Pressure{Some: &tick.PressureLine{}}
+		}
+		s.MemoryReclaim = &tick.ReclaimClock{Boot: "1"}
+	}
+	unknown := func(s *tick.Sample) {
+		for i := range s.Pods[:2] {
+			p := &s.Pods[i]
+			p.QoS, p.QoSSource, p.Missing, p.Labels, p.Requests, p.Limits = tick.QoSShared, tick.QoSFromRule, tick.MissingCluster, nil, nil, nil
+		}
+		s.Errors = []tick.SourceError{{Source: "pods", Error: "never read"}}
+	}
+	d := New(settings)
+	d.Decide(nodeTick(0, batchOnHost))
+	n := d.Nodes["n"]
+	const step = `{"kind":"quota","at":"2026-03-01T12:00:00Z","service":"default/web","resource":"a CPU"}`
+	const state = `{"steps":[` + step + `],"batch":{"/kubepods/besteffort/podb/c":{"quota":true,"base":800,"floor":100}},"known":"2026-03-01T12:00:00Z"}`
+	if err := tick.Unmarshal([]byte(state), &n.Guard); err != nil {
+		t.Fatal(err)
+	}
+	d.Decide(nodeTick(1, batchOnHost))
+	stateOf := func() string { return encoded(t, []any{n.Class, n.Disk, n.Guard, n.Limits, n.Cold, n.Fallback}) }
+	before := stateOf()
+	if n.Class == nil || n.Disk == nil || len(n.Guard.Batch) == 0 || n.Limits == nil || n.Cold == nil || len(n.Fallback) == 0 {
+		t.Fatalf("state %s", before)
+	}
+	for _, second := range []int{2, 3, 60, 600} {
+		a := d.Decide(nodeTick(second, batchOnHost, unknown))
+		if got := encoded(t, a.Cgroups); got != "[]" && got != "null" {
+			t.Errorf("second %d: advised %s", second, got)
+		}
+		if got := stateOf(); got != before {
+			t.Errorf("second %d: state\n%s\nbecame\n%s", second, before, got)
+		}
+		if got, want := encoded(t, a.Fallback), encoded(t, n.Fallback); got != want {
+			t.Errorf("second %d: fallback %s; want %s", second, got, want)
+		}
+		if text := strings.Join(a.Reasons, "\n"); !strings.Contains(text, "guard steps stay unchanged") {
+			t.Errorf("second %d: reasons %q", second, a.Reasons)
+		}
+	}
+	if a := d.Decide(nodeTick(601, batchOnHost)); !strings.Contains(encoded(t, a.Cgroups), `"ioWeight":1`) {
+		t.Errorf("after the outage: %s", encoded(t, a.Cgroups))
 	}
 }
