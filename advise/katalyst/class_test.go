@@ -122,3 +122,19 @@ func TestClassOnTopOfPools(t *testing.T) {
 		}
 	}
 }
+
+// TestFullMachineIsTheOnlineCPUs: how small and how busy the machine is depends on its CPUs, whatever the Node object reserves of them.
+func TestFullMachineIsTheOnlineCPUs(t *testing.T) {
+	s := Defaults()
+	s.Class = class.Defaults()
+	for _, cpus := range []string{"0-7", "0-6"} {
+		batch := fromRule("batch")
+		batch.UsageMilliCPU = new(2000.0)
+		tk := at(0, shared("a", 1), batch)
+		tk.Sample.Topology, tk.Sample.Allocatable = &tick.Topology{CPUs: cpus}, &tick.Resources{MilliCPU: new(6000.0)}
+		tk.Sample.CPU = &tick.NodeCPU{UsageMilliCPU: new(3000.0)}
+		if got, want := New(s).Decide(tk).ReschedIntervalSeconds != nil, cpus == "0-6"; got != want {
+			t.Errorf("CPUs %s, 6000m of them allocatable: CPUs choose again: %t; want %t", cpus, got, want)
+		}
+	}
+}

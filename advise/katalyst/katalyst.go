@@ -49,6 +49,8 @@ type node struct {
 	Fallback   []tick.Cgroup    `json:"fallback,omitempty"`
 	// ExclusiveCPUs are the CPUs that kubelet gave to pods exclusively, as last known.
 	ExclusiveCPUs string `json:"given,omitempty"`
+	// Reservation is what the Node object reserves, as last known; nil if it never was.
+	Reservation *policy.Reservation `json:"reservation,omitempty"`
 	// HasDecided reports whether there was a decision without guessed parts: hold-downs start with it.
 	HasDecided bool `json:"decided,omitempty"`
 	// FirstDecidedAt is when the first decision for the node was made.
@@ -104,10 +106,12 @@ type inputs struct {
 	shape       *shape
 	settings    Settings // no value exceeds the machine's
 	resolved             // the settings that the tick's configuration may set, too
-	milliCPU    int64
-	memoryBytes float64 // the machine's memory, 0 if unknown
-	isSmall     bool    // too small for pools
-	reasons     []string
+	milliCPU    int64    // the machine's CPU, or the Node object's allocatable if that is less
+	memoryBytes float64  // the machine's memory, 0 if unknown
+	isSmall     bool     // too small for pools
+	// whyNoOffer is why the offer is unknown, empty if it is known.
+	whyNoOffer string
+	reasons    []string
 }
 
 // Decide implements [policy.Decider]. Each stage passes its result on: the machine; each pod's class; the use outside of the pods; the
@@ -134,7 +138,7 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 	a.Reclaimed, a.Pools, a.Cgroups, a.Fallback = div.advice.Reclaimed, div.advice.Pools, div.advice.Cgroups, div.advice.Fallback
 	a.Reasons = slices.Concat(in.reasons, faults, div.advice.Reasons)
 
-	m := class.Machine{MilliCPU: in.milliCPU, FloorMilliCPU: in.floorMilliCPU, CgroupVersion: in.sample.CgroupVersion}
+	m := class.Machine{MilliCPU: int64(in.shape.online.Size()) * 1000, FloorMilliCPU: in.floorMilliCPU, CgroupVersion: in.sample.CgroupVersion}
 	n.Class = n.Class.Advise(t, a, in.settings.Class, m)
 	n.Disk = n.Disk.Advise(t, a, in.settings.Disk, disk.Strategy{}, false)
 	n.Guard = n.Guard.Advise(t, a, in.settings.Guard, false, m)
@@ -143,10 +147,16 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 
 	bytes, why := reclaimedMemory(in, policy.Bounded(div.need.memoryBytes+sys.memoryBytes))
 	a.Reclaimed.MemoryBytes, a.Reasons = bytes, appendText(a.Reasons, why)
+	if in.whyNoOffer != "" {
+		a.Reclaimed, a.Reasons = nil, append(a.Reasons, in.whyNoOffer+": no offer")
+	}
 	n.Limits = n.Limits.Advise(t, a, d.Settings.Limits, limits.Defaults{Own: true})
 	n.Cold = n.Cold.Advise(t, a, d.Settings.Cold)
-	offer, offerReasons := publish(in, *a.Reclaimed, div.perNUMA, div.ownedNodes)
-	a.Reclaimed, a.Reasons = &offer, slices.Concat(a.Reasons, offerReasons, in.resolved.reasons)
+	if a.Reclaimed != nil {
+		offer, offerReasons := publish(in, *a.Reclaimed, div.perNUMA, div.ownedNodes)
+		a.Reclaimed, a.Reasons = &offer, append(a.Reasons, offerReasons...)
+	}
+	a.Reasons = append(a.Reasons, in.resolved.reasons...)
 	n.Fallback = a.Fallback
 	return a
 }
@@ -165,11 +175,16 @@ func (n *node) observe(t *tick.Tick, settings Settings) (in inputs, why string) 
 	}
 	n.shape, n.dynamic = sh, n.dynamic.refreshed(s.Config)
 	in = inputs{
-		now: t.Time, sample: s, shape: sh, milliCPU: machineMilliCPU(s, sh), memoryBytes: machineBytes(s),
+		now: t.Time, sample: s, shape: sh, milliCPU: int64(sh.online.Size()) * 1000, memoryBytes: machineBytes(s),
 		isSmall: sh.online.Size() < settings.PoolMinCPUs || len(sh.Cores) < 2,
 	}
-	if unreadText != "" {
-		in.reasons = []string{unreadText}
+	in.reasons = appendText(in.reasons, unreadText)
+	n.Reservation, unreadText = policy.ReservationOf(s, float64(in.milliCPU), in.memoryBytes, n.Reservation)
+	if n.Reservation == nil {
+		in.whyNoOffer = unreadText
+	} else {
+		in.milliCPU = max(int64(float64(in.milliCPU)-policy.Amount(&n.Reservation.MilliCPU)), 0)
+		in.reasons = appendText(in.reasons, unreadText)
 	}
 	in.settings = settings.clampedTo(in.milliCPU, int64(in.memoryBytes))
 	in.resolved = in.settings.resolve(n.dynamic, in.isSmall, in.milliCPU, int64(in.memoryBytes))
@@ -259,15 +274,6 @@ func isFirstReading(pods []tick.Pod) bool {
 		}
 	}
 	return hasShared
-}
-
-// machineMilliCPU returns the machine's CPU, or the Node object's allocatable if that is less.
-func machineMilliCPU(s *tick.Sample, sh *shape) int64 {
-	total := int64(sh.online.Size()) * 1000
-	if s.Allocatable != nil && s.Allocatable.MilliCPU != nil && *s.Allocatable.MilliCPU >= 0 {
-		return min(total, int64(policy.Bounded(*s.Allocatable.MilliCPU)))
-	}
-	return total
 }
 
 // machineBytes returns the machine's memory: the Node object's capacity, else the kernel's total; 0 if both are unknown.

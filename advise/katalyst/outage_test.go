@@ -53,6 +53,45 @@ func TestKubeletStateUnread(t *testing.T) {
 	}
 }
 
+// While the Node object cannot be read its last reservation counts, over a restart too. If none was ever known, the pools are divided and
+// nothing is offered.
+func TestNodeObjectUnread(t *testing.T) {
+	unread := func(seconds float64) *tick.Tick {
+		tk := at(seconds, shared("a", 1), reclaimed("b"))
+		tk.Sample.Errors = []tick.SourceError{{Source: "node", Error: "gone"}}
+		return tk
+	}
+	d := New(Defaults())
+	first := d.Decide(unread(0))
+	if first.Reclaimed != nil || poolsOf(first)["reclaim"] == "" || len(first.Cgroups) == 0 {
+		t.Errorf("never read: offered %+v, pools %v", first.Reclaimed, poolsOf(first))
+	}
+	wantReason(t, first, "the Node object could not be read yet, so what it reserves is unknown: no offer")
+
+	tk := at(5, shared("a", 1), reclaimed("b"))
+	tk.Sample.Allocatable = &tick.Resources{MilliCPU: new(40000.0)}
+	want := *d.Decide(tk).Reclaimed.MilliCPU
+	if want != 34000 {
+		t.Fatalf("offered %d; want 42000 without the 8000 that are reserved", want)
+	}
+	state, err := tick.Marshal(d.State())
+	if err != nil {
+		t.Fatal(err)
+	}
+	d = New(Defaults())
+	if err := tick.Unmarshal(state, d.State()); err != nil {
+		t.Fatal(err)
+	}
+	a := d.Decide(unread(10))
+	if a.Reclaimed == nil || *a.Reclaimed.MilliCPU != want {
+		t.Errorf("unread: offered %+v; want %d as before", a.Reclaimed, want)
+	}
+	wantReason(t, a, "the Node object could not be read: its last reservation of 8000m")
+	if got := *d.Decide(at(15, shared("a", 1), reclaimed("b"))).Reclaimed.MilliCPU; got != 42000 {
+		t.Errorf("without a cluster %d is offered; want 42000", got)
+	}
+}
+
 // A dedicated pod that would leave the others no core loses its own.
 func TestDedicatedLeavesACore(t *testing.T) {
 	d := New(Defaults())

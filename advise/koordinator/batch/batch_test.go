@@ -332,12 +332,14 @@ func TestUnknownCapacity(t *testing.T) {
 		change      func(*tick.Sample)
 		cpu, memory bool
 	}{
-		"CPU alone":                         {func(s *tick.Sample) { s.Capacity.MemoryBytes = nil }, true, false},
-		"memory alone":                      {func(s *tick.Sample) { s.Capacity.MilliCPU = nil }, false, true},
-		"allocatable of one":                {func(s *tick.Sample) { s.Allocatable.MilliCPU = nil }, false, true},
-		"none":                              {func(s *tick.Sample) { s.Capacity = &tick.Resources{} }, false, false},
-		"no topology":                       {func(s *tick.Sample) { s.Capacity, s.Topology = nil, nil }, false, true},
-		"the node object is not read":       {func(s *tick.Sample) { s.Errors = []tick.SourceError{{Source: "node", Error: "no"}} }, false, false},
+		"CPU alone":          {func(s *tick.Sample) { s.Capacity.MemoryBytes = nil }, true, false},
+		"memory alone":       {func(s *tick.Sample) { s.Capacity.MilliCPU = nil }, false, true},
+		"allocatable of one": {func(s *tick.Sample) { s.Allocatable.MilliCPU = nil }, false, true},
+		"none":               {func(s *tick.Sample) { s.Capacity = &tick.Resources{} }, false, false},
+		"no topology":        {func(s *tick.Sample) { s.Capacity, s.Topology = nil, nil }, false, true},
+		"the node object is not read": {func(s *tick.Sample) {
+			s.Allocatable, s.Errors = nil, []tick.SourceError{{Source: "node", Error: "no"}}
+		}, false, false},
 		"third parties that cannot be read": {func(s *tick.Sample) { s.Annotations = map[string]string{annotation.ThirdParties: "["} }, false, false},
 		"and an amount of another program": {func(s *tick.Sample) {
 			s.Annotations = map[string]string{annotation.ThirdParties: `{"allocations":[{"priority":"koord-batch","resources":{"kubernetes.io/batch-cpu":"lots"}}]}`}
