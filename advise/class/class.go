@@ -87,7 +87,7 @@ const (
 	// time for which it keeps the weight.
 	starvingFor   = 10 * time.Second
 	minReliefTime = 30 * time.Second
-	// undoFor is how long the class of a cgroup above pods is undone.
+	// undoFor is how long the class of a cgroup above pods, and the multiplied weight of a service, are undone.
 	undoFor = time.Minute
 	// fullMachinePermille is the share of the machine's CPU from which the machine counts as full.
 	fullMachinePermille = 970
@@ -274,18 +274,23 @@ func (c *choices) mixedCgroups(pods []tick.Pod) string {
 // tick that undoes: after a long time without ticks a service there would stay in the idle class otherwise.
 func (st *State) undoDropped(now time.Time, c *choices, seen map[string]time.Time) {
 	for _, cgroup := range slices.Sorted(maps.Keys(st.BatchCgroups)) {
-		since, previous := st.BatchCgroups[cgroup], st.Set[cgroup]
+		previous := st.Set[cgroup]
 		if c.current[cgroup] != "" || previous == "" {
 			continue
 		}
-		if since.IsZero() || since.After(now) {
-			since = now
-		}
-		if now.Sub(since) < undoFor {
+		if since := undoStart(st.BatchCgroups[cgroup], now); now.Sub(since) < undoFor {
 			seen[cgroup] = since
 			c.undo(cgroup, previous)
 		}
 	}
+}
+
+// undoStart returns since when a value is being undone: now if the undo begins with this tick (since is zero), or the clock was set back.
+func undoStart(since, now time.Time) time.Time {
+	if since.IsZero() || since.After(now) {
+		return now
+	}
+	return since
 }
 
 // isKubeletCgroup reports whether a cgroup is one of kubelet's, or below one.

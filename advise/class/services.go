@@ -23,8 +23,8 @@ const (
 
 // ServiceState is what is remembered of the services of one node, in the format of the state file.
 type ServiceState struct {
-	// Multiplied has the cgroups whose weight is or was multiplied, with the time of the last tick in which it was to be: after that the
-	// original weight is advised for [undoFor].
+	// Multiplied has the cgroups whose weight is or was multiplied, with the time since which the original weight is advised, for [undoFor]:
+	// zero while the weight is multiplied.
 	Multiplied map[string]time.Time `json:"multiplied,omitempty"`
 	// BusyAt is when services last used too much of the machine; zero means never.
 	BusyAt time.Time `json:"busyAt,omitzero"`
@@ -54,17 +54,19 @@ func (st *ServiceState) advise(t *tick.Tick, c *choices, factor int, m Machine) 
 	multiplied := make(map[string]time.Time, len(beside))
 	for _, cgroup := range beside {
 		if isMultiplied {
-			multiplied[cgroup] = t.Time
+			multiplied[cgroup] = time.Time{}
 			a.add(cgroup, factor)
-		} else if last, found := st.Multiplied[cgroup]; found {
-			multiplied[cgroup] = last
+		} else if since, found := st.Multiplied[cgroup]; found {
+			multiplied[cgroup] = undoStart(since, t.Time)
 			a.add(cgroup, 1)
 		}
 	}
 	for _, cgroup := range slices.Sorted(maps.Keys(st.Multiplied)) {
-		last := st.Multiplied[cgroup]
-		if age := t.Time.Sub(last); !slices.Contains(beside, cgroup) && c.current[cgroup] == "" && age >= 0 && age < undoFor {
-			multiplied[cgroup] = last
+		if slices.Contains(beside, cgroup) || c.current[cgroup] != "" {
+			continue
+		}
+		if since := undoStart(st.Multiplied[cgroup], t.Time); t.Time.Sub(since) < undoFor {
+			multiplied[cgroup] = since
 			a.add(cgroup, 1)
 		}
 	}

@@ -199,3 +199,28 @@ func TestADesiredWeightHasNoFactor(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 }
+
+// TestMultipliedWeightsAreUndoneAfterAPause: the minute begins with the first tick that undoes them, however long there was no tick, and
+// anew if the clock was set back.
+func TestMultipliedWeightsAreUndoneAfterAPause(t *testing.T) {
+	const gap = 3600 // seconds without a tick
+	for _, tt := range []struct {
+		name  string
+		first int
+	}{{"batch has gone", gap}, {"the clock was set back", -gap}} {
+		x := at(0, 500, 100)
+		x.Sample.Pods = hostPods("reclaimed /batch", "shared /web")
+		st := (*State)(nil).Advise(x, &tick.Advice{}, idleTimes16, small)
+		for _, step := range []struct {
+			seconds int
+			want    string
+		}{{0, "/web x1"}, {1, "/web x1"}, {59, "/web x1"}, {60, ""}} {
+			x.Time, x.Sample.Pods = begin.Add(time.Duration(tt.first+step.seconds)*time.Second), hostPods("shared /web")
+			a := &tick.Advice{}
+			st = st.Advise(x, a, idleTimes16, small)
+			if got := factors(a.Cgroups); got != step.want {
+				t.Errorf("%s, after %d s: advised %q, want %q", tt.name, step.seconds, got, step.want)
+			}
+		}
+	}
+}
