@@ -174,7 +174,6 @@ func TestBestEffort(t *testing.T) {
 
 // The use of pods in other partitions is not the node's use, unless it is unknown; the input tick is not changed.
 func TestUseInAnothersPartitionIsNotTheNodes(t *testing.T) {
-	foreign := []tick.Partition{{Cgroup: "/part", CPUs: "0-1"}}
 	for _, tt := range []struct {
 		cpu  *tick.NodeCPU
 		use  float64
@@ -190,7 +189,7 @@ func TestUseInAnothersPartitionIsNotTheNodes(t *testing.T) {
 			{Cgroup: "/part/a", UsageMilliCPU: &tt.use}, {Cgroup: "/other", UsageMilliCPU: new(700.0), Requests: &tick.Resources{MilliCPU: new(1.0)}},
 		}}
 		before := s.Pods
-		clearPartitionPods(s, foreign)
+		clearPods(s, func(cgroup string) bool { return cgroup == "/part/a" })
 		got := (*float64)(nil)
 		if s.CPU != nil {
 			got = s.CPU.UsageMilliCPU

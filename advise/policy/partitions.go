@@ -11,13 +11,14 @@ import (
 
 // WithoutPartitions restricts a policy to the CPUs that pods may have: those of a CPU partition are for the cgroups in it, and giving one
 // to a sibling makes the partition invalid. If all pods are in a partition, only its CPUs are for them. A pod in another partition needs
-// none of these CPUs. The returned function finishes the advice: it removes such a pod's values, and adds a reason with the CPUs.
+// none of these CPUs, nor do the host's own programs outside. The returned function finishes the advice: it removes the values of pods in
+// other partitions, and adds a reason with the CPUs.
 func WithoutPartitions(t *tick.Tick) (*tick.Tick, func(*tick.Advice)) {
 	if t.Sample == nil || t.Sample.Topology == nil || len(t.Sample.Partitions) == 0 {
 		return t, func(*tick.Advice) {}
 	}
-	var foreign []tick.Partition
-	var foreignCPUs, outside cpus.Set // in foreign partitions; outside of the partition that all pods are in
+	var foreign, common []tick.Partition // common are those that all pods are in
+	var foreignCPUs, outside cpus.Set    // in foreign partitions; outside of the common ones
 	online, _ := cpus.Parse(t.Sample.Topology.CPUs)
 	for _, p := range t.Sample.Partitions {
 		set, err := cpus.Parse(p.CPUs)
@@ -25,7 +26,7 @@ func WithoutPartitions(t *tick.Tick) (*tick.Tick, func(*tick.Advice)) {
 		case err != nil:
 			continue
 		case p.ContainsAllPods(t.Sample.Pods):
-			outside = outside.Union(online.Difference(set))
+			common, outside = append(common, p), outside.Union(online.Difference(set))
 		default:
 			foreign, foreignCPUs = append(foreign, p), foreignCPUs.Union(set.Intersection(online))
 		}
@@ -35,7 +36,10 @@ func WithoutPartitions(t *tick.Tick) (*tick.Tick, func(*tick.Advice)) {
 	remaining := float64(online.Difference(foreignCPUs).Difference(outside).Size()) * 1000
 	s.Capacity = subtractCPU(s.Capacity, float64(foreignCPUs.Size())*1000, remaining)
 	s.Allocatable = subtractCPU(s.Allocatable, float64(foreignCPUs.Size())*1000, remaining)
-	clearPartitionPods(&s, foreign)
+	clearPods(&s, func(cgroup string) bool {
+		return cgroup != "" && (slices.ContainsFunc(foreign, func(p tick.Partition) bool { return p.Contains(cgroup) }) ||
+			slices.ContainsFunc(common, func(p tick.Partition) bool { return !p.Contains(cgroup) }))
+	})
 	restricted := *t
 	restricted.Sample = &s
 	return &restricted, func(a *tick.Advice) {
@@ -49,12 +53,11 @@ func WithoutPartitions(t *tick.Tick) (*tick.Tick, func(*tick.Advice)) {
 	}
 }
 
-// clearPartitionPods makes the pods in other partitions need no CPU, because they have CPUs of their own. Their known use is not use of the
-// node's other CPUs either.
-func clearPartitionPods(s *tick.Sample, foreign []tick.Partition) {
+// clearPods makes the pods that run on other CPUs need no CPU. Their known use is not use of the remaining CPUs either.
+func clearPods(s *tick.Sample, isElsewhere func(cgroup string) bool) {
 	used, cloned := 0.0, false
 	for i := range s.Pods {
-		if !slices.ContainsFunc(foreign, func(p tick.Partition) bool { return p.Contains(s.Pods[i].Cgroup) }) {
+		if !isElsewhere(s.Pods[i].Cgroup) {
 			continue
 		}
 		if !cloned {

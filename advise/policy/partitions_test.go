@@ -83,6 +83,53 @@ func TestPodsInAPartitionHaveItsCPUs(t *testing.T) {
 	}
 }
 
+// On a host with systemd the rules make cgroups of class system beside kubelet's: kubelet's pods are in the partition nevertheless, and what
+// the host's programs use is not use of its CPUs.
+func TestHostProgramsAreOutsideOfThePodsPartition(t *testing.T) {
+	host := tick.Pod{QoS: tick.QoSSystem, QoSSource: tick.QoSFromRule, Cgroup: "/system.slice", UsageMilliCPU: new(1500.0)}
+	pod := tick.Pod{QoS: tick.QoSShared, QoSSource: tick.QoSFromKubernetes, Cgroup: "/kubepods.slice/kubepods-poda.slice", UsageMilliCPU: new(300.0)}
+	with := func(change func(*tick.Pod)) *tick.Tick {
+		in := tickWith([]tick.Partition{{Cgroup: "/kubepods.slice", CPUs: "2-7"}})
+		outside := host
+		if change != nil {
+			change(&outside)
+		}
+		in.Sample.CPU = &tick.NodeCPU{UsageMilliCPU: new(2000.0)}
+		in.Sample.Pods = []tick.Pod{outside, pod}
+		return in
+	}
+	seen, finish := WithoutPartitions(with(nil))
+	if got := seen.Sample.Topology.CPUs; got != "2-7" {
+		t.Errorf("the policy sees CPUs %s; want 2-7", got)
+	}
+	if got := *seen.Sample.CPU.UsageMilliCPU; got != 500 || *seen.Sample.Pods[0].UsageMilliCPU != 0 || *seen.Sample.Pods[1].UsageMilliCPU != 300 {
+		t.Errorf("use of the node %v, of the pods %v and %v; want 500, 0, 300", got, *seen.Sample.Pods[0].UsageMilliCPU, *seen.Sample.Pods[1].UsageMilliCPU)
+	}
+	out := &tick.Advice{Cgroups: []tick.Cgroup{{Cgroup: pod.Cgroup, CPUSetCPUs: "4-5"}}}
+	finish(out)
+	if want := "CPUs 0-1 are in no pool: the pods are in a CPU partition without them"; strings.Join(out.Reasons, "; ") != want {
+		t.Errorf("reasons %q; want %q", out.Reasons, want)
+	}
+	if out.Cgroups[0].CPUSetCPUs != "4-5" {
+		t.Errorf("the pod has CPUs %q; want 4-5", out.Cgroups[0].CPUSetCPUs)
+	}
+	for name, change := range map[string]func(*tick.Pod){
+		"a service of a rule":               func(p *tick.Pod) { p.QoS = tick.QoSShared },
+		"a system pod of Kubernetes":        func(p *tick.Pod) { p.QoSSource = tick.QoSFromKatalyst },
+		"a system pod in kubelet's cgroups": func(p *tick.Pod) { p.Cgroup = "/a.slice/a-kubepods.slice/x" },
+		"one by the cgroupfs driver":        func(p *tick.Pod) { p.Cgroup = "/kubepods/podx" },
+	} {
+		if seen, _ := WithoutPartitions(with(change)); seen.Sample.Topology.CPUs != "0-1" {
+			t.Errorf("%s outside: the policy sees CPUs %s; want 0-1", name, seen.Sample.Topology.CPUs)
+		}
+	}
+	in := with(nil)
+	in.Sample.Pods = in.Sample.Pods[:1]
+	if seen, _ := WithoutPartitions(in); seen.Sample.Topology.CPUs != "0-1" {
+		t.Errorf("without pods the policy sees CPUs %s; want 0-1", seen.Sample.Topology.CPUs)
+	}
+}
+
 func TestWithoutPartitionsNothingChanges(t *testing.T) {
 	in := tickWith(nil, "/a")
 	if seen, _ := WithoutPartitions(in); seen != in {

@@ -8,11 +8,11 @@ func (p *Partition) Contains(cgroup string) bool {
 }
 
 // ContainsAllPods reports whether all pods are below the partition's root, and none is the root, because such a pod has the partition for
-// itself.
+// itself. The host's own programs do not count.
 func (p *Partition) ContainsAllPods(pods []Pod) bool {
 	some := false
 	for i := range pods {
-		if pods[i].Cgroup == "" {
+		if pods[i].Cgroup == "" || pods[i].isOfHost() {
 			continue
 		}
 		if some = true; pods[i].Cgroup == p.Cgroup || !p.Contains(pods[i].Cgroup) {
@@ -20,6 +20,13 @@ func (p *Partition) ContainsAllPods(pods []Pod) bool {
 		}
 	}
 	return some
+}
+
+// isOfHost reports whether the pod is a cgroup of the host's own programs: of class system by a rule of the classification, and not one of
+// kubelet's. On a host with systemd, /system.slice is one beside kubelet's pods.
+func (p *Pod) isOfHost() bool {
+	isKubelets := strings.Contains(p.Cgroup, "/kubepods") || strings.Contains(p.Cgroup, "-kubepods")
+	return p.QoS == QoSSystem && p.QoSSource == QoSFromRule && !isKubelets
 }
 
 // HasOwnPartition reports whether the pod runs on the CPUs of a partition that does not contain all pods: it uses none of the CPUs that
