@@ -67,7 +67,7 @@ POLICY HARVEST
    services have enough CPUs. New pods count with their requests for 10m. Memory is offered likewise; page cache that can be
    reclaimed is not counted. Batch runs on all CPUs except whole cores for the services' use and a buffer of idle cores for their
    bursts; services are not limited. Machines with fewer than 8 CPUs have no buffer: there the scheduling class limits batch. While
-   the services' use is unknown the offer does not change, and after 15m "advice.withdrawn" has the reason. --state has the history.
+   the services' use is unknown the last offer is repeated; after 15m "advice.withdrawn" has the reason. --state has the history.
    docs/policy-harvest.md has the rules and the figures.
 
 SERVICES THAT WAIT

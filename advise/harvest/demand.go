@@ -47,7 +47,7 @@ func (n *node) observeDemand(t *tick.Tick, s Settings) demand {
 		}
 	}
 	pods.end()
-	d.cpu(t.Sample, totals, n.systemReservedMilliCPU(t.Sample))
+	d.cpu(t.Sample, totals, n.systemReservedMilliCPU())
 	d.memory(t.Sample, totals)
 	return d
 }
@@ -106,12 +106,29 @@ func (d *demand) memory(sample *tick.Sample, totals sums) {
 	}
 }
 
-// systemReservedMilliCPU returns what the Node object reserves for the system, in addition to the reserved CPUs.
-func (n *node) systemReservedMilliCPU(s *tick.Sample) float64 {
-	if s.Allocatable == nil || s.Allocatable.MilliCPU == nil || *s.Allocatable.MilliCPU < 0 {
+// observeReservation updates what the Node object reserves; why tells that the object could not be read.
+func (n *node) observeReservation(s *tick.Sample) (why string) {
+	n.Reservation, why = policy.ReservationOf(s, float64(n.shape.Online.Size())*1000, machineBytes(s), n.Reservation)
+	return why
+}
+
+// systemReservedMilliCPU returns what the Node object reserves for the system, in addition to the reserved CPUs; 0 if that was never known.
+func (n *node) systemReservedMilliCPU() float64 {
+	if n.Reservation == nil {
 		return 0
 	}
-	return max(float64(n.shape.Online.Size()-n.shape.Reserved.Size())*1000-policy.Bounded(*s.Allocatable.MilliCPU), 0)
+	return max(policy.Amount(&n.Reservation.MilliCPU)-float64(n.shape.Reserved.Size())*1000, 0)
+}
+
+// machineBytes returns the machine's memory: the Node object's capacity, else the kernel's total; 0 if both are unknown.
+func machineBytes(s *tick.Sample) float64 {
+	switch {
+	case s.Capacity != nil && s.Capacity.MemoryBytes != nil:
+		return policy.Amount(s.Capacity.MemoryBytes)
+	case s.Memory != nil:
+		return policy.Amount(s.Memory.TotalBytes)
+	}
+	return 0
 }
 
 // hasExclusiveCPUs reports whether a pod runs on CPUs that kubelet gave it exclusively: its use is not taken from the others.

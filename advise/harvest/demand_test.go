@@ -134,6 +134,7 @@ func TestDemand(t *testing.T) {
 		if err := n.updateShape(s.Topology, "", "1-2,9-10"); err != nil {
 			t.Fatal(err)
 		}
+		n.observeReservation(s)
 		got := n.observeDemand(at(0, s), Defaults())
 		want := demand{milliCPU: tt.milliCPU, bytes: tt.bytes, inUse: tt.used, newPods: got.newPods}
 		if diff := cmp.Diff(want, got, cmp.AllowUnexported(demand{}), cmpopts.EquateNaNs()); diff != "" {
@@ -151,7 +152,8 @@ func TestReservedCPUsCountOnce(t *testing.T) {
 	}
 	for allocatable, want := range map[float64]float64{15000: 0, 14000: 0, 13500: 500} {
 		s.Allocatable = &tick.Resources{MilliCPU: &allocatable}
-		if got := n.systemReservedMilliCPU(s); got != want {
+		n.observeReservation(s)
+		if got := n.systemReservedMilliCPU(); got != want {
 			t.Errorf("of %vm allocatable %vm are kept beside a core; want %v", allocatable, got, want)
 		}
 	}

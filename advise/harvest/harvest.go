@@ -58,8 +58,12 @@ func New(s Settings) *Decider { return &Decider{Base: policy.NewBase[Settings, n
 // node is the state of one node, in the format of the state file.
 type node struct {
 	SeenAt time.Time `json:"seen,omitzero"`
-	// KnownAt is when the services' use was last known; zero if it never was, or nothing is offered.
+	// KnownAt is when the services' use was last known; zero if it never was.
 	KnownAt time.Time `json:"known,omitzero"`
+	// Reclaimed is the last offer as it was advised: it is repeated while the services' use is unknown, up to [staleAfter].
+	Reclaimed *tick.Reclaimed `json:"reclaimed,omitempty"`
+	// Reservation is what the Node object reserves, as last known; nil if it never was.
+	Reservation *policy.Reservation `json:"reservation,omitempty"`
 	// CPU and Memory predict the services' need; Offered and OfferedMemory are the current offers.
 	CPU           forecast  `json:"cpu"`
 	Memory        forecast  `json:"memory"`
@@ -91,20 +95,31 @@ func (n *node) Reboot() {
 // Decide implements [policy.Decider].
 func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 	n := d.Node(t.Node)
-	n.SeenAt = t.Time
+	n.observeTime(t.Time)
 	a := &tick.Advice{Policy: Policy.Name}
 	s := t.Sample
 	if why := n.missingInput(a, s, d.Settings); why != "" {
-		return n.keepLastOffer(a, t, why)
+		return n.withoutDecision(a, t.Time, why)
 	}
+	why := n.observeReservation(s)
 	need := n.observeDemand(t, d.Settings)
 	if math.IsNaN(need.milliCPU) {
-		return n.keepLastOffer(a, t, "the services' use is unknown (a first reading has no rates)")
+		return n.withoutDecision(a, t.Time, "the services' use is unknown (a first reading has no rates)")
 	}
-	n.KnownAt = t.Time
-	n.offerCPU(a, t, need, d.Settings)
-	n.offerMemory(a, t, need, d.Settings)
+	if n.Reservation == nil {
+		n.keepLastOffer(a, t.Time, why, "no new offer")
+	} else {
+		if why != "" {
+			a.Reasons = append(a.Reasons, why)
+		}
+		n.KnownAt = t.Time
+		n.offerCPU(a, t, need, d.Settings)
+		n.offerMemory(a, t, need, d.Settings)
+	}
 	n.placeBatch(a, t, need, d.Settings)
+	if a.Reclaimed != nil {
+		n.Reclaimed = cloneReclaimed(a.Reclaimed)
+	}
 	policy.ClearIdleTiers(s, a)
 	milliCPU := int64(n.shape.Online.Size()) * 1000
 	m := class.Machine{MilliCPU: milliCPU, FloorMilliCPU: milliCPU / 10, CgroupVersion: s.CgroupVersion}
@@ -140,19 +155,46 @@ func (n *node) missingInput(a *tick.Advice, s *tick.Sample, settings Settings) s
 	return ""
 }
 
-// keepLastOffer returns the advice if there is no decision: the last offer stays in force for [staleAfter], then it is withdrawn.
-func (n *node) keepLastOffer(a *tick.Advice, t *tick.Tick, why string) *tick.Advice {
-	a.Fallback = n.Fallback
-	a.Reasons = append(a.Reasons, why+": no decision")
-	switch age := t.Time.Sub(n.KnownAt); {
-	case n.KnownAt.IsZero():
-	case age < 0: // the clock was set back
-		n.KnownAt = t.Time
-	case age >= staleAfter:
-		a.Withdrawn = fmt.Sprintf("the services' use has been unknown for %s", age.Round(time.Second))
-		n.Offered, n.OfferedMemory = offer{}, offer{}
+// observeTime records when the node was seen. After a pause of [staleAfter] the time that the last offer stays begins anew: a first reading
+// has no rates, and the offer that is published would disappear until the second one. The last offer is too old to be repeated.
+func (n *node) observeTime(now time.Time) {
+	if !n.KnownAt.IsZero() && now.Sub(n.SeenAt) >= staleAfter {
+		n.KnownAt, n.Reclaimed = now, nil
 	}
+	if n.KnownAt.After(now) { // the clock was set back
+		n.KnownAt = now
+	}
+	n.SeenAt = now
+}
+
+// withoutDecision returns the advice if there is no decision.
+func (n *node) withoutDecision(a *tick.Advice, now time.Time, why string) *tick.Advice {
+	a.Fallback = n.Fallback
+	n.keepLastOffer(a, now, why, "no decision")
 	return a
+}
+
+// keepLastOffer repeats the last offer for [staleAfter] if there is no new one, then it withdraws it. The reason has the cause and its
+// consequence.
+func (n *node) keepLastOffer(a *tick.Advice, now time.Time, why, consequence string) {
+	reason := why + ": " + consequence
+	switch age := now.Sub(n.KnownAt); {
+	case n.KnownAt.IsZero():
+	case age >= staleAfter:
+		a.Withdrawn = fmt.Sprintf("there has been no new offer for %s: %s", age.Round(time.Second), why)
+		n.Offered, n.OfferedMemory, n.Reclaimed = offer{}, offer{}, nil
+	case n.Reclaimed != nil && n.Reclaimed.MilliCPU != nil && *n.Reclaimed.MilliCPU >= 0: // a state file may contain any value
+		a.Reclaimed = cloneReclaimed(n.Reclaimed)
+		reason += fmt.Sprintf(", the last offer stays until %s", n.KnownAt.Add(staleAfter).UTC().Format(time.RFC3339))
+	}
+	a.Reasons = append(a.Reasons, reason)
+}
+
+// cloneReclaimed returns a copy, because the caller may change the advice.
+func cloneReclaimed(r *tick.Reclaimed) *tick.Reclaimed {
+	clone := *r
+	clone.NUMANodes = slices.Clone(r.NUMANodes)
+	return &clone
 }
 
 // offerCPU sets the offered CPU and adds its reasons.
@@ -203,22 +245,12 @@ func newPodsText(need demand, requests string) string {
 // offerMemory sets the offered memory. Memory cannot be taken back as fast as CPU: the level is the hour's largest use, and a span that
 // outgrows the room costs ten times as much.
 func (n *node) offerMemory(a *tick.Advice, t *tick.Tick, need demand, s Settings) {
-	total := 0.0
-	switch {
-	case t.Sample.Capacity != nil && t.Sample.Capacity.MemoryBytes != nil:
-		total = policy.Amount(t.Sample.Capacity.MemoryBytes)
-	case t.Sample.Memory != nil:
-		total = policy.Amount(t.Sample.Memory.TotalBytes)
-	}
+	total := machineBytes(t.Sample)
 	if total == 0 || math.IsNaN(need.bytes) {
 		a.Reasons = append(a.Reasons, "memory: the machine's total or the services' use is unknown: none is offered")
 		return
 	}
-	reserved := 0.0
-	if t.Sample.Allocatable != nil && t.Sample.Allocatable.MemoryBytes != nil {
-		reserved = max(total-policy.Amount(t.Sample.Allocatable.MemoryBytes), 0)
-	}
-	part := min(max(need.bytes, reserved)/total, 1)
+	part := min(max(need.bytes, policy.Amount(&n.Reservation.MemoryBytes))/total, 1)
 	n.OfferedMemory.convert(n.Memory.setCapacity(total))
 	n.Memory.observe(t.Time, part)
 	s.Price *= 10
@@ -261,6 +293,10 @@ func (n *node) placeBatch(a *tick.Advice, t *tick.Tick, need demand, s Settings)
 		lists := policy.BatchLists{Batch: d.batch, Floor: d.floor, All: sh.Online.String()}
 		n.Placement.Tier = policy.ConfineTier(a, t.Sample, n.Placement.Tier, lists)
 	}
+	if a.Reclaimed == nil {
+		return
+	}
+	a.Reclaimed.NUMANodes = nil
 	if slices.Max(weights) > 0 {
 		for i, part := range policy.Split(*a.Reclaimed.MilliCPU, weights) {
 			a.Reclaimed.NUMANodes = append(a.Reclaimed.NUMANodes, tick.ReclaimedNUMA{ID: sh.NUMA[i], MilliCPU: &part})

@@ -134,11 +134,17 @@ func TestWithoutASampleNothingIsNew(t *testing.T) {
 	a, now := run(d, 0, 60, steady(4000))
 	offered := milli(t, a)
 	for _, minutes := range []int{0, 5, 10, 20} {
-		a := d.Decide(at(now+time.Duration(minutes)*time.Minute, nil))
-		if a.Reclaimed != nil || (a.Withdrawn != "") != (minutes == 20) {
-			t.Errorf("after %d minutes without a sample: %+v, withdrawn %q", minutes, a.Reclaimed, a.Withdrawn)
+		next := d.Decide(at(now+time.Duration(minutes)*time.Minute, nil))
+		if minutes == 20 && (next.Reclaimed != nil || next.Withdrawn == "") {
+			t.Errorf("after 20 minutes without a sample: %+v, withdrawn %q", next.Reclaimed, next.Withdrawn)
 		}
-		if len(a.Fallback) == 0 {
+		if minutes < 20 && (!cmp.Equal(next.Reclaimed, a.Reclaimed) || next.Withdrawn != "") {
+			t.Errorf("after %d minutes without a sample: %+v, withdrawn %q; want %+v", minutes, next.Reclaimed, next.Withdrawn, a.Reclaimed)
+		}
+		if until := "the last offer stays until 2026-01-01T01:14:00Z"; minutes < 20 && !strings.Contains(next.Reasons[0], until) {
+			t.Errorf("after %d minutes without a sample: %q; want %q", minutes, next.Reasons, until)
+		}
+		if len(next.Fallback) == 0 {
 			t.Errorf("after %d minutes without a sample there is no fallback", minutes)
 		}
 	}
@@ -150,6 +156,85 @@ func TestWithoutASampleNothingIsNew(t *testing.T) {
 	}
 	if got := milli(t, d.Decide(at(now+time.Second, machine(4000)))); got != offered {
 		t.Errorf("the tick after it makes %dm of %dm", got, offered)
+	}
+}
+
+// After a pause with a state file the first reading, which has no rates, withdraws nothing, and repeats no offer from before a long pause.
+func TestAFirstReadingAfterAPauseWithdrawsNothing(t *testing.T) {
+	for _, tt := range []struct {
+		pause    time.Duration
+		isOffer  bool
+		isBefore bool // an old state file, which does not have the last offer
+	}{{staleAfter - time.Second, true, false}, {staleAfter, false, false}, {24 * time.Hour, false, false}, {time.Minute, false, true}} {
+		d := New(Defaults())
+		d.Decide(at(0, machine(4000)))
+		if tt.isBefore {
+			d.Nodes["n"].Reclaimed = nil
+		}
+		d = restarted(t, d)
+		first := machine(4000)
+		first.CPU, first.Pods[0].UsageMilliCPU = nil, nil
+		a := d.Decide(at(tt.pause, first))
+		if (a.Reclaimed != nil) != tt.isOffer || a.Withdrawn != "" {
+			t.Errorf("after %s: offer %+v, withdrawn %q", tt.pause, a.Reclaimed, a.Withdrawn)
+		}
+	}
+}
+
+// restarted returns a decider with the state of another one.
+func restarted(t *testing.T, d *Decider) *Decider {
+	t.Helper()
+	state, err := tick.Marshal(d.State())
+	if err != nil {
+		t.Fatal(err)
+	}
+	d = New(d.Settings)
+	if err := tick.Unmarshal(state, d.State()); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// While the Node object cannot be read its last reservation counts, over a restart too. If none was ever known, batch is placed, nothing is
+// offered, and the forecast learns nothing.
+func TestNodeObjectUnread(t *testing.T) {
+	unread := machine(4000)
+	unread.Errors = []tick.SourceError{{Source: "node", Error: "gone"}}
+	d := New(Defaults())
+	first := d.Decide(at(0, unread))
+	if first.Reclaimed != nil || first.Withdrawn != "" || len(first.Pools) == 0 || len(first.Cgroups) == 0 {
+		t.Errorf("never read: offer %+v, withdrawn %q, pools %v", first.Reclaimed, first.Withdrawn, first.Pools)
+	}
+	if want := "the Node object could not be read yet, so what it reserves is unknown: no new offer"; !slices.Contains(first.Reasons, want) {
+		t.Errorf("%q; want %q", first.Reasons, want)
+	}
+	if n := d.Nodes["n"]; !n.CPU.SeenAt.IsZero() || !n.Memory.SeenAt.IsZero() {
+		t.Errorf("the forecast has %+v", n.CPU)
+	}
+
+	read := machine(4000)
+	read.Allocatable = &tick.Resources{MilliCPU: new(8000.0), MemoryBytes: new(30e9)}
+	want := d.Decide(at(time.Second, read)).Reclaimed
+	if *want.MilliCPU != 16000-4000-8000-1600 || *want.MemoryBytes != 20e9 {
+		t.Errorf("offer %d, %d", *want.MilliCPU, *want.MemoryBytes)
+	}
+	d = restarted(t, d)
+	a := d.Decide(at(2*time.Second, unread))
+	if diff := cmp.Diff(want, a.Reclaimed); diff != "" {
+		t.Errorf("unread (-want +got):\n%s", diff)
+	}
+	if want := "the Node object could not be read: its last reservation of 8000m and 70000000000 bytes still counts"; !slices.Contains(a.Reasons, want) {
+		t.Errorf("%q; want %q", a.Reasons, want)
+	}
+
+	// The state of an older version does not have the reservation: its last offer stays for a while.
+	d.Nodes["n"].Reservation = nil
+	if a := d.Decide(at(3*time.Second, unread)); !cmp.Equal(a.Reclaimed, want) || len(a.Pools) == 0 {
+		t.Errorf("never read, with an offer: %+v; want %+v", a.Reclaimed, want)
+	}
+	d.Nodes["n"].SeenAt = start.Add(staleAfter)
+	if a := d.Decide(at(staleAfter+3*time.Second, unread)); a.Reclaimed != nil || !strings.Contains(a.Withdrawn, "the Node object") || len(a.Pools) == 0 {
+		t.Errorf("for long: offer %+v, withdrawn %q", a.Reclaimed, a.Withdrawn)
 	}
 }
 
