@@ -124,11 +124,22 @@ func TestAStateFilesNumbersAreBounded(t *testing.T) {
 			t.Errorf("%d ticks became %d; want %d", ticks, st.OverTicks, want)
 		}
 	}
-	for ahead, stays := range map[time.Duration]bool{maxHold: true, maxHold + 1: false} {
-		st := &State{NoStepUntil: begin.Add(ahead)}
-		if st.sanitize(begin); st.NoStepUntil.IsZero() == stays {
-			t.Errorf("no step is taken until %s ahead: became %s", ahead, st.NoStepUntil)
+	for _, tt := range []struct{ hold, ahead, want time.Duration }{
+		{firstHold, firstHold, firstHold},
+		{firstHold, firstHold + 1, firstHold}, // the clock was set back
+		{0, time.Hour, firstHold},
+		{4 * firstHold, time.Hour, 4 * firstHold},
+		{maxHold + 1, maxHold + 1, maxHold},
+		{firstHold, -time.Second, -time.Second},
+	} {
+		st := &State{Hold: tt.hold, NoStepUntil: begin.Add(tt.ahead)}
+		if st.sanitize(begin); !st.NoStepUntil.Equal(begin.Add(tt.want)) {
+			t.Errorf("hold-down %s, no step is taken for %s: became %s; want %s", tt.hold, tt.ahead, st.NoStepUntil.Sub(begin), tt.want)
 		}
+	}
+	none := &State{}
+	if none.sanitize(begin); !none.NoStepUntil.IsZero() {
+		t.Errorf("no step is taken until %s; want the zero time", none.NoStepUntil)
 	}
 	st := &State{
 		Batch: map[string]*applied{"/a": {Base: -1, Floor: 1 << 60, Bytes: 1 << 60, Rates: rates{-1, 1 << 60, 5}}, "/b": nil},

@@ -194,8 +194,8 @@ func (st *State) sanitize(now time.Time) {
 		}
 	}
 	st.Hold = min(max(st.Hold, firstHold), maxHold)
-	if st.NoStepUntil.After(now.Add(maxHold)) {
-		st.NoStepUntil = time.Time{}
+	if latest := now.Add(st.Hold); st.NoStepUntil.After(latest) {
+		st.NoStepUntil = latest
 	}
 	st.OverTicks = min(max(st.OverTicks, 0), takeTicks)
 	for _, s := range st.Batch {
