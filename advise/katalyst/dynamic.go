@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"polder/lib/customconfig"
 	"polder/lib/tick"
@@ -13,6 +14,7 @@ import (
 // dynamic is what a tick's configuration contains, as far as this policy uses it.
 type dynamic struct {
 	raw    tick.Raw // its source
+	used   tick.Raw // the part of it that this policy uses
 	object string   // "AdminQoSConfiguration katalyst-system/default"
 
 	isOff      bool                 // nothing is reclaimed
@@ -23,6 +25,59 @@ type dynamic struct {
 	negligible customconfig.Amounts // too little to be offered
 
 	reasons []string // values that are invalid, or not used
+}
+
+// lastConfig is the last configuration that was read, in the format of the state file.
+type lastConfig struct {
+	// Config has the part that this policy uses; nil if there was none. WasConfigRead reports whether any was read.
+	Config        tick.Raw `json:"config,omitempty"`
+	WasConfigRead bool     `json:"configRead,omitempty"`
+	// AwaitsConfigSince is since when a first reading has been missing.
+	AwaitsConfigSince time.Time `json:"awaitsConfig,omitzero"`
+}
+
+const (
+	// maxConfigWait is how long there is no decision before a first reading of the cluster's configuration, which may disable reclaim. As in
+	// evict, it is bounded because there is never a reading if a kind is missing, or the permission to read it.
+	maxConfigWait = time.Minute
+	// maxConfigBytes bounds the configuration in the state: collect accepts half as much.
+	maxConfigBytes = 256 << 10
+)
+
+// observeConfig updates the configuration in force. While it cannot be read the last one stays, and text tells that; isAwaited reports that
+// none was read yet, and that it is too early to decide without.
+func (n *node) observeConfig(t *tick.Tick) (text string, isAwaited bool) {
+	s := t.Sample
+	if !s.IsUnread("config") || hasObjects(s.Config) {
+		n.AwaitsConfigSince = time.Time{}
+		if next := n.dynamic.refreshed(s.Config); next != n.dynamic || !n.WasConfigRead {
+			n.dynamic, n.Config = next, next.used
+			n.WasConfigRead = len(n.Config) <= maxConfigBytes
+			if !n.WasConfigRead {
+				n.Config = nil
+			}
+		}
+		return "", false
+	}
+	if n.WasConfigRead {
+		n.dynamic = n.dynamic.refreshed(n.Config)
+		return "the cluster's configuration could not be read: the last settings stay in force", false
+	}
+	n.dynamic = n.dynamic.refreshed(nil)
+	if n.AwaitsConfigSince.IsZero() || t.Time.Before(n.AwaitsConfigSince) {
+		n.AwaitsConfigSince = t.Time
+	}
+	if until := n.AwaitsConfigSince.Add(maxConfigWait); t.Time.Before(until) {
+		const format = "the cluster's configuration of this node is not read yet, and is awaited until %s"
+		return fmt.Sprintf(format, until.UTC().Format(time.RFC3339)), true
+	}
+	return "the cluster's configuration was never read: the settings without it are in force", false
+}
+
+// hasObjects reports whether a tick's configuration contains Katalyst's part: it may contain Koordinator's ConfigMap alone.
+func hasObjects(raw tick.Raw) bool {
+	var top map[string]tick.Raw
+	return len(raw) > 0 && (tick.Unmarshal(raw, &top) != nil || top["katalyst"] != nil)
 }
 
 // source names a field and its object.
@@ -47,6 +102,7 @@ func readDynamic(raw tick.Raw) *dynamic {
 	if admin == nil {
 		return d
 	}
+	d.used = customconfig.Overlay(nil, map[string]*customconfig.Chosen{customconfig.AdminQoS.Key: admin})
 	d.object = customconfig.AdminQoS.Name + " " + unquoted(admin.Namespace+"/"+admin.Name)
 	if admin.At != "" {
 		d.object += " (" + unquoted(admin.At) + ")"

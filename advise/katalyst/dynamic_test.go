@@ -2,6 +2,7 @@ package katalyst
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -129,6 +130,90 @@ func TestReclaimOff(t *testing.T) {
 	a = New(Defaults()).Decide(small)
 	if *a.Reclaimed.MilliCPU != 0 || len(a.Cgroups) != 1 || *a.Cgroups[0].CPUMaxMilliCPU != 400 {
 		t.Errorf("on a small machine: reclaimed %d, %+v; want none, and the floor of 400m", *a.Reclaimed.MilliCPU, a.Cgroups)
+	}
+}
+
+// unreadConfig returns a tick whose configuration could not be read, with what it has beside Katalyst's part.
+func unreadConfig(seconds float64, config string) *tick.Tick {
+	tk := at(seconds, shared("a", 1), reclaimed("b"))
+	tk.Sample.Config, tk.Sample.Errors = tick.Raw(config), []tick.SourceError{{Source: "config", Error: "no answer"}}
+	return tk
+}
+
+// While the configuration cannot be read the last one stays in force, over a restart too: that nothing is reclaimed, and that there is none.
+func TestUnreadConfigurationIsNotNone(t *testing.T) {
+	const unreadText = "the cluster's configuration could not be read: the last settings stay in force"
+	for _, tt := range []struct {
+		config     tick.Raw
+		want, next int64 // while it is unread, and with another one
+	}{
+		{configured(`{"enableReclaim":false}`), 0, 6000}, // a step from the floor
+		{configured(`{"reservedResourceForAllocate":{"cpu":"8"}}`), 38000, 26000},
+		{tick.Raw(`{"katalyst":{}}`), 42000, 26000},
+		{nil, 42000, 26000},
+	} {
+		d := New(Defaults())
+		read := at(0, shared("a", 1), reclaimed("b"))
+		read.Sample.Config = tt.config
+		d.Decide(read)
+		for i, config := range []string{"", `{"koordinator":{"from":"k/c"}}`, ""} {
+			if i == 2 {
+				state, err := tick.Marshal(d.State())
+				if err != nil {
+					t.Fatal(err)
+				}
+				d = New(Defaults())
+				if err := tick.Unmarshal(state, d.State()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			a := d.Decide(unreadConfig(float64(i+1), config))
+			if a.Reclaimed == nil || *a.Reclaimed.MilliCPU != tt.want {
+				t.Errorf("unread after %s, tick %d: %+v; want %dm: %q", tt.config, i, a.Reclaimed, tt.want, a.Reasons)
+			}
+			wantReason(t, a, unreadText)
+		}
+		if a := d.Decide(unreadConfig(40, string(configured(`{"reservedResourceForAllocate":{"cpu":"20"}}`)))); *a.Reclaimed.MilliCPU != tt.next {
+			t.Errorf("an error beside objects, after %s: %dm; want them to apply", tt.config, *a.Reclaimed.MilliCPU)
+		}
+		if a := d.Decide(at(1000, shared("a", 1), reclaimed("b"))); slices.Contains(a.Reasons, unreadText) || *a.Reclaimed.MilliCPU == 0 {
+			t.Errorf("read as none after %s: %dm, %q", tt.config, *a.Reclaimed.MilliCPU, a.Reasons)
+		}
+	}
+}
+
+// Before the configuration was ever read there is no decision for a minute, as the reason tells; then there may never be a reading.
+func TestFirstReadingOfTheConfigurationIsAwaited(t *testing.T) {
+	d := New(Defaults())
+	for _, tt := range []struct {
+		second    float64
+		isDecided bool
+	}{{0, false}, {59, false}, {-30, false}, {29, false}, {30, true}, {600, true}} {
+		a := d.Decide(unreadConfig(tt.second, ""))
+		if (a.Reclaimed != nil) != tt.isDecided || (len(a.Pools) > 0) != tt.isDecided {
+			t.Errorf("second %v: offer %+v, pools %v: %q", tt.second, a.Reclaimed, a.Pools, a.Reasons)
+		}
+		if tt.isDecided {
+			wantReason(t, a, "the cluster's configuration was never read: the settings without it are in force")
+		}
+	}
+	wantReason(t, New(Defaults()).Decide(unreadConfig(0, "")),
+		"the cluster's configuration of this node is not read yet, and is awaited until 2023-01-03T16:19:31Z: no decision")
+	if a := New(Defaults()).Decide(unreadConfig(0, `{"katalyst":{}}`)); a.Reclaimed == nil {
+		t.Errorf("an error beside a part that was read: %q", a.Reasons)
+	}
+}
+
+// A configuration that is larger than any of collect's is used, and not kept.
+func TestLargeConfigurationIsNotKept(t *testing.T) {
+	d := New(Defaults())
+	tk := at(0, shared("a", 1), reclaimed("b"))
+	tk.Sample.Config = configured(`{"enableReclaim":false,"x":"` + strings.Repeat("x", maxConfigBytes) + `"}`)
+	if a := d.Decide(tk); *a.Reclaimed.MilliCPU != 0 {
+		t.Errorf("offered %dm", *a.Reclaimed.MilliCPU)
+	}
+	if n := d.Nodes["n"]; n.Config != nil || n.WasConfigRead {
+		t.Errorf("%d bytes are kept", len(n.Config))
 	}
 }
 

@@ -44,11 +44,11 @@ func New(s Settings) *Decider { return &Decider{Base: policy.NewBase[Settings, n
 // node is the state of one node, in the format of the state file.
 type node struct {
 	divided
+	lastConfig
 	// RampUpEnds has for each shared pod, by identity, when its ramp-up ends: in milliseconds since 1970, 0 if it has ended.
 	RampUpEnds map[string]int64 `json:"started,omitempty"`
 	Fallback   []tick.Cgroup    `json:"fallback,omitempty"`
-	// ExclusiveCPUs are the CPUs that kubelet gave to pods exclusively, as last known.
-	ExclusiveCPUs string `json:"given,omitempty"`
+	policy.ExclusiveCPUs
 	// Reservation is what the Node object reserves, as last known; nil if it never was.
 	Reservation *policy.Reservation `json:"reservation,omitempty"`
 	// HasDecided reports whether there was a decision without guessed parts: hold-downs start with it.
@@ -167,18 +167,24 @@ func (n *node) observe(t *tick.Tick, settings Settings) (in inputs, why string) 
 	if why = missingInput(s, n.Share != "" || n.ShareMilliCPU > 0); why != "" {
 		return in, why
 	}
-	exclusive, unreadText := policy.ExclusiveCPUs(s, n.ExclusiveCPUs)
-	n.ExclusiveCPUs = exclusive
-	sh, err := n.shape.refreshed(s.Topology, settings.ReservedCPUs, exclusive)
+	unreadText, err := n.ExclusiveCPUs.Observe(s)
 	if err != nil {
 		return in, err.Error()
 	}
-	n.shape, n.dynamic = sh, n.dynamic.refreshed(s.Config)
+	sh, err := n.shape.refreshed(s.Topology, settings.ReservedCPUs, n.ExclusiveCPUs.CPUs)
+	if err != nil {
+		return in, err.Error()
+	}
+	n.shape = sh
+	configText, isAwaited := n.observeConfig(t)
+	if isAwaited {
+		return in, configText
+	}
 	in = inputs{
 		now: t.Time, sample: s, shape: sh, milliCPU: int64(sh.online.Size()) * 1000, memoryBytes: machineBytes(s),
 		isSmall: sh.online.Size() < settings.PoolMinCPUs || len(sh.Cores) < 2,
 	}
-	in.reasons = appendText(in.reasons, unreadText)
+	in.reasons = appendText(appendText(in.reasons, unreadText), configText)
 	n.Reservation, unreadText = policy.ReservationOf(s, float64(in.milliCPU), in.memoryBytes, n.Reservation)
 	if n.Reservation == nil {
 		in.whyNoOffer = unreadText

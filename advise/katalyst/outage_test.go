@@ -35,10 +35,17 @@ func TestPodsUnknownToTheCluster(t *testing.T) {
 	}
 }
 
-// CPUs that kubelet gave away stay exclusive while its state cannot be read.
+// CPUs that kubelet gave away stay exclusive while its state cannot be read. Until it was read once there is no decision.
 func TestKubeletStateUnread(t *testing.T) {
 	d := New(Defaults())
 	tk := at(0, shared("a", 1))
+	tk.Sample.Errors = []tick.SourceError{{Source: "kubelet", Error: "no permission"}}
+	never := d.Decide(tk)
+	wantReason(t, never, "kubelet's state could not be read yet: the CPUs that it assigned exclusively are unknown: no decision")
+	if never.Reclaimed != nil || len(never.Pools) > 0 {
+		t.Errorf("decided: %+v", never)
+	}
+	tk = at(0, shared("a", 1))
 	tk.Sample.Kubelet = &tick.Kubelet{CPUManagerPolicy: "static", ExclusiveCPUs: "0-9,24-33"}
 	want := *d.Decide(tk).Reclaimed.MilliCPU
 	tk = at(5, shared("a", 1))
