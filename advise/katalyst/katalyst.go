@@ -44,13 +44,13 @@ func New(s Settings) *Decider { return &Decider{Base: policy.NewBase[Settings, n
 // node is the state of one node, in the format of the state file.
 type node struct {
 	divided
-	lastConfig
 	// RampUpEnds has for each shared pod, by identity, when its ramp-up ends: in milliseconds since 1970, 0 if it has ended.
 	RampUpEnds map[string]int64 `json:"started,omitempty"`
 	Fallback   []tick.Cgroup    `json:"fallback,omitempty"`
 	policy.ExclusiveCPUs
 	// Reservation is what the Node object reserves, as last known; nil if it never was.
 	Reservation *policy.Reservation `json:"reservation,omitempty"`
+	lastConfig
 	// HasDecided reports whether there was a decision without guessed parts: hold-downs start with it.
 	HasDecided bool `json:"decided,omitempty"`
 	// FirstDecidedAt is when the first decision for the node was made.
