@@ -71,14 +71,13 @@ type node struct {
 	OfferedMemory offer     `json:"offeredMemory"`
 	Pods          pods      `json:"pods"`
 	Placement     placement `json:"place"`
-	// ExclusiveCPUs are the CPUs that kubelet gave to pods exclusively, as last known.
-	ExclusiveCPUs string        `json:"given,omitempty"`
-	Class         *class.State  `json:"class,omitempty"`
-	Guard         *guard.State  `json:"guard,omitempty"`
-	Limits        *limits.State `json:"limits,omitempty"`
-	Cold          *cold.State   `json:"cold,omitempty"`
-	Disk          *disk.State   `json:"disk,omitempty"`
-	Fallback      []tick.Cgroup `json:"fallback,omitempty"`
+	policy.ExclusiveCPUs
+	Class    *class.State  `json:"class,omitempty"`
+	Guard    *guard.State  `json:"guard,omitempty"`
+	Limits   *limits.State `json:"limits,omitempty"`
+	Cold     *cold.State   `json:"cold,omitempty"`
+	Disk     *disk.State   `json:"disk,omitempty"`
+	Fallback []tick.Cgroup `json:"fallback,omitempty"`
 
 	shape *shape // derived from the topology; rebuilt when that changes
 }
@@ -145,11 +144,14 @@ func (n *node) missingInput(a *tick.Advice, s *tick.Sample, settings Settings) s
 	case !n.KnownAt.IsZero() && policy.PodsUnknown(s):
 		return "the cluster's pods are still unknown"
 	}
-	exclusive, why := policy.ExclusiveCPUs(s, n.ExclusiveCPUs)
-	if n.ExclusiveCPUs = exclusive; why != "" {
-		a.Reasons = append(a.Reasons, why)
+	unreadText, err := n.ExclusiveCPUs.Observe(s)
+	if err != nil {
+		return err.Error()
 	}
-	if err := n.updateShape(s.Topology, settings.ReservedCPUs, n.ExclusiveCPUs); err != nil {
+	if unreadText != "" {
+		a.Reasons = append(a.Reasons, unreadText)
+	}
+	if err := n.updateShape(s.Topology, settings.ReservedCPUs, n.ExclusiveCPUs.CPUs); err != nil {
 		return policy.OneLine(err)
 	}
 	return ""

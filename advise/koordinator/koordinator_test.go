@@ -315,9 +315,9 @@ func TestARebootForgetsCgroups(t *testing.T) {
 	if len(n.Suppress.Advised) == 0 || len(n.Fallback) == 0 || n.Batch.KnownAt.IsZero() {
 		t.Fatalf("remembered: %+v", n)
 	}
-	n.Suppress.ExclusiveCPUs = "3"
+	n.Suppress.ExclusiveCPUs.CPUs = "3"
 	d.Reboot()
-	if len(n.Suppress.Advised) > 0 || len(n.Fallback) > 0 || n.Batch.KnownAt.IsZero() || n.Suppress.ExclusiveCPUs != "3" {
+	if len(n.Suppress.Advised) > 0 || len(n.Fallback) > 0 || n.Batch.KnownAt.IsZero() || n.Suppress.ExclusiveCPUs.CPUs != "3" {
 		t.Errorf("remembered: %+v", n)
 	}
 }

@@ -226,7 +226,8 @@ func TestShapeIsOf(t *testing.T) {
 	}
 }
 
-// The last known CPUs that kubelet gave away apply only while its state cannot be read.
+// The last known CPUs that kubelet gave away apply only while its state cannot be read. If it was never read they are unknown, also after
+// there was no kubelet; a state file without IsKnown has them if its list is not empty.
 func TestExclusiveCPUs(t *testing.T) {
 	unread := []tick.SourceError{{Source: "kubelet", Error: "no"}}
 	for _, tt := range []struct {
@@ -234,17 +235,29 @@ func TestExclusiveCPUs(t *testing.T) {
 		errors  []tick.SourceError
 		last    string
 		want    string
-		why     bool
+		reason  string
+		err     string
 	}{
-		{&tick.Kubelet{ExclusiveCPUs: "4"}, nil, "5", "4", false},
-		{&tick.Kubelet{}, unread, "5", "", false},
-		{nil, unread, "5", "5", true},
-		{nil, unread, "", "", false},
-		{nil, nil, "5", "", false},
+		{&tick.Kubelet{ExclusiveCPUs: "4"}, nil, `{"given":"5"}`, `{"given":"4","givenKnown":true}`, "", ""},
+		{&tick.Kubelet{}, unread, `{"given":"5"}`, `{"givenKnown":true}`, "", ""},
+		{nil, unread, `{"given":"5","givenKnown":true}`, `{"given":"5","givenKnown":true}`, `CPUs "5" still count as exclusive`, ""},
+		{nil, unread, `{"given":"5"}`, `{"given":"5"}`, `CPUs "5" still count as exclusive`, ""},
+		{nil, unread, `{"givenKnown":true}`, `{"givenKnown":true}`, "still counts as without exclusive CPUs", ""},
+		{nil, unread, `{}`, `{}`, "", "could not be read yet"},
+		{nil, nil, `{"given":"5","givenKnown":true}`, `{}`, "", ""},
+		{nil, nil, `{}`, `{}`, "", ""},
 	} {
-		list, why := ExclusiveCPUs(&tick.Sample{Kubelet: tt.kubelet, Errors: tt.errors}, tt.last)
-		if list != tt.want || (why != "") != tt.why {
-			t.Errorf("%+v: %q, %q", tt, list, why)
+		var e ExclusiveCPUs
+		if err := tick.Unmarshal([]byte(tt.last), &e); err != nil {
+			t.Fatal(err)
+		}
+		reason, err := e.Observe(&tick.Sample{Kubelet: tt.kubelet, Errors: tt.errors})
+		got, _ := tick.Marshal(e)
+		if string(got) != tt.want || !strings.Contains(reason, tt.reason) || (reason == "") != (tt.reason == "") {
+			t.Errorf("%+v: %s, %q", tt, got, reason)
+		}
+		if (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
+			t.Errorf("%+v: error %v", tt, err)
 		}
 	}
 }

@@ -1,7 +1,9 @@
 package policy
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 
 	"polder/lib/cpus"
 	"polder/lib/tick"
@@ -45,13 +47,29 @@ func NewShape(t *tick.Topology, reserved, exclusive string) (*Shape, error) {
 	return s, nil
 }
 
-// ExclusiveCPUs returns the CPUs that kubelet gave to pods exclusively; if its state could not be read, the last ones, and why.
-func ExclusiveCPUs(s *tick.Sample, last string) (list, why string) {
+// ExclusiveCPUs are the CPUs that kubelet gave to pods exclusively, as last known, in the format of the state file.
+type ExclusiveCPUs struct {
+	// CPUs is the list, and IsKnown reports whether kubelet's state was ever read: only then an empty list means that there are none.
+	CPUs    string `json:"given,omitempty"`
+	IsKnown bool   `json:"givenKnown,omitempty"`
+}
+
+// Observe updates the list from a sample. If kubelet's state could not be read the last list stays, and the reason reports that; if it was
+// never read either, the CPUs are unknown, and Observe returns an error.
+func (e *ExclusiveCPUs) Observe(s *tick.Sample) (reason string, err error) {
 	switch {
 	case s.Kubelet != nil:
-		return s.Kubelet.ExclusiveCPUs, ""
-	case last == "" || !s.IsUnread("kubelet"): // there is no kubelet
-		return "", ""
+		if e.IsKnown = true; e.CPUs != s.Kubelet.ExclusiveCPUs {
+			e.CPUs = strings.Clone(s.Kubelet.ExclusiveCPUs)
+		}
+	case !s.IsUnread("kubelet"): // there is no kubelet
+		*e = ExclusiveCPUs{}
+	case e.CPUs != "": // known, also by a state file without IsKnown
+		reason = "kubelet's state could not be read: CPUs " + Quote(e.CPUs) + " still count as exclusive"
+	case e.IsKnown:
+		reason = "kubelet's state could not be read: it still counts as without exclusive CPUs"
+	default:
+		err = errors.New("kubelet's state could not be read yet: the CPUs that it assigned exclusively are unknown")
 	}
-	return last, "kubelet's state could not be read: CPUs " + Quote(last) + " still count as exclusive"
+	return reason, err
 }

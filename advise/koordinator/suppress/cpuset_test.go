@@ -217,14 +217,28 @@ func TestKubeletsCPUs(t *testing.T) {
 	}
 	s = withBudget(40_000)
 	s.Kubelet, s.Errors = nil, []tick.SourceError{{Source: "kubelet", Error: "no such file"}}
-	st.step(s, with(nil))
-	if parse(st.CPUs).Intersection(parse("0-23,30")).Size() > 0 || st.ExclusiveCPUs != "0-23,30" {
-		t.Errorf("kubelet's CPUs are forgotten: %s, %s", st.CPUs, st.ExclusiveCPUs)
+	a = st.step(s, with(nil))
+	if parse(st.CPUs).Intersection(parse("0-23,30")).Size() > 0 || st.ExclusiveCPUs.CPUs != "0-23,30" {
+		t.Errorf("kubelet's CPUs are forgotten: %s, %+v", st.CPUs, st.ExclusiveCPUs)
+	}
+	if !hasReason(a, `suppression: kubelet's state could not be read: CPUs "0-23,30" still count as exclusive`) {
+		t.Errorf("reasons %q", a.Reasons)
 	}
 	s.Errors = nil
 	st.step(s, with(nil))
-	if st.ExclusiveCPUs != "" {
-		t.Errorf("there is no kubelet, and %s are exclusive", st.ExclusiveCPUs)
+	if st.ExclusiveCPUs.CPUs != "" {
+		t.Errorf("there is no kubelet, and %+v are exclusive", st.ExclusiveCPUs)
+	}
+	// Until kubelet's state was read once, nothing is decided.
+	s = withBudget(40_000)
+	s.Kubelet, s.Errors = nil, []tick.SourceError{{Source: "kubelet", Error: "no such file"}}
+	st = &State{}
+	if a = st.step(s, with(nil)); len(a.Cgroups)+len(a.Pools)+len(a.Fallback) > 0 || st.Mode != "" || !hasReason(a, "are unknown: everything stays unchanged") {
+		t.Errorf("never read: %s", text(a))
+	}
+	s.Kubelet, s.Errors = &tick.Kubelet{CPUManagerPolicy: "static"}, nil
+	if a = st.step(s, with(nil)); len(a.Pools) == 0 {
+		t.Errorf("read, and there are none: %s", text(a))
 	}
 }
 

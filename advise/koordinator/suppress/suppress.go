@@ -34,9 +34,9 @@ type State struct {
 	Mode          string `json:"mode,omitempty"`
 	CPUs          string `json:"cpus,omitempty"`
 	QuotaMilliCPU int64  `json:"quotaMilliCPU,omitempty"`
-	// ExclusiveCPUs are the CPUs that kubelet gave to pods exclusively, as last known, and Tier its cgroup of BestEffort pods.
-	ExclusiveCPUs string `json:"given,omitempty"`
-	Tier          string `json:"tier,omitempty"`
+	policy.ExclusiveCPUs
+	// Tier is kubelet's cgroup of BestEffort pods, as last known.
+	Tier string `json:"tier,omitempty"`
 	// Advised are the existing cgroups with the keys that were ever desired of them: keys that are no longer desired must be undone.
 	Advised revert.Cgroups[advised, *advised] `json:"held,omitempty"`
 
@@ -128,6 +128,10 @@ func (st *State) newView(s *tick.Sample, strategy *sloconfig.Strategies, setting
 			return nil, nil, err
 		}
 	}
+	unreadText, err := st.ExclusiveCPUs.Observe(s)
+	if err != nil {
+		return nil, nil, err
+	}
 	v = &view{sample: s, strategy: strategy, shape: st.shape, tier: bestEffortTier(s)}
 	if v.tier != nil {
 		if st.Tier != v.tier.Cgroup {
@@ -141,11 +145,13 @@ func (st *State) newView(s *tick.Sample, strategy *sloconfig.Strategies, setting
 	}
 	v.mayNarrowTier = v.cpuManager == "none"
 	v.pods = podsOf(s, v.tier)
-	st.ExclusiveCPUs, _ = policy.ExclusiveCPUs(s, st.ExclusiveCPUs)
 	var faults []error
-	v.exclusions, faults = readExclusions(v, settings, st.ExclusiveCPUs)
+	v.exclusions, faults = readExclusions(v, settings, st.ExclusiveCPUs.CPUs)
 	if v.ratio, err = annotation.RatioOf(s.Annotations); err != nil {
 		faults = append(faults, fmt.Errorf("%w; 1 applies", err))
+	}
+	if unreadText != "" {
+		reasons = append(reasons, "suppression: "+unreadText)
 	}
 	for _, fault := range faults {
 		reasons = append(reasons, fmt.Sprintf("suppression: %v", fault))
