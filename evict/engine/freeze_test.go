@@ -69,6 +69,7 @@ func TestThawFindsTheFreezeOfAKilledRun(t *testing.T) {
 		{"not started", tick.StateRequested, false, true, tick.StateFailed},
 		{"no run before thaw", tick.StateRequested, true, false, ""},
 		{"failed", tick.StateFailed, true, false, ""},
+		{"a kill that froze it after its signal", tick.StateCreated, true, false, ""},
 	} {
 		t.Run(strings.ReplaceAll(tt.name, " ", "-"), func(t *testing.T) {
 			h, path := group(t)

@@ -47,7 +47,7 @@ func thawNode(s *stage.Session, h *cgroup.Hierarchy, n *node) error {
 		return nil
 	}
 	n.State.Init()
-	// A kill records the other hierarchy's inode, and may have stopped while it froze the cgroup.
+	// A kill records the other hierarchy's inode, and may have stopped while it froze the cgroup, after it had sent its signal.
 	hasOtherCgroup := func(l *pick.Ongoing) bool {
 		frozen, killed := act.InodeOf(h, act.FreezePods, l.Cgroup), act.InodeOf(h, act.KillPods, l.Cgroup)
 		return l.Inode != 0 && frozen != 0 && frozen != l.Inode && killed != l.Inode
@@ -55,7 +55,7 @@ func thawNode(s *stage.Session, h *cgroup.Hierarchy, n *node) error {
 	var errs []error
 	for _, uid := range slices.Sorted(maps.Keys(n.InProgress)) {
 		l := n.InProgress[uid]
-		mayBeFrozen := l.Eviction.State == tick.StateRequested || l.Eviction.State == tick.StateFailed
+		mayBeFrozen := slices.Contains([]string{tick.StateRequested, tick.StateCreated, tick.StateFailed}, l.Eviction.State)
 		if l.Cgroup == "" || !l.Frozen && !mayBeFrozen {
 			continue
 		}

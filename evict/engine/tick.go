@@ -16,7 +16,7 @@ import (
 // handle processes one tick of a node: it decodes the tick, the rules and the choice decide, the runner acts on the victims,
 // and the result is encoded as the tick's section.
 func (e *engine) handle(_ context.Context, in stage.Incoming) (any, error) {
-	e.TakeResults(in.Tick)
+	e.TakeResults(in)
 	e.input.add(in)
 	if in.Refused != "" {
 		return &tick.Eviction{DryRun: e.session.DryRun, DroppedTicks: in.Dropped, Refused: in.Refused}, nil

@@ -82,7 +82,7 @@ func (c *controller) processTicks(ctx context.Context) error {
 
 func (c *controller) handle(_ context.Context, in stage.Incoming) (any, error) {
 	section := &tick.Eviction{DryRun: c.session.DryRun, DroppedTicks: in.Dropped}
-	c.TakeResults(in.Tick)
+	c.TakeResults(in)
 	if in.Refused != "" {
 		section.Refused = in.Refused
 		return section, nil

@@ -21,7 +21,8 @@ type Limits struct {
 	// PerRule limits one rule at one tick, PerTick all rules together. PerRuleUntilCovered is PerRule for the findings that must be
 	// covered at one tick (see [rule.Finding.UntilCovered]).
 	PerRule, PerTick, PerRuleUntilCovered int
-	// PerHour limits the last hour of the ticks' time, PerNamespace the pods of one namespace within it.
+	// PerHour limits the last hour of the ticks' time, PerNamespace the pods of one namespace within it. A soft finding may not use the
+	// second half of PerHour.
 	PerHour, PerNamespace int
 	// OptOut are annotations that protect a pod: KEY=VALUE, or KEY for any value.
 	OptOut []string
@@ -330,7 +331,7 @@ func (r *round) exceededLimit(f *rule.Finding, p *tick.Pod) string {
 		return LimitBurst
 	case r.state.IsCounted(p.UID):
 		return ""
-	case !allowsOneMore(r.limits.PerHour, r.evictedInHour):
+	case !allowsOneMore(r.limits.perHour(f), r.evictedInHour):
 		return LimitPerHour
 	case !allowsOneMore(r.limits.PerNamespace, r.state.LastHour.InNamespace(p.Namespace)+r.evictedByNamespace[p.Namespace]):
 		return LimitPerNamespace
@@ -344,6 +345,15 @@ func (l *Limits) perRule(f *rule.Finding) int {
 		return l.PerRuleUntilCovered
 	}
 	return l.PerRule
+}
+
+// perHour returns the evictions of an hour up to which a finding may have more. Pods' own annotations lower the thresholds of soft findings,
+// so that tenants can have their pods evicted as often as they like: half of the hour's evictions remain for the node's own needs.
+func (l *Limits) perHour(f *rule.Finding) int {
+	if f.Hard || l.PerHour == Unlimited {
+		return l.PerHour
+	}
+	return (l.PerHour + 1) / 2
 }
 
 // allowsOneMore reports whether one more is allowed.

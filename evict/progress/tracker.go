@@ -91,15 +91,16 @@ func (w *Tracker) startOrders(r *Record, requested act.Requested, evictions ...*
 	}
 }
 
-// TakeResults records the results of orders since the previous tick.
-func (w *Tracker) TakeResults(now *tick.Tick) {
+// TakeResults records the results of orders since the previous tick. The time of a refused tick is not now, so that the node's previous
+// tick counts there.
+func (w *Tracker) TakeResults(in stage.Incoming) {
 	if w.runner == nil {
 		return
 	}
 	for _, x := range w.runner.TakeResults() {
 		r := w.record(x.Node)
-		at := now.Time
-		if now.Node != x.Node {
+		at := in.Time
+		if in.Node != x.Node || in.Refused != "" {
 			at = r.lastTick
 		}
 		r.recordResult(x, at, w.runner.Action)

@@ -3,6 +3,7 @@ package rule
 import (
 	"fmt"
 	"math"
+	"strings"
 
 	"polder/lib/clip"
 	"polder/lib/cpus"
@@ -16,7 +17,7 @@ var beCPUEvict = &Rule{
 	Name: "BECPUEvict",
 	Doc: `BE pods get far less CPU than they request: some are evicted so that others get enough
 The satisfaction is the CPU that BE pods may use, in percent of their requests. What they may use is the smallest CPU set among kubelet's
-tier besteffort and the BE containers, or the tier's quota if that is less; with cpuEvictPolicy evictByAllocatable it is the node's
+tier besteffort and the BE containers below it, or the tier's quota if that is less; with cpuEvictPolicy evictByAllocatable it is the node's
 allocatable batch-cpu. The requests are the batch-cpu requests of the BE pods that have not ended and are not terminating. On a machine
 without that tier, the BE containers' CPU sets and the BE pods' use apply.
 
@@ -198,7 +199,10 @@ func readBESample(t *tick.Tick, policy string) (x beCPUSample, why string) {
 			usedByPods += used
 			known = known && ok
 			for j := range p.Containers {
-				limit = min(limit, cpuSetMilliCPU(p.Containers[j].CPUSetCPUs))
+				// A BE pod of another tier, with a limit of its own, says nothing of the others.
+				if c := &p.Containers[j]; tier == nil || strings.HasPrefix(c.Cgroup, tier.Cgroup+"/") {
+					limit = min(limit, cpuSetMilliCPU(c.CPUSetCPUs))
+				}
 			}
 		}
 		if !p.Terminating {

@@ -20,7 +20,7 @@ func measurePSI(x *memoryCheck, l *condition) {
 	}
 	stalled, sum, unknown, total := 0, 0.0, []string(nil), 0
 	for _, v := range x.pods {
-		if v.pod.QoS == tick.QoSReclaimed {
+		if !v.pod.IsService() {
 			continue
 		}
 		total++

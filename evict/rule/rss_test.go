@@ -47,7 +47,7 @@ func TestRSSOveruse(t *testing.T) {
 		{"a container without a request", []tick.Pod{noRequest, zero}, nil, ""},
 		{"ended", []tick.Pod{ended}, nil, ""},
 		{"an own threshold", []tick.Pod{own("a", "1.5", 1500), own("b", "1.5", 1501), own("c", "0.5", 501)}, []string{"c", "b"}, ""},
-		{"an invalid threshold", []tick.Pod{own("a", "0", 9000)}, nil, `pod a: annotation katalyst.kubewharf.io/memory_enhancement: rss_overuse_threshold "0" is not a number over 0: the pod is not evicted`},
+		{"an invalid threshold", []tick.Pod{own("a", "0", 9000), own("b", "1e300", 1050)}, []string{"a"}, `pod a: annotation katalyst.kubewharf.io/memory_enhancement: rss_overuse_threshold "0" is not a number over 0: --rss-overuse-threshold applies`},
 		{"unknown", []tick.Pod{unknown, resident("a", tick.QoSShared, 1051)}, []string{"a"}, "memory.rss: no resident memory of 1 of the pods, they are not evicted: unknown"},
 		{"the worst first", []tick.Pod{resident("b", tick.QoSShared, 1200), resident("worst", tick.QoSShared, 1300), resident("a", tick.QoSShared, 1200)}, []string{"worst", "a", "b"}, ""},
 		{"nobody", nil, nil, ""},

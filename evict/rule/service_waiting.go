@@ -20,7 +20,7 @@ var (
 	serviceWaiting = waitingSource{
 		name: "service-waiting",
 		doc: `a service waits for a CPU, and batch pods use some
-Off unless service-waiting-enabled. The value is the longest waiting of all pods that are not reclaimed, their cpuWaitPermille: on cgroup v2
+Off unless service-waiting-enabled. The value is the longest waiting of all services (pods of another class than reclaimed), their cpuWaitPermille: on cgroup v2
 the thousandths of the time in which some task of the pod waited for a CPU, on version 1 the run delays of its threads, added up.
 If a service waits more than service-waiting-threshold for service-waiting-duration, the reclaimed pod that uses most CPU is evicted. The
 cooldown is service-waiting-cooldown. Pods with unknown use or a use of 0 are not evicted. The waiting of a service that its own CPU limit
@@ -44,7 +44,7 @@ throttles is unknown: the kernel counts that as waiting too. If no service's wai
 	serviceIO = waitingSource{
 		name: "service-io-waiting",
 		doc: `a service waits for the disk, and batch pods use it
-Off unless service-io-enabled. The value is the longest waiting of all pods that are not reclaimed, in thousandths of the time: some avg10
+Off unless service-io-enabled. The value is the longest waiting of all services (pods of another class than reclaimed), in thousandths of the time: some avg10
 of their io.pressure, which only cgroup v2 has. If a service waits more than service-io-threshold for service-io-duration, the reclaimed
 pod that reads and writes most is evicted. The cooldown is service-io-cooldown. Pods whose reading and writing is unknown or 0 are not
 evicted. If no service's waiting is known, nothing is measured.`,
@@ -135,7 +135,7 @@ func (src *waitingSource) longestWaiting(m *Measure, t *tick.Tick) (worst *tick.
 	services := 0
 	for i := range t.Sample.Pods {
 		p := &t.Sample.Pods[i]
-		if p.QoS == tick.QoSReclaimed || p.Ended() || p.Missing == tick.MissingCgroup {
+		if !p.IsService() || p.Ended() || p.Missing == tick.MissingCgroup {
 			continue
 		}
 		services++

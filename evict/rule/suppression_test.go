@@ -133,7 +133,7 @@ func TestSuppressionMissing(t *testing.T) {
 		{"no pools and no offer", func(x *tick.Tick) { x.Advice.Pools, x.Advice.Reclaimed = nil, nil }, -1, "neither a pool reclaim nor reclaimed CPU"},
 		{"nothing offered", func(x *tick.Tick) { x.Advice.Pools, x.Advice.Reclaimed.MilliCPU = nil, new(int64(0)) }, -1, "neither a pool reclaim nor reclaimed CPU"},
 		{"an empty pool", func(x *tick.Tick) { x.Advice.Pools[1].CPUs = "" }, -1, "pool reclaim has no CPUs"},
-		{"a broken annotation", func(x *tick.Tick) { x.Sample.Pods[0] = tolerant("a", 22_000, "-1") }, 5.5, `pod a: annotation katalyst.kubewharf.io/cpu_enhancement: suppression_tolerance_rate "-1" is not a number over 0: the pod is not evicted`},
+		{"a broken annotation", func(x *tick.Tick) { x.Sample.Pods[0] = tolerant("a", 22_000, "-1") }, 5.5, `pod a: annotation katalyst.kubewharf.io/cpu_enhancement: suppression_tolerance_rate "-1" is not a number over 0: --suppression-max-tolerance-rate applies`},
 		{"no number", func(x *tick.Tick) { x.Sample.Pods[0] = tolerant("a", 22_000, "NaN") }, 5.5, "is not a number over 0"},
 		{"no request", func(x *tick.Tick) { x.Sample.Pods[0].Requests = nil }, 0, "1 of 1 reclaimed pods request no reclaimed CPU and count as 0: a"},
 		{"no pods and no advice", func(x *tick.Tick) { x.Advice, x.Sample.Pods = nil, nil }, 0, ""},

@@ -101,7 +101,7 @@ func TestLines(t *testing.T) {
 }
 
 func TestQuantitiesPrintAsTheyAreRead(t *testing.T) {
-	for text, want := range map[string]string{"4": "4", "0.5": "500m", "1500m": "1500m", "0": "0"} {
+	for text, want := range map[string]string{"4": "4", "0.5": "500m", "1500m": "1500m", "0": "0", "2.01": "2010m", "16.1": "16100m"} {
 		var m MilliCPU
 		if err := m.Set(text); err != nil || m.String() != want {
 			t.Errorf("MilliCPU %s = %s, %v; want %s", text, m, err, want)

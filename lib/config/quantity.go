@@ -20,10 +20,12 @@ func (m *MilliCPU) Set(text string) error {
 		number, factor = n, 1
 	}
 	f, err := strconv.ParseFloat(number, 64)
-	if err != nil || !(f >= 0 && f*factor <= 1e9) || f*factor != math.Trunc(f*factor) {
+	milli := math.Round(f * factor)
+	const rounding = 1e-6 // 2.01 times 1000 is a little less than 2010
+	if err != nil || !(f >= 0 && f*factor <= 1e9) || math.Abs(f*factor-milli) > rounding {
 		return fmt.Errorf("%q is not an amount of CPU: want cores (4, 0.5) or milli-CPU (500m), not negative", text)
 	}
-	*m = MilliCPU(f * factor)
+	*m = MilliCPU(milli)
 	return nil
 }
 

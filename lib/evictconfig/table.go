@@ -29,7 +29,7 @@ func (s *Settings) EngineRows() []Row {
 			"put these rules in dry run (comma-separated names, * is all)", known(adminQoS("dryRun"), plugins)),
 		count("per-rule", &s.PerRule, 1, pods, "evict at most this many pods at one tick for one rule (-1 is no limit)"),
 		count("burst", &s.Burst, 3, pods, "evict at most this many pods at one tick (-1 is no limit)"),
-		count("per-hour", &s.PerHour, 60, pods, "evict at most this many pods of the node in an hour (-1 is no limit)"),
+		count("per-hour", &s.PerHour, 60, pods, "evict at most this many pods of the node in an hour, and half of them for soft findings (-1 is no limit)"),
 		count("per-namespace", &s.PerNamespace, Unlimited, pods, "evict at most this many pods of one namespace in an hour (-1 is no limit)"),
 		optOut(&s.OptOut),
 		span("taint-transition-period", &s.TaintTransitionPeriod, 5*time.Minute, notNegative,

@@ -86,7 +86,9 @@ func (n *Node) Add(t *tick.Tick) {
 				n.evictions.begin(x.Rule + "\x00" + state)
 			}
 		}
-		n.addEvictions(e.Evictions)
+		if e.Refused == "" { // otherwise the states are as they were at the previous tick
+			n.addEvictions(e.Evictions)
+		}
 	}
 	if r := t.Report; r != nil {
 		for _, x := range r.Targets {
@@ -152,6 +154,7 @@ func (n *Node) Samples(t *tick.Tick) []Sample {
 			p.addNumber(networkDropped, x.DroppedPackets, x.Link, x.Class)
 			p.addNumber(networkBacklog, x.BacklogBytes, x.Link, x.Class)
 		})
+		p.addNumber(droppedTicks, float64(i.DroppedTicks), n.label("isolate-network", t)) // an instance of its own
 	}
 	if i := t.Isolation; i != nil {
 		n.each(n.writes, func(key string, v float64) { p.addNumber(isolationWrites, v, key) })

@@ -233,6 +233,7 @@ func TestWorthOfEvictions(t *testing.T) {
 		x := used(time.Duration(i)*time.Second, 1, 2000, batchPod("a", 1000))
 		x.Eviction = &tick.Eviction{Evictions: []tick.PodEviction{{UID: "a", Rule: "r", State: states[0]}, {UID: "b", Rule: "r", State: states[1]}}}
 		n.Add(x)
+		n.Add(&tick.Tick{V: 1, Node: "n", Time: x.Time, Eviction: &tick.Eviction{Refused: "late"}}) // it says nothing of evictions
 	}
 	const want = "batch got 4.0 of 12.0 idle core-seconds (33 %) in 4s, throttled 0.0 % of it, 1 eviction"
 	if got := n.Worth().String(); got != want {

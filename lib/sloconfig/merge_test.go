@@ -163,6 +163,18 @@ func TestSelectors(t *testing.T) {
 	}
 }
 
+// However many unknown keys come before it, an unknown key in a selector is found.
+func TestUnknownKeyOfSelectorAfterManyOthers(t *testing.T) {
+	var before strings.Builder
+	for i := range 2 * maxListed {
+		fmt.Fprintf(&before, `"x%d":1,`, i)
+	}
+	s, problems := resolved(t, data(KeyThreshold, `{`+before.String()+`"nodeStrategies":[{"nodeSelector":{"matchLabel":{"a":"1"}},"enable":true}]}`), nil, nil)
+	if *s.Threshold.Enable || !strings.Contains(problems, "nodeSelector.matchLabel: unknown key") {
+		t.Errorf("enabled %t, problems %q", *s.Threshold.Enable, problems)
+	}
+}
+
 // Instead of an invalid entry the cluster's strategy is in force, and no later entry.
 func TestInvalidEntries(t *testing.T) {
 	for _, c := range []struct{ entry, problem string }{

@@ -65,7 +65,8 @@ type scan struct {
 	text []byte
 	d    *json.Decoder
 	at   map[string]int64 // the end of each field's name, and the beginning of each list member, by path in the shape's names
-	// unknown are paths of fields that are not in the shape; twice are those of repeated fields.
+	// unknown are paths of fields that are not in the shape, duplicates those of repeated fields. Of each at most maxListed are noted, but
+	// all unknown ones of selectors, which must be found.
 	unknown, duplicates []string
 }
 
@@ -118,7 +119,7 @@ func (l *scan) value(s *shape, path string) error {
 		}
 		inner := join(path, fields.Clip(name))
 		switch {
-		case !known && len(l.unknown) < maxListed:
+		case !known && (len(l.unknown) < maxListed || strings.Contains(inner, ".nodeSelector.")):
 			l.unknown = append(l.unknown, inner)
 		case seen[name] && len(l.duplicates) < maxListed:
 			l.duplicates = append(l.duplicates, inner)

@@ -40,6 +40,8 @@ func (s *Session) measure(l *tick.Line, section any, refused string, duration ti
 		t.Advice = section
 	case tick.Isolation:
 		t.Isolation = &section
+	case tick.NetworkIsolation:
+		t.Network = &section
 	case *tick.Eviction:
 		t.Eviction = section
 	case *tick.Report:

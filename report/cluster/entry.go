@@ -22,6 +22,7 @@ type entry struct {
 	written  object.Written
 	resync   time.Duration
 	growth   object.Growth
+	settled  *object.Figures // the figures of the last write whose success is known; growth waits from them on
 
 	strategies sloconfig.InForce // the newest that ticks had
 	offeredAs  []object.Dialect  // those under whose names a report may have offered something
@@ -99,7 +100,7 @@ func (e *entry) withoutEarlyGrowth(p *publisher, want object.Figures, now time.T
 	if p.isNode() && want.Dialect == object.Koordinator && !p.growGiven {
 		interval = object.GrowInterval(e.strategies.Colocation())
 	}
-	return e.growth.LimitGrowth(e.written.Figures, want, interval, now)
+	return e.growth.LimitGrowth(e.settled, want, interval, now)
 }
 
 // otherDialects are the other dialects under whose names a report may have offered something. Without a dialect the names are Katalyst's,
@@ -127,7 +128,8 @@ func (e *entry) settle(f object.Figures, now time.Time) {
 		return slices.Contains(f.Left, d) || d == f.Dialect && f.Empty()
 	})
 	f.Left = nil
-	e.growth.Wrote(e.written.Figures, f, now)
+	e.growth.Wrote(e.settled, f, now)
+	e.settled = &f
 	e.written = object.Written{Figures: &f, At: now}
 }
 
@@ -147,7 +149,7 @@ func (e *entry) wrote(p *publisher, j job, after *seen, now time.Time) {
 func (e *entry) failed(deleted bool) {
 	e.written.Figures, e.isAsWritten = nil, true
 	if deleted {
-		e.observed = nil
+		e.observed, e.settled = nil, nil
 	}
 }
 

@@ -272,6 +272,25 @@ func TestPolicyChangedBefore(t *testing.T) {
 	}
 }
 
+// Growth waits although a write has failed in between, except of an object that was deleted.
+func TestGrowthWaitsAfterFailedWrite(t *testing.T) {
+	for _, deleted := range []bool{false, true} {
+		p, _ := keeper(nodeKind)
+		p.growInterval = time.Minute
+		e, at := newEntry("n", noon), noon.Add(time.Second)
+		e.settle(offer(44000), noon)
+		e.settle(offer(40000), at)
+		e.failed(deleted)
+		want := int64(40000)
+		if deleted {
+			want = 44000
+		}
+		if got := *e.withoutEarlyGrowth(p, offer(44000), at.Add(time.Second)).Reclaimed.MilliCPU; got != want {
+			t.Errorf("deleted %t: %dm; want %dm", deleted, got, want)
+		}
+	}
+}
+
 // Each dialect is written by its own rules: by Polder's 8 % more are written at once, and 0.9 % less after a while; by Koordinator's
 // neither is written before the ConfigMap's time has passed.
 func TestRulesOfTheDialect(t *testing.T) {

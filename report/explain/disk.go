@@ -221,7 +221,7 @@ func stall(p *tick.Pod) float64 {
 func mostStalled(sample *tick.Sample) (most *tick.Pod) {
 	least := float64(leastStall)
 	for i := range sample.Pods {
-		if p := &sample.Pods[i]; p.QoS != tick.QoSReclaimed && stall(p) >= least {
+		if p := &sample.Pods[i]; p.IsService() && stall(p) >= least {
 			most, least = p, stall(p)
 		}
 	}

@@ -2,6 +2,8 @@ package explain
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,14 +26,19 @@ type eviction struct {
 
 // evictions are those of a node.
 type evictions struct {
-	all  []*eviction
-	more int // ticks' evictions that are not remembered
+	all []*eviction
+	// more counts the evictions that are not remembered, moreStates their last states.
+	more       int
+	moreStates map[string]int
+	// current are the states, at the last tick, of the evictions that are not remembered.
+	current map[string]string
 }
 
 func (es *evictions) add(t *tick.Tick, of func(*tick.PodEviction) bool) {
-	if t.Eviction == nil {
+	if t.Eviction == nil || t.Eviction.Refused != "" { // a refused tick does not say which evictions there are
 		return
 	}
+	current := map[string]string{}
 	for i := range t.Eviction.Evictions {
 		x := &t.Eviction.Evictions[i]
 		if !of(x) {
@@ -40,7 +47,7 @@ func (es *evictions) add(t *tick.Tick, of func(*tick.PodEviction) bool) {
 		e := es.find(x)
 		if e == nil {
 			if len(es.all) >= keptEvictions {
-				es.more++
+				current[x.UID+" "+x.Rule+" "+x.Scope] = short(x.State)
 				continue
 			}
 			e = &eviction{
@@ -50,6 +57,34 @@ func (es *evictions) add(t *tick.Tick, of func(*tick.PodEviction) bool) {
 			es.all = append(es.all, e)
 		}
 		e.last, e.state, e.failure = t.Time, short(x.State), short(x.Error)
+	}
+	es.countMore(current)
+}
+
+// countMore counts the evictions of a tick that are not remembered: each once, by its last state.
+func (es *evictions) countMore(current map[string]string) {
+	if es.moreStates == nil {
+		es.moreStates = map[string]int{}
+	}
+	for key, state := range current {
+		switch before, known := es.current[key]; {
+		case !known:
+			es.more++
+			es.moreStates[state]++
+		case before != state:
+			es.moreStates[before]--
+			es.moreStates[state]++
+		}
+	}
+	es.current = current
+	maps.DeleteFunc(es.moreStates, func(_ string, n int) bool { return n == 0 })
+}
+
+// forget drops the evictions that were last seen before a time.
+func (es *evictions) forget(before time.Time) {
+	es.all = slices.DeleteFunc(es.all, func(e *eviction) bool { return e.last.Before(before) })
+	if len(es.all) == 0 {
+		es.more, es.moreStates = 0, nil
 	}
 }
 

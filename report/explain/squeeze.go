@@ -84,6 +84,16 @@ func (q *squeezes) end() {
 	}
 }
 
+// forget drops the squeezes that ended before a time.
+func (q *squeezes) forget(before time.Time) {
+	kept := len(q.found)
+	q.found = slices.DeleteFunc(q.found, func(s squeeze) bool { return s.to.Before(before) })
+	q.total -= kept - len(q.found)
+	if len(q.found) == 0 {
+		q.total = 0
+	}
+}
+
 // cause names what grew between two ticks while the amount fell.
 func cause(before, after *tick.Tick, fall float64) string {
 	was := map[string]need{}

@@ -43,6 +43,7 @@ type Story struct {
 	others    []Event
 	open      map[string]int // events that have not ended, by their text: the index in others
 	left      int            // events that were not kept
+	last      time.Time      // the last tick's
 }
 
 // NewStory returns a Story without ticks.
@@ -52,6 +53,7 @@ func NewStory() *Story {
 
 // Add adds the next tick of the node.
 func (s *Story) Add(t *tick.Tick) {
+	s.last = t.Time
 	offer, _ := offerOf(t)
 	amount := offer
 	if size, found := reclaimPool(t); found {
@@ -71,9 +73,12 @@ func (s *Story) Add(t *tick.Tick) {
 	}
 }
 
+// key is the same for events whose sentences differ only in their figures.
+func (e *Event) key() string { return e.Kind + "\x00" + shape(e.Text) }
+
 // note begins an event, or prolongs one whose sentence differs only in its figures.
 func (s *Story) note(e Event) {
-	key := e.Kind + "\x00" + shape(e.Text)
+	key := e.key()
 	if i, continues := s.open[key]; continues {
 		s.others[i].To = e.To
 		return
@@ -84,6 +89,22 @@ func (s *Story) note(e Event) {
 	}
 	s.open[key] = len(s.others)
 	s.others = append(s.others, e)
+}
+
+// Forget drops the events that ended before a time, so that there is room for later ones.
+func (s *Story) Forget(before time.Time) {
+	s.evictions.forget(before)
+	s.squeezes.forget(before)
+	s.others = slices.DeleteFunc(s.others, func(e Event) bool { return e.To.Before(before) })
+	if len(s.others) == 0 {
+		s.left = 0
+	}
+	clear(s.open)
+	for i, e := range s.others {
+		if e.To.Add(squeezeWithin).After(s.last) {
+			s.open[e.key()] = i
+		}
+	}
 }
 
 // conditions are the states of a tick that are events.
@@ -155,6 +176,9 @@ func (s *Story) Evictions() map[string]int {
 	n := map[string]int{}
 	for _, x := range s.evictions.all {
 		n[x.state]++
+	}
+	for state, count := range s.evictions.moreStates {
+		n[state] += count
 	}
 	return n
 }

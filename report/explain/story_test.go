@@ -52,6 +52,55 @@ func TestStory(t *testing.T) {
 	}
 }
 
+// What no story has room for counts once, however many ticks have it, and by its last state.
+func TestEvictionsBeyondThoseKept(t *testing.T) {
+	s := NewStory()
+	evictions := func(first, count int, state string) *tick.Eviction {
+		e := &tick.Eviction{}
+		for i := range count {
+			e.Evictions = append(e.Evictions, tick.PodEviction{UID: fmt.Sprint(first + i), Rule: "r", State: state})
+		}
+		return e
+	}
+	at := time.Unix(0, 0)
+	for i, e := range []*tick.Eviction{
+		evictions(0, keptEvictions, tick.StateSucceeded), evictions(1000, 50, tick.StateRequested), {Refused: "late"},
+		evictions(1000, 50, tick.StateRequested), evictions(1000, 50, tick.StateSucceeded), evictions(2000, 1, tick.StateFailed),
+	} {
+		s.Add(&tick.Tick{V: 1, Node: "n", Time: at.Add(time.Duration(i) * time.Second), Eviction: e})
+	}
+	states := s.Evictions()
+	if _, more := s.Events(); states[tick.StateSucceeded] != keptEvictions+50 || states[tick.StateFailed] != 1 || states[tick.StateRequested] != 0 || more != 51 {
+		t.Errorf("%v, %d more; want %d succeeded, 1 failed, 51 more", states, more, keptEvictions+50)
+	}
+}
+
+// What is forgotten makes room for what comes later.
+func TestStoryForgets(t *testing.T) {
+	s := NewStory()
+	add := func(second int, uid string) {
+		s.Add(&tick.Tick{
+			V: 1, Node: "n", Time: time.Unix(int64(second), 0), Sample: &tick.Sample{Errors: []tick.SourceError{{Source: "s" + uid, Error: "e"}}},
+			Eviction: &tick.Eviction{Evictions: []tick.PodEviction{{UID: uid, Name: uid, Rule: "r", State: tick.StateSucceeded}}},
+		})
+	}
+	letters := func(i int) string { return strings.Repeat("x", i) }
+	for i := range 2 * keptEvictions {
+		add(i, letters(i+1))
+	}
+	s.Forget(time.Unix(3*keptEvictions, 0))
+	if all, more := s.Events(); len(all) != 0 || more != 0 {
+		t.Fatalf("%d events, %d more; want none", len(all), more)
+	}
+	add(4*keptEvictions, "new")
+	s.Forget(time.Unix(3*keptEvictions, 0))
+	add(4*keptEvictions+1, "new")
+	all, more := s.Events()
+	if len(all) != 2 || more != 0 || all[0].To.Sub(all[0].From) != time.Second || all[1].To.Sub(all[1].From) != time.Second {
+		t.Errorf("%d more; events %+v; want an eviction and a failure that go on", more, all)
+	}
+}
+
 func TestStoryIsBounded(t *testing.T) {
 	s := NewStory()
 	for i := range 5000 {

@@ -248,6 +248,7 @@ func (n *node) forget(before time.Time) {
 	n.points.before(before)
 	n.reasons.before(before)
 	n.cores.before(before)
+	n.story.Forget(before)
 	maps.DeleteFunc(n.pods.all, func(_ string, p *pod) bool { return p.last.Before(before) })
 	if len(n.points.all) > 0 {
 		n.first = n.points.all[0].first

@@ -141,6 +141,9 @@ func dropped(t *tick.Tick) int64 {
 	if t.Isolation != nil {
 		n += t.Isolation.DroppedTicks
 	}
+	if t.Network != nil {
+		n += t.Network.DroppedTicks
+	}
 	if t.Eviction != nil {
 		n += t.Eviction.DroppedTicks
 	}
