@@ -20,7 +20,7 @@ func (s *shaper) configure(next *loaded) {
 }
 
 // networkStrategist is a policy that has network settings from the cluster's configuration: they apply if the command line and the file
-// have none.
+// have no rate of batch. Then each of their other settings takes precedence over the cluster's.
 type networkStrategist interface {
 	Network(*tick.Tick) (s network.Settings, reasons []string)
 }
@@ -36,11 +36,7 @@ func (s *shaper) Decide(t *tick.Tick) *tick.Advice {
 	if strategist, ok := s.decider.(networkStrategist); ok && !settings.Batch.Rate.IsSet() {
 		clusterSettings, reasons := strategist.Network(t)
 		combined.Reasons = append(slices.Clip(combined.Reasons), reasons...)
-		clusterSettings.Links = settings.Links
-		if settings.LinkBitsPerSecond > 0 {
-			clusterSettings.LinkBitsPerSecond = settings.LinkBitsPerSecond
-		}
-		settings = clusterSettings
+		settings = settings.WithDefaults(clusterSettings)
 	}
 	network.Advise(t, &combined, settings)
 	return &combined

@@ -46,7 +46,7 @@ type Share struct{ Rate, Ceiling Bandwidth }
 
 // Settings are what an administrator or the cluster's configuration sets.
 type Settings struct {
-	// Batch is batch's share; nothing is advised for the network if its rate is not set.
+	// Batch is batch's share; nothing is advised for the network if its rate is not set. The default of its ceiling is the link's rate.
 	Batch Share
 	// Services is the services' share; the default of their rate is all that is not batch's.
 	Services Share
@@ -54,6 +54,30 @@ type Settings struct {
 	Links []string
 	// LinkBitsPerSecond is each link's rate; 0 means the driver's value.
 	LinkBitsPerSecond int64
+}
+
+// WithDefaults returns the settings with those of another source in place of each that is not set.
+func (s Settings) WithDefaults(other Settings) Settings {
+	for _, bandwidth := range []struct {
+		into  *Bandwidth
+		other Bandwidth
+	}{
+		{&s.Batch.Rate, other.Batch.Rate},
+		{&s.Batch.Ceiling, other.Batch.Ceiling},
+		{&s.Services.Rate, other.Services.Rate},
+		{&s.Services.Ceiling, other.Services.Ceiling},
+	} {
+		if !bandwidth.into.IsSet() {
+			*bandwidth.into = bandwidth.other
+		}
+	}
+	if len(s.Links) == 0 {
+		s.Links = other.Links
+	}
+	if s.LinkBitsPerSecond == 0 {
+		s.LinkBitsPerSecond = other.LinkBitsPerSecond
+	}
+	return s
 }
 
 const (

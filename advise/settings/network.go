@@ -15,7 +15,8 @@ func (s *Settings) networkRows() []Row {
 	rate := bandwidth("batch-network-rate", &n.Batch.Rate,
 		"batch's guaranteed rate on each uplink, such as 10%\nA `RATE` is a part of the uplink's rate, or a rate such as 100Mbit. Batch may also use what services leave idle. isolate --only network applies it.")
 	rate.Koordinator = "`beClass.networkQOS.egressRequest`"
-	ceiling := bandwidth("batch-network-ceiling", &n.Batch.Ceiling, "batch's maximum rate on an idle uplink")
+	ceiling := bandwidth("batch-network-ceiling", &n.Batch.Ceiling, "batch's maximum rate on an idle uplink").
+		withDefaultText("100%")
 	ceiling.Koordinator = "`beClass.networkQOS.egressLimit`"
 	linkRate := bitRate("network-rate", &n.LinkBitsPerSecond,
 		"`RATE` of each uplink (default 95% of what its driver reports)\n"+

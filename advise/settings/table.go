@@ -55,7 +55,6 @@ func Defaults() Settings {
 		Class:    class.Defaults(),
 		Guard:    guard.Settings{MarginPermille: guard.DefaultMarginPermille},
 		Cold:     cold.Settings{Mode: cold.None},
-		Network:  network.Settings{Batch: network.Share{Ceiling: network.Bandwidth{Percent: 100}}},
 		Katalyst: katalyst.Defaults(),
 		Harvest:  harvest.Defaults(),
 	}
