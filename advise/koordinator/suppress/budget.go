@@ -11,6 +11,9 @@ import (
 	"polder/lib/tick"
 )
 
+// nodeUnreadText is why the CPUs and the amount that the node reserves are unknown.
+const nodeUnreadText = "the node object could not be read"
+
 // budget is the CPU that the batch pods may use; it may be negative.
 type budget struct {
 	milliCPU, capacity int64
@@ -21,6 +24,8 @@ type budget struct {
 func (v *view) budget() (b budget, why string) {
 	s := v.sample
 	switch {
+	case policy.NodeUnread(s): // its reservations, by allocatable and by annotation, would count as none
+		return b, nodeUnreadText
 	case s.Capacity == nil || s.Capacity.MilliCPU == nil || *s.Capacity.MilliCPU <= 0:
 		return b, "the node's CPU capacity is unknown"
 	case s.CPU == nil || s.CPU.UsageMilliCPU == nil:

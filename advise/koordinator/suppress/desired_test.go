@@ -331,6 +331,37 @@ func TestDisabledWhilePodsAreUnknown(t *testing.T) {
 	}
 }
 
+// While the node object cannot be read the CPUs that its annotations reserve are unknown: batch pods get none of them, whether suppression
+// is on or was disabled meanwhile.
+func TestReservedCPUsWhileTheNodeObjectIsUnread(t *testing.T) {
+	read := withBudget(40000)
+	read.Annotations = map[string]string{
+		"node.koordinator.sh/reservation":         `{"reservedCPUs":"0,24"}`,
+		"node.koordinator.sh/system-qos-resource": `{"cpuset":"12,36"}`,
+	}
+	unread := withBudget(40000)
+	unread.Allocatable, unread.Errors = nil, []tick.SourceError{{Source: "node", Error: "no answer"}}
+	if a := new(State).step(unread, with(nil)); len(a.Cgroups) > 0 || !hasReason(a, "the node object could not be read: everything stays unchanged") {
+		t.Errorf("never read: %s", text(a))
+	}
+	for name, strategies := range map[string]*sloconfig.Strategies{"on": with(nil), "disabled": disabled()} {
+		st := &State{}
+		for range 10 {
+			st.step(read, with(nil))
+		}
+		before := st.CPUs
+		a := st.step(unread, strategies)
+		if len(a.Cgroups) > 0 || st.CPUs != before || !hasReason(a, "the node object could not be read: everything stays unchanged") {
+			t.Errorf("%s: CPUs %s become %s: %s", name, before, st.CPUs, text(a))
+		}
+		for _, c := range st.step(read, strategies).Cgroups {
+			if list := parse(c.CPUSetCPUs); !list.Intersection(parse("0,12,24,36")).IsEmpty() {
+				t.Errorf("%s, read again: cgroup %s gets CPUs %s", name, c.Cgroup, c.CPUSetCPUs)
+			}
+		}
+	}
+}
+
 // A batch pod whose batch resources were removed gets kubelet's values back.
 func TestUndoBatchValues(t *testing.T) {
 	st, s := &State{}, machine(service(1000), batchPod(amounts{1000, 2000, 1 << 30}))

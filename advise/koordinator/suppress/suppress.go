@@ -179,10 +179,17 @@ func (v *view) suppress(previous limit) decision {
 
 // unlimited is the decision if suppression is disabled.
 func (v *view) unlimited(previous limit) (d decision) {
-	if policy.PodsUnknown(v.sample) { // the owners of CPUs are unknown
+	why := ""
+	switch { // batch pods would get CPUs of others
+	case policy.PodsUnknown(v.sample):
+		why = "the cluster's pods are still unknown"
+	case policy.NodeUnread(v.sample):
+		why = nodeUnreadText
+	}
+	if why != "" {
 		d.limit = previous
 		if previous.mode != "" {
-			d.addReason("suppression: the cluster's pods are still unknown: everything stays unchanged")
+			d.addReason("suppression: %s: everything stays unchanged", why)
 		}
 		return d
 	}

@@ -271,6 +271,9 @@ func TestNoDecisionChangesNothing(t *testing.T) {
 			}
 			s.Errors = []tick.SourceError{{Source: "pods", Error: "no answer"}}
 		}},
+		{"the node object is not read", "the node object could not be read", func(s *tick.Sample) {
+			s.Allocatable, s.Errors = nil, []tick.SourceError{{Source: "node", Error: "no answer"}}
+		}},
 		{"the tier is not seen", "kubelet's cgroup /kubepods/besteffort is not in the sample", func(s *tick.Sample) { s.Tiers = nil }},
 		{"no topology", "no topology", func(s *tick.Sample) { s.Topology = nil }},
 		{"an invalid topology", "topology", func(s *tick.Sample) { s.Topology.CPUs = "x" }},
