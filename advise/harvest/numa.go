@@ -41,8 +41,8 @@ func (b *numaUse) observe(now time.Time, s *tick.Sample, sh *shape, batchCPUs []
 // maxNUMAMilliCPU is more than any NUMA node has.
 const maxNUMAMilliCPU = 1e9
 
-// servicesByNUMA returns nil if there is a single node, or the use of a node is unknown. Like [demand.inUse] it excludes the use of pods with
-// exclusive CPUs: the CPUs without batch are other ones.
+// servicesByNUMA returns nil if there is a single node, or the use of a node is unknown. Like [demand.inUse] it excludes the use of pods
+// with exclusive CPUs: the CPUs without batch are other ones.
 func servicesByNUMA(s *tick.Sample, sh *shape, batchCPUs []uint64) []float64 {
 	if len(sh.NUMA) < 2 {
 		return nil

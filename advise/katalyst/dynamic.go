@@ -37,8 +37,8 @@ type lastConfig struct {
 }
 
 const (
-	// maxConfigWait is how long there is no decision before a first reading of the cluster's configuration, which may disable reclaim. As in
-	// evict, it is bounded because there is never a reading if a kind is missing, or the permission to read it.
+	// maxConfigWait is how long there is no decision before a first reading of the cluster's configuration, which may disable reclaim. As
+	// in evict, it is bounded because there is never a reading without the permission to read a kind.
 	maxConfigWait = time.Minute
 	// maxConfigBytes bounds the configuration in the state: collect accepts half as much.
 	maxConfigBytes = 256 << 10

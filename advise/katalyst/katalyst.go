@@ -138,7 +138,8 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 	a.Reclaimed, a.Pools, a.Cgroups, a.Fallback = div.advice.Reclaimed, div.advice.Pools, div.advice.Cgroups, div.advice.Fallback
 	a.Reasons = slices.Concat(in.reasons, faults, div.advice.Reasons)
 
-	m := class.Machine{MilliCPU: int64(in.shape.online.Size()) * 1000, FloorMilliCPU: in.floorMilliCPU, CgroupVersion: in.sample.CgroupVersion}
+	milliCPU := int64(in.shape.online.Size()) * 1000
+	m := class.Machine{MilliCPU: milliCPU, FloorMilliCPU: in.floorMilliCPU, CgroupVersion: in.sample.CgroupVersion}
 	n.Class = n.Class.Advise(t, a, in.settings.Class, m)
 	n.Disk = n.Disk.Advise(t, a, in.settings.Disk, disk.Strategy{}, false)
 	n.Guard = n.Guard.Advise(t, a, in.settings.Guard, false, m)

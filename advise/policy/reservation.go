@@ -7,7 +7,8 @@ import (
 )
 
 // NodeUnread reports whether the Node object could not be read, and never was: its allocatable, labels and annotations are unknown then,
-// which does not mean that it has none. An error beside any of them is about another part of the object, or they are those of the last reading.
+// which does not mean that it has none. An error beside any of them is about another part of the object, or they are those of the last
+// reading.
 func NodeUnread(s *tick.Sample) bool {
 	return s.Allocatable == nil && s.Labels == nil && s.Annotations == nil && s.IsUnread("node")
 }
