@@ -20,8 +20,8 @@ func TestContinuousReadings(t *testing.T) {
 		"after the longest gap":       {pod{StepAt: now.Add(-maxGap), SeenAt: now.Add(-maxGap)}, true},
 		"after a longer one":          {pod{StepAt: now.Add(-maxGap), SeenAt: now.Add(-maxGap - 1)}, false},
 		"a step begun in the future":  {pod{StepAt: now.Add(1), SeenAt: now}, false},
-		"a step of twice the gap":     {pod{StepAt: now.Add(-2 * maxGap), SeenAt: now}, true},
-		"a step that is longer":       {pod{StepAt: now.Add(-2*maxGap - 1), SeenAt: now}, false},
+		"a step that waited long":     {pod{StepAt: now.Add(-maxStepAge), SeenAt: now}, true},
+		"a step that is longer":       {pod{StepAt: now.Add(-maxStepAge - 1), SeenAt: now}, false},
 		"waited less than nothing":    {pod{StepAt: now, SeenAt: now, StallMicroseconds: -1}, false},
 		"needed again less than that": {pod{StepAt: now, SeenAt: now, RefaultBytes: -1}, false},
 	} {
@@ -57,35 +57,43 @@ func TestAnEarlierMistakeStaysKnown(t *testing.T) {
 	}
 }
 
-// A step takes at most twice the usual part, the excess over the least, the rest of the tick's budget, and the most.
+// A step takes at most twice the usual part, the excess over the least, and the most. One that does not fit into the tick waits.
 func TestSizeOfAStep(t *testing.T) {
 	const mib = mebibyte
 	for name, tt := range map[string]struct {
 		use, waited, taken float64
-		asked              int64 // before, in this tick
 		want               int64
 	}{
-		"all of it":                   {10 * gib, 0, 100 * mib, 0, 100 * mib},
-		"half, for it waits":          {10 * gib, stallTarget / 2, 100 * mib, 0, 50 * mib},
-		"nothing, for it waits":       {10 * gib, stallTarget, 100 * mib, 0, 0},
-		"nor where it waits more":     {10 * gib, 5 * stallTarget, 100 * mib, 0, 0},
-		"after a long time":           {gib, 0, gib, 0, 2 * gib / 100 / 4096 * 4096},
-		"the most":                    {100 * gib, 0, gib, 0, maxStep},
-		"what is over the least":      {minUse + 10*mib, 0, 100 * mib, 0, (minUse + 10*mib) * 2 / 100 / 4096 * 4096},
-		"a little over the least":     {minUse + mib, 0, 100 * mib, 0, mib},
-		"too little over the least":   {minUse + minStep - 1, 0, 100 * mib, 0, 0},
-		"just enough over the least":  {minUse + minStep, 0, 100 * mib, 0, minStep},
-		"what is left of the tick's":  {100 * gib, 0, gib, maxPerTick - 10*mib, 10 * mib},
-		"nothing is left of the same": {100 * gib, 0, gib, maxPerTick, 0},
+		"all of it":                  {10 * gib, 0, 100 * mib, 100 * mib},
+		"half, for it waits":         {10 * gib, stallTarget / 2, 100 * mib, 50 * mib},
+		"nothing, for it waits":      {10 * gib, stallTarget, 100 * mib, 0},
+		"nor where it waits more":    {10 * gib, 5 * stallTarget, 100 * mib, 0},
+		"after a long time":          {gib, 0, gib, 2 * gib / 100 / 4096 * 4096},
+		"the most":                   {100 * gib, 0, gib, maxStep},
+		"what is over the least":     {minUse + 10*mib, 0, 100 * mib, (minUse + 10*mib) * 2 / 100 / 4096 * 4096},
+		"a little over the least":    {minUse + mib, 0, 100 * mib, mib},
+		"too little over the least":  {minUse + minStep - 1, 0, 100 * mib, 0},
+		"just enough over the least": {minUse + minStep, 0, 100 * mib, minStep},
 	} {
-		s := step{bytes: tt.asked}
-		s.request(&reading{path: "/a", use: tt.use}, tt.waited, tt.taken)
-		got := int64(0)
-		if len(s.requests) > 0 {
-			got = s.requests[0].Bytes
+		if got := nextBytes(&reading{path: "/a", use: tt.use}, tt.waited, tt.taken); got != tt.want {
+			t.Errorf("%s: %d bytes; want %d", name, got, tt.want)
 		}
-		if got != tt.want || s.bytes != tt.asked+tt.want || (s.inUse == 1) != (tt.want == 0) {
-			t.Errorf("%s: %d bytes, %d in the tick; want %d", name, got, s.bytes, tt.want)
+	}
+	for _, tt := range []struct {
+		before, use float64
+		want        step
+	}{
+		{maxPerTick - 256*mib, 100 * gib, step{bytes: maxPerTick, requests: []tick.CgroupReclaim{{Cgroup: "/a", Bytes: maxStep}}}},
+		{maxPerTick - 256*mib + 1, 100 * gib, step{bytes: maxPerTick - 256*mib + 1, waiting: 1}},
+		{maxPerTick, minUse, step{bytes: maxPerTick, inUse: 1}},
+	} {
+		s, p := step{bytes: int64(tt.before)}, &pod{StepAt: beginning, SeenAt: beginning}
+		s.evaluate(beginning.Add(stepInterval), &reading{path: "/a", use: tt.use}, p)
+		if s.bytes != tt.want.bytes || s.waiting != tt.want.waiting || s.inUse != tt.want.inUse || !slices.Equal(s.requests, tt.want.requests) {
+			t.Errorf("%v bytes before, of %v: %+v; want %+v", tt.before, tt.use, s, tt.want)
+		}
+		if isOver := !p.StepAt.Equal(beginning); isOver == (s.waiting > 0) {
+			t.Errorf("%v bytes before, of %v: the last step began at %s", tt.before, tt.use, p.StepAt)
 		}
 	}
 }

@@ -64,6 +64,9 @@ const (
 	maxPerTick = 512 * mebibyte
 	// maxPods bounds the state and the requests, whatever a sample contains; isolate accepts that many cgroups in one tick.
 	maxPods = 64
+	// maxStepAge is the age from which a step's readings are stale. A pod may wait for as many ticks as the steps of all pods need: each
+	// tick has room for two.
+	maxStepAge = 2*maxGap + maxPods/(maxPerTick/maxStep)*maxGap
 )
 
 // State is what this package remembers of one node, in the format of the state file: its pods, by cgroup.
@@ -115,13 +118,18 @@ func (st *State) Advise(t *tick.Tick, a *tick.Advice, s Settings) *State {
 	}
 	var step step
 	next := map[string]*pod{}
-	for _, r := range readings(t.Sample, &step) {
+	list := readings(t.Sample, &step)
+	for i := range list {
+		r := &list[i]
 		p := st.Pods[r.path]
 		if p == nil || p.UID != r.uid || !p.isContinuous(t.Time) {
-			p = newPod(t.Time, &r, p)
+			p = newPod(t.Time, r, p)
 		}
 		next[strings.Clone(r.path)] = p
-		step.evaluate(t.Time, &r, p)
+	}
+	slices.SortStableFunc(list, func(x, y reading) int { return next[x.path].StepAt.Compare(next[y.path].StepAt) })
+	for i := range list {
+		step.evaluate(t.Time, &list[i], next[list[i].path])
 	}
 	if len(step.requests) > 0 {
 		a.MemoryReclaim = &tick.MemoryReclaim{
@@ -139,7 +147,7 @@ func (st *State) Advise(t *tick.Tick, a *tick.Advice, s Settings) *State {
 // isContinuous reports whether the last reading is recent: neither before a gap nor before the clock was set back.
 func (p *pod) isContinuous(now time.Time) bool {
 	gap := now.Sub(p.SeenAt)
-	return gap >= 0 && gap <= maxGap && !p.StepAt.After(now) && now.Sub(p.StepAt) <= 2*maxGap &&
+	return gap >= 0 && gap <= maxGap && !p.StepAt.After(now) && now.Sub(p.StepAt) <= maxStepAge &&
 		p.StallMicroseconds >= 0 && p.RefaultBytes >= 0
 }
 
@@ -204,19 +212,22 @@ type step struct {
 	requests                       []tick.CgroupReclaim
 	bytes                          int64
 	unknown, excess, inUse, onHold int
+	waiting                        int      // pods whose next step did not fit into this tick
 	stopReasons                    []string // the reason for each pod for which a mistake was just seen
 }
 
-// evaluate evaluates a pod's last step, if it is over, and requests the next.
+// evaluate evaluates a pod's last step, if it is over, and requests the next. If this tick has no room for that, the last step goes on, so
+// that the pod comes first in a later tick.
 func (s *step) evaluate(now time.Time, r *reading, p *pod) {
 	p.RefaultBytes = policy.Bounded(p.RefaultBytes + r.refaults*now.Sub(p.SeenAt).Seconds())
+	isRepeated := !now.After(p.SeenAt)
 	p.SeenAt = now
 	elapsed := now.Sub(p.StepAt)
 	if r.stall < p.StallMicroseconds { // the counter is another cgroup's
 		*p = *newPod(now, r, p)
 		return
 	}
-	if elapsed < stepInterval {
+	if elapsed < stepInterval || isRepeated {
 		if now.Before(p.HoldUntil) {
 			s.onHold++
 		}
@@ -224,26 +235,32 @@ func (s *step) evaluate(now time.Time, r *reading, p *pod) {
 	}
 	stalled := (r.stall - p.StallMicroseconds) / 1e6 / elapsed.Seconds()
 	reclaimed := r.use * stepPart * elapsed.Seconds() / stepInterval.Seconds()
-	refaults := p.RefaultBytes
-	p.StepAt, p.StallMicroseconds, p.RefaultBytes = now, r.stall, 0
+	bytes := nextBytes(r, stalled, reclaimed)
 	switch {
 	case now.Before(p.HoldUntil):
 		s.onHold++
-		return
 	case stalled >= stallLimit:
 		s.startHold(now, r, p, fmt.Sprintf("waited for memory %.1f %% of the time", min(100*stalled, 100)))
+	case p.RefaultBytes > refaultPart*reclaimed:
+		s.startHold(now, r, p, fmt.Sprintf("refaulted %s/s", size(p.RefaultBytes/elapsed.Seconds())))
+	case s.bytes+bytes > maxPerTick:
+		s.waiting++
 		return
-	case refaults > refaultPart*reclaimed:
-		s.startHold(now, r, p, fmt.Sprintf("refaulted %s/s", size(refaults/elapsed.Seconds())))
-		return
+	default:
+		p.shortenHold(now)
+		s.request(r, bytes)
 	}
-	if p.Hold > 0 && now.Sub(p.HoldUntil) >= p.Hold { // no mistake for as long as the last hold-down
+	p.StepAt, p.StallMicroseconds, p.RefaultBytes = now, r.stall, 0
+}
+
+// shortenHold halves the next hold-down if there was no mistake for as long as the last one.
+func (p *pod) shortenHold(now time.Time) {
+	if p.Hold > 0 && now.Sub(p.HoldUntil) >= p.Hold {
 		if p.Hold /= 2; p.Hold < firstHold {
 			p.Hold = 0
 		}
 		p.HoldUntil = now
 	}
-	s.request(r, stalled, reclaimed)
 }
 
 // startHold leaves a pod alone for its hold-down.
@@ -257,16 +274,24 @@ func (s *step) startHold(now time.Time, r *reading, p *pod, why string) {
 	}
 }
 
-// request requests a part of the pod's memory, less the more the pod waits, and never so much that it falls below [minUse].
-func (s *step) request(r *reading, stalled, goal float64) {
-	bytes := min(min(goal, 2*stepPart*r.use)*max(0, 1-stalled/stallTarget), maxStep, r.use-minUse, float64(maxPerTick-s.bytes))
+// nextBytes returns the part of the pod's memory that the next step reclaims, less the more the pod waits, and never so much that it falls
+// below [minUse]; 0 if it is all in use.
+func nextBytes(r *reading, stalled, goal float64) int64 {
+	bytes := min(min(goal, 2*stepPart*r.use)*max(0, 1-stalled/stallTarget), maxStep, r.use-minUse)
 	if bytes < minStep {
+		return 0
+	}
+	return int64(bytes) / 4096 * 4096
+}
+
+// request requests a part of the pod's memory.
+func (s *step) request(r *reading, bytes int64) {
+	if bytes == 0 {
 		s.inUse++
 		return
 	}
-	rounded := int64(bytes) / 4096 * 4096
-	s.requests = append(s.requests, tick.CgroupReclaim{Cgroup: r.path, Bytes: rounded})
-	s.bytes += rounded
+	s.requests = append(s.requests, tick.CgroupReclaim{Cgroup: r.path, Bytes: bytes})
+	s.bytes += bytes
 }
 
 // reasons returns what is requested, and what is not.
@@ -277,6 +302,9 @@ func (s *step) reasons(now time.Time, pods map[string]*pod) []string {
 	}
 	if s.inUse > 0 {
 		text += fmt.Sprintf("; %s: all in use", phrase.Count(s.inUse, "pod"))
+	}
+	if s.waiting > 0 {
+		text += fmt.Sprintf("; %s in a later tick: at most %s per tick", phrase.Count(s.waiting, "pod"), size(maxPerTick))
 	}
 	if s.onHold > 0 {
 		first := time.Duration(0)

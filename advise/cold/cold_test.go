@@ -268,3 +268,41 @@ func TestBounds(t *testing.T) {
 		}
 	})
 }
+
+// A tick takes at most 512 MiB, so that not all pods have their turn in it: the others have it in later ticks, first those that have waited
+// longest, and are not reported as pods that need all of their memory.
+func TestPodsTakeTurns(t *testing.T) {
+	for _, seconds := range []float64{1, 60, 120} {
+		r := newRun(t)
+		const n = 12
+		r.sample.Pods = nil
+		for i := range n {
+			r.sample.Pods = append(r.sample.Pods, podOf(string(rune('a'+i)), tick.QoSReclaimed, "/batch/"+string(rune('a'+i)), 100*gib))
+		}
+		requests := map[string]int{}
+		for i := range 60 {
+			r.tickAfter(seconds, 0, 0)
+			text := strings.Join(r.advice.Reasons, "\n")
+			if strings.Contains(text, "all in use") {
+				t.Fatalf("tick %d: %s", i, text)
+			}
+			if i == int(max(6/seconds, 1)) && !strings.Contains(text, "reclaim 512.0 MiB from 2 pods; 10 pods in a later tick: at most 512.0 MiB per tick") {
+				t.Errorf("tick %d: %s", i, text)
+			}
+			if r.advice.MemoryReclaim != nil {
+				for _, c := range r.advice.MemoryReclaim.Cgroups {
+					requests[c.Cgroup]++
+				}
+			}
+		}
+		most := 0
+		for _, count := range requests {
+			most = max(most, count)
+		}
+		for i := range r.sample.Pods {
+			if count := requests[r.sample.Pods[i].Cgroup]; count < most-1 || count == 0 {
+				t.Errorf("a tick every %v s: %d requests of %s, up to %d of others", seconds, count, r.sample.Pods[i].Cgroup, most)
+			}
+		}
+	}
+}
