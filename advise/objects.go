@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"log/slog"
 	"slices"
+	"strings"
 
+	"polder/advise/policy"
 	"polder/lib/config"
 	"polder/lib/customconfig"
 	"polder/lib/sloconfig"
@@ -45,8 +47,11 @@ func (o *objects) override(t *tick.Tick) {
 	}
 	l := o.nodes[t.Node]
 	if l == nil {
+		if len(o.nodes) >= policy.MaxNodes { // a stream may contain ever new names; what is dropped is resolved again
+			clear(o.nodes)
+		}
 		l = &nodeObjects{}
-		o.nodes[t.Node] = l
+		o.nodes[strings.Clone(t.Node)] = l
 	}
 	chosen, errs := l.InForce(o.file.Custom, t.Node, t.Sample.Labels, t.Time)
 	strategies, sloErrs := l.slo.InForce(o.file.SLO, t.Sample.Labels, t.Sample.Annotations)

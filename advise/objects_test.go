@@ -4,13 +4,17 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"polder/advise/policy"
+	"polder/lib/config"
 	"polder/lib/stage"
+	"polder/lib/tick"
 	"polder/tests/await"
 )
 
@@ -82,5 +86,30 @@ func TestConfigMapIsAnnounced(t *testing.T) {
 	input.Close()
 	if got := <-done; got != 0 {
 		t.Errorf("exit status %d: %s", got, log)
+	}
+}
+
+// The number of remembered nodes is bounded, and a node that was dropped still has the file's objects.
+func TestNodesOfObjectsAreBounded(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "slo.yaml")
+	file, err := config.ReadObjects(path, []byte(sloFile(`{"clusterStrategy":{"enable":true}}`, `{}`)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &objects{file: file, log: slog.New(slog.DiscardHandler), nodes: map[string]*nodeObjects{}}
+	for i := range policy.MaxNodes - 1 {
+		o.nodes[fmt.Sprint(i)] = &nodeObjects{}
+	}
+	for _, step := range []struct {
+		node string
+		want int // nodes that are remembered
+	}{{"last", policy.MaxNodes}, {"0", policy.MaxNodes}, {"new", 1}, {"0", 2}, {"new", 2}} {
+		x := &tick.Tick{Node: step.node, Sample: &tick.Sample{}}
+		if o.override(x); !strings.Contains(string(x.Sample.Config), `"resourceThreshold"`) {
+			t.Errorf("node %s has the configuration %s", x.Node, x.Sample.Config)
+		}
+		if len(o.nodes) != step.want || o.nodes[step.node] == nil {
+			t.Errorf("after node %s %d are remembered; want %d", step.node, len(o.nodes), step.want)
+		}
 	}
 }
