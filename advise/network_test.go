@@ -36,7 +36,7 @@ func TestNetworkFlagsPrecedeTheClusters(t *testing.T) {
 		{"ceiling", map[string]string{"batch-network-ceiling": "20%"}, "eth0", 1e9, 100e6, 200e6, 600e6, 900e6},
 		{"ceiling as by default", map[string]string{"batch-network-ceiling": "100%"}, "eth0", 1e9, 100e6, 1e9, 600e6, 900e6},
 		{"link and its rate", map[string]string{"network-links": "eth1", "network-rate": "100Mbit"}, "eth1", 1e8, 10e6, 80e6, 60e6, 90e6},
-		{"rate: all are the flags'", map[string]string{"batch-network-rate": "20%", "network-rate": "1Gbit"}, "eth0", 1e9, 200e6, 1e9, 800e6, 1e9},
+		{"rate", map[string]string{"batch-network-rate": "20%", "network-rate": "1Gbit"}, "eth0", 1e9, 200e6, 1e9, 800e6, 1e9},
 	} {
 		given := settings.Defaults()
 		for _, row := range given.Rows() {
@@ -55,7 +55,8 @@ func TestNetworkFlagsPrecedeTheClusters(t *testing.T) {
 		l := a.Network.Links[0]
 		services, batch := l.Classes[0], l.Classes[1]
 		got := [...]int64{
-			l.RateBitsPerSecond, batch.RateBitsPerSecond, batch.CeilingBitsPerSecond, services.RateBitsPerSecond, services.CeilingBitsPerSecond,
+			l.RateBitsPerSecond, batch.RateBitsPerSecond, batch.CeilingBitsPerSecond,
+			services.RateBitsPerSecond, services.CeilingBitsPerSecond,
 		}
 		if want := [...]int64{tt.rate, tt.batchRate, tt.ceiling, tt.servicesRate, tt.servicesCeiling}; got != want || l.Link != tt.link {
 			t.Errorf("%s: %s has %v; want %s with %v", tt.name, l.Link, got, tt.link, want)

@@ -23,8 +23,8 @@ const (
 
 // ServiceState is what is remembered of the services of one node, in the format of the state file.
 type ServiceState struct {
-	// Multiplied has the cgroups whose weight is or was multiplied, with the time since which the original weight is advised, for [undoFor]:
-	// zero while the weight is multiplied.
+	// Multiplied has the cgroups whose weight is or was multiplied, with the time since which the original weight is advised (for
+	// [undoFor]): zero while the weight is multiplied.
 	Multiplied map[string]time.Time `json:"multiplied,omitempty"`
 	// BusyAt is when services last used too much of the machine; zero means never.
 	BusyAt time.Time `json:"busyAt,omitzero"`

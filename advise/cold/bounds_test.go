@@ -89,7 +89,8 @@ func TestSizeOfAStep(t *testing.T) {
 	} {
 		s, p := step{bytes: int64(tt.before)}, &pod{StepAt: beginning, SeenAt: beginning}
 		s.evaluate(beginning.Add(stepInterval), &reading{path: "/a", use: tt.use}, p)
-		if s.bytes != tt.want.bytes || s.waiting != tt.want.waiting || s.inUse != tt.want.inUse || !slices.Equal(s.requests, tt.want.requests) {
+		isEqual := s.bytes == tt.want.bytes && s.waiting == tt.want.waiting && s.inUse == tt.want.inUse
+		if !isEqual || !slices.Equal(s.requests, tt.want.requests) {
 			t.Errorf("%v bytes before, of %v: %+v; want %+v", tt.before, tt.use, s, tt.want)
 		}
 		if isOver := !p.StepAt.Equal(beginning); isOver == (s.waiting > 0) {

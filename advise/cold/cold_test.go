@@ -286,7 +286,8 @@ func TestPodsTakeTurns(t *testing.T) {
 			if strings.Contains(text, "all in use") {
 				t.Fatalf("tick %d: %s", i, text)
 			}
-			if i == int(max(6/seconds, 1)) && !strings.Contains(text, "reclaim 512.0 MiB from 2 pods; 10 pods in a later tick: at most 512.0 MiB per tick") {
+			const want = "reclaim 512.0 MiB from 2 pods; 10 pods in a later tick: at most 512.0 MiB per tick"
+			if i == int(max(6/seconds, 1)) && !strings.Contains(text, want) {
 				t.Errorf("tick %d: %s", i, text)
 			}
 			if r.advice.MemoryReclaim != nil {

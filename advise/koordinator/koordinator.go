@@ -117,7 +117,8 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 	a.Fallback = merge(a.Fallback, a)
 	arePodsUnknown := t.Sample != nil && policy.PodsUnknown(t.Sample)
 	if arePodsUnknown { // every pod counts as shared now: the layers would undo what they have set of batch
-		a.Reasons = append(a.Reasons, "the cluster's pods are still unknown: batch's class, disk limits, memory limits and guard steps stay unchanged")
+		const text = "the cluster's pods are still unknown: batch's class, disk limits, memory limits and guard steps stay unchanged"
+		a.Reasons = append(a.Reasons, text)
 	} else {
 		n.adviseLayers(t, s, a, d.Settings, isDecided)
 	}

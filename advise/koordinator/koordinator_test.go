@@ -370,7 +370,8 @@ func TestNodesAreBounded(t *testing.T) {
 func TestUnknownPodsUndoNothing(t *testing.T) {
 	settings := Settings{
 		Class: class.Settings{Class: class.Idle}, Guard: guard.Settings{Mode: guard.On}, Limits: limits.Settings{Batch: limits.Cap},
-		Cold: cold.Settings{Mode: cold.Reclaim}, Disk: disk.Settings{Share: disk.Idle, Limits: []tick.DiskLimit{{Disk: "sda", ReadsPerSecond: new(int64(100))}}},
+		Cold: cold.Settings{Mode: cold.Reclaim},
+		Disk: disk.Settings{Share: disk.Idle, Limits: []tick.DiskLimit{{Disk: "sda", ReadsPerSecond: new(int64(100))}}},
 	}
 	batchOnHost := func(s *tick.Sample) { // also batch outside of Kubernetes
 		s.Pods = append(s.Pods, tick.Pod{
@@ -386,7 +387,8 @@ func TestUnknownPodsUndoNothing(t *testing.T) {
 	unknown := func(s *tick.Sample) {
 		for i := range s.Pods[:2] {
 			p := &s.Pods[i]
-			p.QoS, p.QoSSource, p.Missing, p.Labels, p.Requests, p.Limits = tick.QoSShared, tick.QoSFromRule, tick.MissingCluster, nil, nil, nil
+			p.QoS, p.QoSSource, p.Missing = tick.QoSShared, tick.QoSFromRule, tick.MissingCluster
+			p.Labels, p.Requests, p.Limits = nil, nil, nil
 		}
 		s.Errors = []tick.SourceError{{Source: "pods", Error: "never read"}}
 	}
@@ -394,7 +396,8 @@ func TestUnknownPodsUndoNothing(t *testing.T) {
 	d.Decide(nodeTick(0, batchOnHost))
 	n := d.Nodes["n"]
 	const step = `{"kind":"quota","at":"2026-03-01T12:00:00Z","service":"default/web","resource":"a CPU"}`
-	const state = `{"steps":[` + step + `],"batch":{"/kubepods/besteffort/podb/c":{"quota":true,"base":800,"floor":100}},"known":"2026-03-01T12:00:00Z"}`
+	const batch = `{"/kubepods/besteffort/podb/c":{"quota":true,"base":800,"floor":100}}`
+	const state = `{"steps":[` + step + `],"batch":` + batch + `,"known":"2026-03-01T12:00:00Z"}`
 	if err := tick.Unmarshal([]byte(state), &n.Guard); err != nil {
 		t.Fatal(err)
 	}

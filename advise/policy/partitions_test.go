@@ -83,11 +83,13 @@ func TestPodsInAPartitionHaveItsCPUs(t *testing.T) {
 	}
 }
 
-// On a host with systemd the rules make cgroups of class system beside kubelet's: kubelet's pods are in the partition nevertheless, and what
-// the host's programs use is not use of its CPUs.
+// On a host with systemd the rules make cgroups of class system beside kubelet's: kubelet's pods are in the partition nevertheless, and
+// what the host's programs use is not use of its CPUs.
 func TestHostProgramsAreOutsideOfThePodsPartition(t *testing.T) {
 	host := tick.Pod{QoS: tick.QoSSystem, QoSSource: tick.QoSFromRule, Cgroup: "/system.slice", UsageMilliCPU: new(1500.0)}
-	pod := tick.Pod{QoS: tick.QoSShared, QoSSource: tick.QoSFromKubernetes, Cgroup: "/kubepods.slice/kubepods-poda.slice", UsageMilliCPU: new(300.0)}
+	pod := tick.Pod{
+		QoS: tick.QoSShared, QoSSource: tick.QoSFromKubernetes, Cgroup: "/kubepods.slice/kubepods-poda.slice", UsageMilliCPU: new(300.0),
+	}
 	with := func(change func(*tick.Pod)) *tick.Tick {
 		in := tickWith([]tick.Partition{{Cgroup: "/kubepods.slice", CPUs: "2-7"}})
 		outside := host
@@ -102,8 +104,10 @@ func TestHostProgramsAreOutsideOfThePodsPartition(t *testing.T) {
 	if got := seen.Sample.Topology.CPUs; got != "2-7" {
 		t.Errorf("the policy sees CPUs %s; want 2-7", got)
 	}
-	if got := *seen.Sample.CPU.UsageMilliCPU; got != 500 || *seen.Sample.Pods[0].UsageMilliCPU != 0 || *seen.Sample.Pods[1].UsageMilliCPU != 300 {
-		t.Errorf("use of the node %v, of the pods %v and %v; want 500, 0, 300", got, *seen.Sample.Pods[0].UsageMilliCPU, *seen.Sample.Pods[1].UsageMilliCPU)
+	pods := seen.Sample.Pods
+	use := [...]float64{*seen.Sample.CPU.UsageMilliCPU, *pods[0].UsageMilliCPU, *pods[1].UsageMilliCPU}
+	if want := [...]float64{500, 0, 300}; use != want {
+		t.Errorf("use of the node and of the pods %v; want %v", use, want)
 	}
 	out := &tick.Advice{Cgroups: []tick.Cgroup{{Cgroup: pod.Cgroup, CPUSetCPUs: "4-5"}}}
 	finish(out)

@@ -233,7 +233,8 @@ func TestKubeletsCPUs(t *testing.T) {
 	s = withBudget(40_000)
 	s.Kubelet, s.Errors = nil, []tick.SourceError{{Source: "kubelet", Error: "no such file"}}
 	st = &State{}
-	if a = st.step(s, with(nil)); len(a.Cgroups)+len(a.Pools)+len(a.Fallback) > 0 || st.Mode != "" || !hasReason(a, "are unknown: everything stays unchanged") {
+	a = st.step(s, with(nil))
+	if len(a.Cgroups)+len(a.Pools)+len(a.Fallback) > 0 || st.Mode != "" || !hasReason(a, "are unknown: everything stays unchanged") {
 		t.Errorf("never read: %s", text(a))
 	}
 	s.Kubelet, s.Errors = &tick.Kubelet{CPUManagerPolicy: "static"}, nil
