@@ -347,8 +347,8 @@ func (l *Limits) perRule(f *rule.Finding) int {
 	return l.PerRule
 }
 
-// perHour returns the evictions of an hour up to which a finding may have more. Pods' own annotations lower the thresholds of soft findings,
-// so that tenants can have their pods evicted as often as they like: half of the hour's evictions remain for the node's own needs.
+// perHour returns the evictions of an hour up to which a finding may have more. Pods' own annotations lower the thresholds of soft
+// findings, so that tenants can have their pods evicted as often as they like: half of the hour's evictions remain for the node's needs.
 func (l *Limits) perHour(f *rule.Finding) int {
 	if f.Hard || l.PerHour == Unlimited {
 		return l.PerHour

@@ -64,7 +64,8 @@ func TestEvictionsBeyondThoseKept(t *testing.T) {
 	}
 	at := time.Unix(0, 0)
 	for i, e := range []*tick.Eviction{
-		evictions(0, keptEvictions, tick.StateSucceeded), evictions(1000, 50, tick.StateRequested), {Refused: "late"},
+		evictions(0, keptEvictions, tick.StateSucceeded), evictions(1000, 50, tick.StateRequested),
+		{Refused: "late"},
 		evictions(1000, 50, tick.StateRequested), evictions(1000, 50, tick.StateSucceeded), evictions(2000, 1, tick.StateFailed),
 	} {
 		s.Add(&tick.Tick{V: 1, Node: "n", Time: at.Add(time.Duration(i) * time.Second), Eviction: e})
