@@ -21,10 +21,11 @@ var (
 		name: "service-waiting",
 		doc: `a service waits for a CPU, and batch pods use some
 Off unless service-waiting-enabled. The value is the longest waiting of all services (pods of another class than reclaimed), their
-cpuWaitPermille: on cgroup v2 the thousandths of the time in which some task of the pod waited for a CPU, on version 1 the run delays of its threads, added up.
-If a service waits more than service-waiting-threshold for service-waiting-duration, the reclaimed pod that uses most CPU is evicted. The
-cooldown is service-waiting-cooldown. Pods with unknown use or a use of 0 are not evicted. The waiting of a service that its own CPU limit
-throttles is unknown: the kernel counts that as waiting too. If no service's waiting is known, nothing is measured.`,
+cpuWaitPermille: on cgroup v2 the thousandths of the time in which some task of the pod waited for a CPU, on version 1 the run delays of
+its threads, added up. If a service waits more than service-waiting-threshold for service-waiting-duration, the reclaimed pod that uses
+most CPU is evicted. The cooldown is service-waiting-cooldown. Pods with unknown use or a use of 0 are not evicted. The waiting of a
+service that its own CPU limit throttles is unknown: the kernel counts that as waiting too. If no service's waiting is known, nothing is
+measured.`,
 		scope: ScopeServiceWaiting,
 		rows:  (*evictconfig.Settings).WaitingRows,
 		settings: func(s *Settings) waitingSettings {
@@ -44,10 +45,10 @@ throttles is unknown: the kernel counts that as waiting too. If no service's wai
 	serviceIO = waitingSource{
 		name: "service-io-waiting",
 		doc: `a service waits for the disk, and batch pods use it
-Off unless service-io-enabled. The value is the longest waiting of all services (pods of another class than reclaimed), in thousandths
-of the time: some avg10 of their io.pressure, which only cgroup v2 has. If a service waits more than service-io-threshold for service-io-duration, the reclaimed
-pod that reads and writes most is evicted. The cooldown is service-io-cooldown. Pods whose reading and writing is unknown or 0 are not
-evicted. If no service's waiting is known, nothing is measured.`,
+Off unless service-io-enabled. The value is the longest waiting of all services (pods of another class than reclaimed), in thousandths of
+the time: some avg10 of their io.pressure, which only cgroup v2 has. If a service waits more than service-io-threshold for
+service-io-duration, the reclaimed pod that reads and writes most is evicted. The cooldown is service-io-cooldown. Pods whose reading and
+writing is unknown or 0 are not evicted. If no service's waiting is known, nothing is measured.`,
 		scope: ScopeServiceIO,
 		rows:  (*evictconfig.Settings).ServiceIORows,
 		settings: func(s *Settings) waitingSettings {

@@ -3,6 +3,7 @@ package apply
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"polder/isolate/journal"
@@ -100,7 +101,7 @@ func (j *Journal) Compact() error {
 // kind tells an entry for a file that this version writes from one for a file of another version.
 func (e *entry) kind() journal.Kind {
 	switch {
-	case e.Controller == "" || e.File == "" || cgroup.CheckPath(e.Cgroup) != nil:
+	case e.Controller == "" || e.File == "" || strings.ContainsRune(e.File, '/') || cgroup.CheckPath(e.Cgroup) != nil:
 		return journal.Foreign
 	case !plan.IsKnown(e.file()) || e.Original == nil && e.Written == nil && !e.IsSideEffect:
 		return journal.Unknown

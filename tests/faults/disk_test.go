@@ -262,7 +262,11 @@ func TestFaultTornJournal(t *testing.T) {
 		"huge numbers":               foreign(`"inode":`, `"inode":99999999999999999999`),
 	} {
 		put(t, journal, string(text))
-		_, log := runTool(t, 0, nil, "isolate", "--restore", "--if-exists", "--journal", journal)
+		want := 0
+		if name == "a file that is not written" || name == "huge numbers" { // these entries may be another version's, and stay
+			want = 1
+		}
+		_, log := runTool(t, want, nil, "isolate", "--restore", "--if-exists", "--journal", journal)
 		if now := fmt.Sprint(isolated(t, own)); now != first {
 			t.Errorf("%s: after --restore %s; want %s: %s", name, now, first, log)
 		}
