@@ -76,12 +76,7 @@ func openNetworkJournal(s *stage.Session, o options) (*network.Journal, error) {
 		j.Close()
 		return nil, stage.Usagef("--journal: %w", err)
 	}
-	if n := j.UnknownLines(); n > 0 {
-		s.Log.Warn("the journal has entries of another version of isolate, which that version can restore", "path", o.journal, "entries", n)
-	}
-	if err := j.Compact(); err != nil {
-		s.Log.Warn("cannot rewrite the journal; it keeps growing", "error", err)
-	}
+	compact(s, j)
 	return j, nil
 }
 

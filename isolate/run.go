@@ -61,8 +61,8 @@ func command() stage.Command {
 			f.Bool(&o.ifExists, "if-exists", "with --restore: a missing journal is not an error\nThis is for a unit that cannot know whether isolate ever ran.")
 			f.Bool(&o.force, "force", "with --restore: also restore externally changed values")
 			f.Int(&o.contest, "contest", 5, "times that a value is written again after an external change\nAfter that the value is not written until there was no external change for 100 rounds.")
-			f.Duration(&o.staleAfter, "stale-after", 30*time.Second, "apply the fallback after this long without advice (0: never)\nThe fallback is the one of the last advice. "+
-				"Unless it is given, it is three intervals of the ticks where that is longer.")
+			f.Duration(&o.staleAfter, "stale-after", 30*time.Second, "apply the fallback after this long without advice (0: never)\n"+
+				"The fallback is the one of the last advice. Unless it is given, it is three intervals of the ticks where that is longer.")
 			f.Choice(&o.atEnd, "at-end", fallbackAtEnd, "state to leave at the input's end\nfallback applies that of the last advice, keep changes nothing. It also applies when the output is closed, but not at a signal: then all values stay.", fallbackAtEnd, keepAtEnd)
 			f.Choice(&o.only, "only", onlyCgroups, "what this process writes\ncgroups means cgroups and /sys/fs/resctrl. network means the uplinks, by advice.network: that is a second isolate beside the first, which needs only CAP_NET_ADMIN, and has a journal of its own.", onlyCgroups, onlyNetwork)
 			f.Path(&o.root, "root", "/", "use a copy of the machine's files under `DIR`")
@@ -196,13 +196,23 @@ func openJournal(s *stage.Session, o options, h *cgroup.Hierarchy) (*apply.Journ
 	if j.InvalidLines > 0 || j.StaleLines > 0 {
 		s.Log.Info("journal read", "files", j.Len(), "cutOrForeignLines", j.InvalidLines, "linesOfEarlierBoots", j.StaleLines)
 	}
+	compact(s, j)
+	return j, nil
+}
+
+// compact reports the entries of another version in a journal that was opened, and removes the lines that are not needed any more.
+func compact(s *stage.Session, j interface {
+	Path() string
+	UnknownLines() int
+	Compact() error
+},
+) {
 	if n := j.UnknownLines(); n > 0 {
-		s.Log.Warn("the journal has entries of another version of isolate, which that version can restore", "path", o.journal, "entries", n)
+		s.Log.Warn("the journal has entries of another version of isolate, which that version can restore", "path", j.Path(), "entries", n)
 	}
 	if err := j.Compact(); err != nil {
 		s.Log.Warn("cannot rewrite the journal; it keeps growing", "error", err)
 	}
-	return j, nil
 }
 
 // openResctrlJournal opens the journal of the groups of /sys/fs/resctrl, which the lock of the cgroups' journal protects.
@@ -213,15 +223,11 @@ func openResctrlJournal(s *stage.Session, o options) (*resctrl.Journal, error) {
 	}
 	if j.IsForeign() {
 		j.Close()
-		return nil, stage.Usagef("--journal %s: %s is not a journal of resctrl groups: none of its %d lines is an entry; the file is unchanged",
+		return nil, stage.Usagef("--journal %s: %s is not a journal of resctrl groups: none of its %d lines is an entry; "+
+			"the file is unchanged",
 			o.journal, j.Path(), j.InvalidLines)
 	}
-	if n := j.UnknownLines(); n > 0 {
-		s.Log.Warn("the journal has entries of another version of isolate, which that version can restore", "path", j.Path(), "entries", n)
-	}
-	if err := j.Compact(); err != nil {
-		s.Log.Warn("cannot rewrite the journal; it keeps growing", "error", err)
-	}
+	compact(s, j)
 	return j, nil
 }
 
@@ -287,7 +293,8 @@ func exists(path string) bool {
 // restoreCgroups restores the values in the cgroups' journal.
 func restoreCgroups(s *stage.Session, o options, h *cgroup.Hierarchy, j *apply.Journal) error {
 	if j.IsForeign() {
-		return fmt.Errorf("--journal: %s is not a journal of isolate: none of its %d lines is an entry; nothing is restored, and the file is unchanged",
+		return fmt.Errorf("--journal: %s is not a journal of isolate: none of its %d lines is an entry; "+
+			"nothing is restored, and the file is unchanged",
 			o.journal, j.InvalidLines)
 	}
 	if err := j.CheckRoot(h); err != nil {
@@ -320,7 +327,8 @@ func restoreResctrl(s *stage.Session, o options, h *cgroup.Hierarchy) error {
 	}
 	defer j.Close()
 	if j.IsForeign() {
-		return fmt.Errorf("--journal: %s is not a journal of resctrl groups: none of its %d lines is an entry; no group is restored, and the file is unchanged",
+		return fmt.Errorf("--journal: %s is not a journal of resctrl groups: none of its %d lines is an entry; "+
+			"no group is restored, and the file is unchanged",
 			j.Path(), j.InvalidLines)
 	}
 	out, err := resctrl.New(resctrl.Options{Root: o.root, Hierarchy: h, Journal: j, DryRun: s.DryRun, Now: s.Now, Log: s.Log}).Restore(o.force)

@@ -61,14 +61,16 @@ func Of(setting string, p *tick.Pod) string {
 	case !hasCgroup(p):
 		return None
 	case isPlain(p):
-	case setting == IdleOnHosts, qos.KubernetesOf(p) != qos.BestEffort, isKubeletCgroup(p.Cgroup) && policy.TierOf(p.Cgroup) == "":
+	case setting == IdleOnHosts, qos.KubernetesOf(p) != qos.BestEffort, tick.IsKubeletCgroup(p.Cgroup) && policy.TierOf(p.Cgroup) == "":
 		return None
 	}
 	return className(setting)
 }
 
 // isPlain reports whether a pod is a cgroup of a plain host, which only a rule of the classification makes a pod.
-func isPlain(p *tick.Pod) bool { return p.QoSSource == tick.QoSFromRule && !isKubeletCgroup(p.Cgroup) }
+func isPlain(p *tick.Pod) bool {
+	return p.QoSSource == tick.QoSFromRule && !tick.IsKubeletCgroup(p.Cgroup)
+}
 
 // className returns the class that a setting means, one of [Names].
 func className(setting string) string {
@@ -206,7 +208,7 @@ func (c *choices) add(cgroup, class string) bool {
 		return false
 	}
 	c.current[cgroup], c.chosen = class, append(c.chosen, cgroup)
-	hasFloorWeight := c.floorWeight > 0 && !isKubeletCgroup(cgroup)
+	hasFloorWeight := c.floorWeight > 0 && !tick.IsKubeletCgroup(cgroup)
 	weight := int64(minWeight) // for class weight, and for kernels without the idle class
 	if hasFloorWeight {
 		weight = c.floorWeight
@@ -249,7 +251,7 @@ func (c *choices) mixedCgroups(pods []tick.Pod) string {
 	first, count := "", 0
 	for _, cgroup := range c.chosen {
 		parent := path.Dir(cgroup)
-		if isKubeletCgroup(cgroup) || c.current[parent] != "" { // the ancestor that has a class counts
+		if tick.IsKubeletCgroup(cgroup) || c.current[parent] != "" { // the ancestor that has a class counts
 			continue
 		}
 		for parent != "/" && !ofServices[parent] {
@@ -293,15 +295,10 @@ func undoStart(since, now time.Time) time.Time {
 	return since
 }
 
-// isKubeletCgroup reports whether a cgroup is one of kubelet's, or below one.
-func isKubeletCgroup(cgroup string) bool {
-	return strings.Contains(cgroup, "/kubepods") || strings.Contains(cgroup, "-kubepods")
-}
-
 // BatchCgroups returns the cgroups above reclaimed pods that contain no other pod, without kubelet's: a value set there affects only batch.
 func BatchCgroups(s *tick.Sample) (list []string) {
 	for _, cgroup := range s.BatchCgroups {
-		if len(cgroup) < 2 || cgroup[0] != '/' || isKubeletCgroup(cgroup) {
+		if len(cgroup) < 2 || cgroup[0] != '/' || tick.IsKubeletCgroup(cgroup) {
 			continue
 		}
 		prefix := strings.TrimSuffix(cgroup, "/") + "/"
@@ -414,7 +411,7 @@ func classUse(s *tick.Sample, setting string) (milliCPU float64, hasBatch, isKno
 	for i := range s.Pods {
 		if p := &s.Pods[i]; classOf(setting, p) != None {
 			hasBatch = true
-			isRelievable = isRelievable || !isKubeletCgroup(p.Cgroup)
+			isRelievable = isRelievable || !tick.IsKubeletCgroup(p.Cgroup)
 			if p.UsageMilliCPU == nil {
 				isKnown = false
 			} else {

@@ -118,7 +118,7 @@ func (c *choices) servicesBesideBatch(pods []tick.Pod) []string {
 		for above := path.Dir(cgroup); above != "/"; above = path.Dir(above) {
 			aboveBatch[above] = true
 		}
-		if parent := path.Dir(cgroup); !isKubeletCgroup(cgroup) && c.current[parent] == "" {
+		if parent := path.Dir(cgroup); !tick.IsKubeletCgroup(cgroup) && c.current[parent] == "" {
 			parents[parent] = true
 		}
 	}
@@ -128,7 +128,7 @@ func (c *choices) servicesBesideBatch(pods []tick.Pod) []string {
 	found := map[string]bool{}
 	for i := range pods {
 		p := &pods[i]
-		if !hasCgroup(p) || p.QoS == tick.QoSReclaimed || isKubeletCgroup(p.Cgroup) || path.Clean(p.Cgroup) != p.Cgroup {
+		if !hasCgroup(p) || p.QoS == tick.QoSReclaimed || tick.IsKubeletCgroup(p.Cgroup) || path.Clean(p.Cgroup) != p.Cgroup {
 			continue
 		}
 		for cgroup := p.Cgroup; cgroup != "/"; cgroup = path.Dir(cgroup) {

@@ -25,7 +25,8 @@ func TestFleetSampleOffersNothing(t *testing.T) {
 	}
 }
 
-// If the API server's pods become unknown nothing is decided, and the last offer stays. In the first tick all of them count as services: less is offered.
+// If the API server's pods become unknown nothing is decided, and the last offer stays. In the first tick all of them count as services:
+// less is offered.
 func TestUnknownPodsAreNotServices(t *testing.T) {
 	unknown := machine(4000)
 	unknown.Errors = []tick.SourceError{{Source: "pods", Error: "API server"}}
@@ -36,7 +37,8 @@ func TestUnknownPodsAreNotServices(t *testing.T) {
 	if got := milli(t, d.Decide(at(0, unknown))); got != 16000-7000-1600 {
 		t.Errorf("in the first tick %dm", got)
 	}
-	if a := d.Decide(at(time.Second, unknown)); milli(t, a) != 16000-7000-1600 || len(a.Cgroups) > 0 || !strings.Contains(a.Reasons[0], "pods are still unknown") {
+	a := d.Decide(at(time.Second, unknown))
+	if milli(t, a) != 16000-7000-1600 || len(a.Cgroups) > 0 || !strings.Contains(a.Reasons[0], "pods are still unknown") {
 		t.Errorf("in the second tick %+v: %q", a.Reclaimed, a.Reasons)
 	}
 }

@@ -205,8 +205,9 @@ func TestNodeObjectUnread(t *testing.T) {
 	if first.Reclaimed != nil || first.Withdrawn != "" || len(first.Pools) == 0 || len(first.Cgroups) == 0 {
 		t.Errorf("never read: offer %+v, withdrawn %q, pools %v", first.Reclaimed, first.Withdrawn, first.Pools)
 	}
-	if want := "the Node object could not be read yet, so what it reserves is unknown: no new offer"; !slices.Contains(first.Reasons, want) {
-		t.Errorf("%q; want %q", first.Reasons, want)
+	never := "the Node object could not be read yet, so what it reserves is unknown: no new offer"
+	if !slices.Contains(first.Reasons, never) {
+		t.Errorf("%q; want %q", first.Reasons, never)
 	}
 	if n := d.Nodes["n"]; !n.CPU.SeenAt.IsZero() || !n.Memory.SeenAt.IsZero() {
 		t.Errorf("the forecast has %+v", n.CPU)
@@ -223,8 +224,9 @@ func TestNodeObjectUnread(t *testing.T) {
 	if diff := cmp.Diff(want, a.Reclaimed); diff != "" {
 		t.Errorf("unread (-want +got):\n%s", diff)
 	}
-	if want := "the Node object could not be read: its last reservation of 8000m and 70000000000 bytes still counts"; !slices.Contains(a.Reasons, want) {
-		t.Errorf("%q; want %q", a.Reasons, want)
+	last := "the Node object could not be read: its last reservation of 8000m and 70000000000 bytes still counts"
+	if !slices.Contains(a.Reasons, last) {
+		t.Errorf("%q; want %q", a.Reasons, last)
 	}
 
 	// The state of an older version does not have the reservation: its last offer stays for a while.
@@ -233,7 +235,8 @@ func TestNodeObjectUnread(t *testing.T) {
 		t.Errorf("never read, with an offer: %+v; want %+v", a.Reclaimed, want)
 	}
 	d.Nodes["n"].SeenAt = start.Add(staleAfter)
-	if a := d.Decide(at(staleAfter+3*time.Second, unread)); a.Reclaimed != nil || !strings.Contains(a.Withdrawn, "the Node object") || len(a.Pools) == 0 {
+	a = d.Decide(at(staleAfter+3*time.Second, unread))
+	if a.Reclaimed != nil || !strings.Contains(a.Withdrawn, "the Node object") || len(a.Pools) == 0 {
 		t.Errorf("for long: offer %+v, withdrawn %q", a.Reclaimed, a.Withdrawn)
 	}
 }

@@ -48,7 +48,9 @@ func FuzzSample(f *testing.F) {
 			if s.Topology != nil {
 				online, _ = cpus.Parse(s.Topology.CPUs)
 			}
-			isRepeated := slices.ContainsFunc(a.Reasons, func(reason string) bool { return strings.Contains(reason, "the last offer stays until") })
+			isRepeated := slices.ContainsFunc(a.Reasons, func(reason string) bool {
+				return strings.Contains(reason, "the last offer stays until")
+			})
 			if r := a.Reclaimed; r != nil && !isRepeated { // that one is of an earlier sample, or of any state file
 				sum := int64(0)
 				for _, numa := range r.NUMANodes {

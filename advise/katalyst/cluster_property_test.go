@@ -83,14 +83,7 @@ func TestClusterProperties(t *testing.T) {
 				topology = clusterMachine(t)
 			}
 			if rapid.IntRange(0, 4).Draw(t, "restart") == 0 {
-				data, err := tick.Marshal(d.State())
-				if err != nil {
-					t.Fatal(err)
-				}
-				d = New(s)
-				if err := tick.Unmarshal(data, d.State()); err != nil {
-					t.Fatal(err)
-				}
+				d = restarted(t, d)
 			}
 			now = now.Add(time.Duration(rapid.IntRange(-10, 50).Draw(t, "seconds")) * time.Second)
 			tk := &tick.Tick{V: 1, Node: "n", Time: now, Sample: &tick.Sample{

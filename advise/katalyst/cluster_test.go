@@ -42,6 +42,24 @@ func listsByCgroup(list []tick.Cgroup) map[string]string {
 	return m
 }
 
+// restarted returns a decider that continues from the saved state of another one.
+func restarted(t interface {
+	Helper()
+	Fatal(...any)
+}, d *Decider,
+) *Decider {
+	t.Helper()
+	data, err := tick.Marshal(d.State())
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := New(d.Settings)
+	if err := tick.Unmarshal(data, next.State()); err != nil {
+		t.Fatal(err)
+	}
+	return next
+}
+
 func wantReason(t *testing.T, a *tick.Advice, text string) {
 	t.Helper()
 	if !strings.Contains(strings.Join(a.Reasons, "\n"), text) {
@@ -152,14 +170,7 @@ func TestDedicatedPodKeepsItsCPUs(t *testing.T) {
 		{"and still not", []tick.Pod{dedicated("aa", 6000), alone("zz", 4000)}, map[string]string{"aa": "0-2,24-26 mems 0-1", "zz": "12-23,36-47 mems 1"}},
 	}
 	for i, step := range steps {
-		data, err := tick.Marshal(d.State())
-		if err != nil {
-			t.Fatal(err)
-		}
-		d = New(Defaults())
-		if err := tick.Unmarshal(data, d.State()); err != nil {
-			t.Fatal(err)
-		}
+		d = restarted(t, d)
 		got := listsByCgroup(d.Decide(at(float64(i+1), step.pods...)).Cgroups)
 		delete(got, "s")
 		if diff := cmp.Diff(step.want, got); diff != "" {

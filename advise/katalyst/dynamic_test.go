@@ -140,7 +140,8 @@ func unreadConfig(seconds float64, config string) *tick.Tick {
 	return tk
 }
 
-// While the configuration cannot be read the last one stays in force, over a restart too: that nothing is reclaimed, and that there is none.
+// While the configuration cannot be read the last one stays in force, over a restart too: that nothing is reclaimed, and that there is
+// none.
 func TestUnreadConfigurationIsNotNone(t *testing.T) {
 	const unreadText = "the cluster's configuration could not be read: the last settings stay in force"
 	for _, tt := range []struct {
@@ -158,14 +159,7 @@ func TestUnreadConfigurationIsNotNone(t *testing.T) {
 		d.Decide(read)
 		for i, config := range []string{"", `{"koordinator":{"from":"k/c"}}`, ""} {
 			if i == 2 {
-				state, err := tick.Marshal(d.State())
-				if err != nil {
-					t.Fatal(err)
-				}
-				d = New(Defaults())
-				if err := tick.Unmarshal(state, d.State()); err != nil {
-					t.Fatal(err)
-				}
+				d = restarted(t, d)
 			}
 			a := d.Decide(unreadConfig(float64(i+1), config))
 			if a.Reclaimed == nil || *a.Reclaimed.MilliCPU != tt.want {
@@ -173,7 +167,8 @@ func TestUnreadConfigurationIsNotNone(t *testing.T) {
 			}
 			wantReason(t, a, unreadText)
 		}
-		if a := d.Decide(unreadConfig(40, string(configured(`{"reservedResourceForAllocate":{"cpu":"20"}}`)))); *a.Reclaimed.MilliCPU != tt.next {
+		next := string(configured(`{"reservedResourceForAllocate":{"cpu":"20"}}`))
+		if a := d.Decide(unreadConfig(40, next)); *a.Reclaimed.MilliCPU != tt.next {
 			t.Errorf("an error beside objects, after %s: %dm; want them to apply", tt.config, *a.Reclaimed.MilliCPU)
 		}
 		if a := d.Decide(at(1000, shared("a", 1), reclaimed("b"))); slices.Contains(a.Reasons, unreadText) || *a.Reclaimed.MilliCPU == 0 {

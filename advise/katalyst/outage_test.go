@@ -81,14 +81,7 @@ func TestNodeObjectUnread(t *testing.T) {
 	if want != 34000 {
 		t.Fatalf("offered %d; want 42000 without the 8000 that are reserved", want)
 	}
-	state, err := tick.Marshal(d.State())
-	if err != nil {
-		t.Fatal(err)
-	}
-	d = New(Defaults())
-	if err := tick.Unmarshal(state, d.State()); err != nil {
-		t.Fatal(err)
-	}
+	d = restarted(t, d)
 	a := d.Decide(unread(10))
 	if a.Reclaimed == nil || *a.Reclaimed.MilliCPU != want {
 		t.Errorf("unread: offered %+v; want %d as before", a.Reclaimed, want)

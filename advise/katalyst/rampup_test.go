@@ -100,14 +100,7 @@ func TestWhichPodsRampUp(t *testing.T) {
 		t.Errorf("a pod that came to the node: %v; want it everywhere", listsByCgroup(a.Cgroups))
 	}
 	// A restart continues from the saved state.
-	data, err := tick.Marshal(d.State())
-	if err != nil {
-		t.Fatal(err)
-	}
-	d = New(Defaults())
-	if err := tick.Unmarshal(data, d.State()); err != nil {
-		t.Fatal(err)
-	}
+	d = restarted(t, d)
 	if a := d.Decide(at(62, running, here)); listsByCgroup(a.Cgroups)["absent"] != "0-47" || listsByCgroup(a.Cgroups)["there"] == "0-47" {
 		t.Errorf("after a restart: %v", listsByCgroup(a.Cgroups))
 	}

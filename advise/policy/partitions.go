@@ -72,6 +72,12 @@ func clearPods(s *tick.Sample, isElsewhere func(cgroup string) bool) {
 		node.UsageMilliCPU = new(math.Max(0, *node.UsageMilliCPU-used))
 		s.CPU = &node
 	}
+	if used > 0 { // which NUMA nodes they use is unknown
+		s.NUMANodes = slices.Clone(s.NUMANodes)
+		for i := range s.NUMANodes {
+			s.NUMANodes[i].UsageMilliCPU = nil
+		}
+	}
 }
 
 // clearCPUNeed makes a pod need no CPU. A pod of class dedicated then asks for none.

@@ -25,6 +25,19 @@ func tickWith(partitions []tick.Partition, pods ...string) *tick.Tick {
 	return t
 }
 
+// Which NUMA nodes the pods of another partition use is unknown, and so is the use of the others there.
+func TestUseOfNUMANodesBesideAPartition(t *testing.T) {
+	in := tickWith([]tick.Partition{{Cgroup: "/own", CPUs: "2-4"}}, "/own/pod", "/batch")
+	in.Sample.NUMANodes = []tick.NUMASample{{ID: 0, UsageMilliCPU: new(900.0)}, {ID: 1, UsageMilliCPU: new(100.0)}}
+	for _, used := range []float64{0, 500} {
+		in.Sample.Pods[0].UsageMilliCPU = &used
+		seen, _ := WithoutPartitions(in)
+		if isKnown := seen.Sample.NUMANodes[0].UsageMilliCPU != nil; isKnown != (used == 0) || in.Sample.NUMANodes[0].UsageMilliCPU == nil {
+			t.Errorf("the partition uses %vm: known %t", used, isKnown)
+		}
+	}
+}
+
 // A policy sees no CPU of another cgroup's partition, and its advice contains none.
 func TestPartitionCPUsAreInNoPool(t *testing.T) {
 	in := tickWith([]tick.Partition{{Cgroup: "/own", CPUs: "2-4"}}, "/own/pod", "/batch", "")

@@ -288,9 +288,10 @@ func TestSatisfactionLimit(t *testing.T) {
 	}{
 		{"the tier's", tiered, []tick.Pod{bePod("a", request(4000), on("0-3"))}, beCPUSample{2000, 4000, 2000}, ""},
 		{"a container's", tiered, []tick.Pod{bePod("a", request(4000), on("0-3", "1"))}, beCPUSample{2000, 4000, 1000}, ""},
-		{"a BE pod's of another tier does not count", tiered, []tick.Pod{bePod("a", request(4000), on("0-3")), bePod("g", request(0), on("0"), func(p *tick.Pod) {
-			p.Containers[0].Cgroup = "/kubepods/besteffort-like/g/c"
-		})}, beCPUSample{2000, 4000, 2000}, ""},
+		{"a BE pod's of another tier does not count", tiered, []tick.Pod{
+			bePod("a", request(4000), on("0-3")),
+			bePod("g", request(0), on("0"), func(p *tick.Pod) { p.Containers[0].Cgroup = "/kubepods/besteffort-like/g/c" }),
+		}, beCPUSample{2000, 4000, 2000}, ""},
 		{"an unknown one", tiered, []tick.Pod{bePod("a", request(4000), on("", "x"))}, beCPUSample{2000, 4000, 2000}, ""},
 		{"another's does not count", tiered, []tick.Pod{bePod("a", request(4000), on("0-3")), bePod("s", request(500), service, on("0"))}, beCPUSample{2000, 4000, 2000}, ""},
 		{"nor one that has ended", tiered, []tick.Pod{bePod("a", request(4000)), bePod("b", request(500), phase("Succeeded"), on("0")), bePod("c", request(500), phase("Failed"), on("0"))}, beCPUSample{2000, 4000, 2000}, ""},

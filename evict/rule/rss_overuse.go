@@ -55,7 +55,8 @@ func (w *rssWindow) Measure(s *Settings, t *tick.Tick) Measure {
 		factor := s.RSSOveruseThreshold
 		switch own, err := rate(p, annotationMemory, "rss_overuse_threshold"); {
 		case err != nil: // an error in an annotation exempts no pod
-			m.Errors = append(m.Errors, fmt.Sprintf("%s: pod %s: annotation %s: %v: --rss-overuse-threshold applies", ScopeRSS, p.Name, annotationMemory, err))
+			m.Errors = append(m.Errors, fmt.Sprintf("%s: pod %s: annotation %s: %v: --rss-overuse-threshold applies",
+				ScopeRSS, p.Name, annotationMemory, err))
 		case own != nil:
 			factor = *own
 			if len(s.OptOut) == 0 { // a tenant may not exempt its pod

@@ -96,7 +96,9 @@ func TestServiceWaiting(t *testing.T) {
 		{"more than all of the time", serviceWaiting, []tick.Pod{waitingPod("a", shared, 2500, 1), waitingPod("b", batch, -1, 1)}, 2500, []string{"b"}, ""},
 		{"a pod with no or unknown use is not evicted", serviceWaiting, []tick.Pod{waitingPod("a", shared, 500, 1), waitingPod("b", batch, -1, 0), waitingPod("c", batch, -1, -1)}, 500, nil, ""},
 		{"unknown", serviceWaiting, []tick.Pod{waitingPod("a", shared, -1, 1), waitingPod("b", batch, -1, 900)}, -1, nil, noCPUWaiting},
-		{"a pod of unknown class is no service", serviceWaiting, []tick.Pod{waitingPod("a", shared, 10, 1), ofUnknownClass(waitingPod("b", shared, 900, 1))}, 10, nil, ""},
+		{"a pod of unknown class is no service", serviceWaiting, []tick.Pod{
+			waitingPod("a", shared, 10, 1), ofUnknownClass(waitingPod("b", shared, 900, 1)),
+		}, 10, nil, ""},
 		{"its own limit throttles it", serviceWaiting, []tick.Pod{
 			throttled, waitingPod("a", shared, 3, 1), waitingPod("b", batch, -1, 900),
 		}, 3, nil, ""},

@@ -45,7 +45,8 @@ func (w *cpuWindow) measureSuppression(m *Measure, s *Settings, t *tick.Tick) {
 		releases := x.Releases / 1000 / size
 		tolerance, err := toleranceOf(x.Pod, s)
 		if err != nil { // an error in an annotation exempts no pod
-			m.Errors = append(m.Errors, fmt.Sprintf("%s: pod %s: annotation %s: %v: --suppression-max-tolerance-rate applies", ScopeSuppression, x.Pod.Name, annotationCPU, err))
+			m.Errors = append(m.Errors, fmt.Sprintf("%s: pod %s: annotation %s: %v: --suppression-max-tolerance-rate applies",
+				ScopeSuppression, x.Pod.Name, annotationCPU, err))
 		}
 		ratio := wholeCores(remaining) / size
 		l, threshold := podIsOver(&w.Suppressed, previous, x.Pod.UID, t, ratio, tolerance, s.SuppressionHysteresis)

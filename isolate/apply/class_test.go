@@ -112,7 +112,7 @@ func TestLostWeightIsRestored(t *testing.T) {
 			w.Writer = refusingWeights{w.Writer}
 			for range 2 {
 				if out := a.Apply(services); len(out.Errors) != 1 {
-					t.Errorf("errors: %s; want the refused weight, in each round", errorsOf(out))
+					t.Errorf("got errors %s; want the refused weight, in each round", errorsOf(out))
 				}
 			}
 			w.Writer = r.h
@@ -207,7 +207,7 @@ func TestWeightOfIdleCgroupIsUnknown(t *testing.T) {
 	a, _ := newApplier(t, r.h, nil)
 	for round, idle := range []bool{false, false, true, false, false} {
 		if out := a.Apply([]tick.Cgroup{{Cgroup: r.path("batch"), CPUIdle: &idle}}); len(out.Errors) > 0 {
-			t.Errorf("errors: %s", errorsOf(out))
+			t.Errorf("got errors %s; want none", errorsOf(out))
 		}
 		if weight := r.get("cpu", "batch", "cpu.shares"); !idle && weight != "1024" {
 			t.Errorf("round %d: cpu.shares is %s, want the kernel's default", round, weight)

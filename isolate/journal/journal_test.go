@@ -331,7 +331,7 @@ func TestNothingIsSynced(t *testing.T) {
 		done <- err
 	}()
 	if err := <-done; err != nil {
-		t.Skip("no seccomp filter: ", err)
+		t.Fatal("set a seccomp filter: ", err)
 	}
 	if appended != nil || rewritten != nil {
 		t.Errorf("append: %v, rewrite: %v", appended, rewritten)

@@ -241,7 +241,7 @@ func TestUnlistedProcesses(t *testing.T) {
 	finder := sourceFinder{h: h, now: time.Now}
 	found := finder.find([]plan.Mark{{Cgroups: []string{"/a"}, Mark: 1}}, nil)
 	if len(found.errs) != 1 || !strings.HasPrefix(found.errs[0].Error(), "processes of 1 cgroup are in another PID namespace") {
-		t.Errorf("errors: %v; want one, of one cgroup", found.errs)
+		t.Errorf("got errors %v; want one, of one cgroup", found.errs)
 	}
 }
 

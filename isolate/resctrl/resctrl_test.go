@@ -301,7 +301,8 @@ func TestContest(t *testing.T) {
 func TestHiddenTasks(t *testing.T) {
 	m := newMachine(t)
 	m.write("sys/fs/cgroup/be/a/c/cgroup.threads", "0\n0\n")
-	if got := summary(m.apply(beGroup())); !strings.Contains(got, "tasks of 1 cgroup are in another PID namespace: isolate must run in the host's") || m.read("BE/tasks") != "102" {
+	const want = "tasks of 1 cgroup are in another PID namespace: isolate must run in the host's"
+	if got := summary(m.apply(beGroup())); !strings.Contains(got, want) || m.read("BE/tasks") != "102" {
 		t.Error(got)
 	}
 }

@@ -169,7 +169,8 @@ func TestUnknownKeyOfSelectorAfterManyOthers(t *testing.T) {
 	for i := range 2 * maxListed {
 		fmt.Fprintf(&before, `"x%d":1,`, i)
 	}
-	s, problems := resolved(t, data(KeyThreshold, `{`+before.String()+`"nodeStrategies":[{"nodeSelector":{"matchLabel":{"a":"1"}},"enable":true}]}`), nil, nil)
+	text := `{` + before.String() + `"nodeStrategies":[{"nodeSelector":{"matchLabel":{"a":"1"}},"enable":true}]}`
+	s, problems := resolved(t, data(KeyThreshold, text), nil, nil)
 	if *s.Threshold.Enable || !strings.Contains(problems, "nodeSelector.matchLabel: unknown key") {
 		t.Errorf("enabled %t, problems %q", *s.Threshold.Enable, problems)
 	}

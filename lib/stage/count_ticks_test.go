@@ -19,7 +19,9 @@ func TestSectionsAreInTheMetrics(t *testing.T) {
 	}{
 		{"advise", "polder_advice_reasons", &tick.Advice{}},
 		{"isolate", "polder_isolation_missing_cgroups", tick.Isolation{}},
-		{"isolate", "polder_network_class_backlog_bytes", tick.NetworkIsolation{Classes: []tick.NetworkCount{{Link: "eth0", Class: "batch"}}}},
+		{"isolate", "polder_network_class_backlog_bytes", tick.NetworkIsolation{
+			Classes: []tick.NetworkCount{{Link: "eth0", Class: "batch"}},
+		}},
 		{"isolate", `polder_dropped_ticks_total{node="n",tool="isolate-network"} 3`, tick.NetworkIsolation{DroppedTicks: 3}},
 		{"evict", "polder_eviction_queue_pods", &tick.Eviction{}},
 		{"report", "polder_report_target_state", &tick.Report{Targets: []tick.Target{{Target: "cnr", State: tick.TargetWritten}}}},

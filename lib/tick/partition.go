@@ -25,8 +25,12 @@ func (p *Partition) ContainsAllPods(pods []Pod) bool {
 // isOfHost reports whether the pod is a cgroup of the host's own programs: of class system by a rule of the classification, and not one of
 // kubelet's. On a host with systemd, /system.slice is one beside kubelet's pods.
 func (p *Pod) isOfHost() bool {
-	isKubelets := strings.Contains(p.Cgroup, "/kubepods") || strings.Contains(p.Cgroup, "-kubepods")
-	return p.QoS == QoSSystem && p.QoSSource == QoSFromRule && !isKubelets
+	return p.QoS == QoSSystem && p.QoSSource == QoSFromRule && !IsKubeletCgroup(p.Cgroup)
+}
+
+// IsKubeletCgroup reports whether a cgroup is one of kubelet's, or below one, by either of its drivers.
+func IsKubeletCgroup(cgroup string) bool {
+	return strings.Contains(cgroup, "/kubepods") || strings.Contains(cgroup, "-kubepods")
 }
 
 // HasOwnPartition reports whether the pod runs on the CPUs of a partition that does not contain all pods: it uses none of the CPUs that

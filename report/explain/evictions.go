@@ -84,7 +84,7 @@ func (es *evictions) countMore(current map[string]string) {
 func (es *evictions) forget(before time.Time) {
 	es.all = slices.DeleteFunc(es.all, func(e *eviction) bool { return e.last.Before(before) })
 	if len(es.all) == 0 {
-		es.more, es.moreStates = 0, nil
+		es.more, es.moreStates, es.current = 0, nil, nil
 	}
 }
 

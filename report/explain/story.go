@@ -43,7 +43,6 @@ type Story struct {
 	others    []Event
 	open      map[string]int // events that have not ended, by their text: the index in others
 	left      int            // events that were not kept
-	last      time.Time      // the last tick's
 }
 
 // NewStory returns a Story without ticks.
@@ -53,7 +52,6 @@ func NewStory() *Story {
 
 // Add adds the next tick of the node.
 func (s *Story) Add(t *tick.Tick) {
-	s.last = t.Time
 	offer, _ := offerOf(t)
 	amount := offer
 	if size, found := reclaimPool(t); found {
@@ -73,12 +71,9 @@ func (s *Story) Add(t *tick.Tick) {
 	}
 }
 
-// key is the same for events whose sentences differ only in their figures.
-func (e *Event) key() string { return e.Kind + "\x00" + shape(e.Text) }
-
 // note begins an event, or prolongs one whose sentence differs only in its figures.
 func (s *Story) note(e Event) {
-	key := e.key()
+	key := e.Kind + "\x00" + shape(e.Text)
 	if i, continues := s.open[key]; continues {
 		s.others[i].To = e.To
 		return
@@ -95,15 +90,24 @@ func (s *Story) note(e Event) {
 func (s *Story) Forget(before time.Time) {
 	s.evictions.forget(before)
 	s.squeezes.forget(before)
-	s.others = slices.DeleteFunc(s.others, func(e Event) bool { return e.To.Before(before) })
-	if len(s.others) == 0 {
-		s.left = 0
-	}
-	clear(s.open)
+	kept, indexes := []Event(nil), make([]int, len(s.others))
 	for i, e := range s.others {
-		if e.To.Add(squeezeWithin).After(s.last) {
-			s.open[e.key()] = i
+		if indexes[i] = len(kept); !e.To.Before(before) {
+			kept = append(kept, e)
 		}
+	}
+	if len(kept) == len(s.others) {
+		return
+	}
+	for key, i := range s.open {
+		if s.others[i].To.Before(before) {
+			delete(s.open, key)
+		} else {
+			s.open[key] = indexes[i]
+		}
+	}
+	if s.others = kept; len(kept) == 0 {
+		s.left = 0
 	}
 }
 

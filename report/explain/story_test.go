@@ -71,7 +71,8 @@ func TestEvictionsBeyondThoseKept(t *testing.T) {
 		s.Add(&tick.Tick{V: 1, Node: "n", Time: at.Add(time.Duration(i) * time.Second), Eviction: e})
 	}
 	states := s.Evictions()
-	if _, more := s.Events(); states[tick.StateSucceeded] != keptEvictions+50 || states[tick.StateFailed] != 1 || states[tick.StateRequested] != 0 || more != 51 {
+	succeeded, failed, requested := states[tick.StateSucceeded], states[tick.StateFailed], states[tick.StateRequested]
+	if _, more := s.Events(); succeeded != keptEvictions+50 || failed != 1 || requested != 0 || more != 51 {
 		t.Errorf("%v, %d more; want %d succeeded, 1 failed, 51 more", states, more, keptEvictions+50)
 	}
 }
@@ -81,7 +82,8 @@ func TestStoryForgets(t *testing.T) {
 	s := NewStory()
 	add := func(second int, uid string) {
 		s.Add(&tick.Tick{
-			V: 1, Node: "n", Time: time.Unix(int64(second), 0), Sample: &tick.Sample{Errors: []tick.SourceError{{Source: "s" + uid, Error: "e"}}},
+			V: 1, Node: "n", Time: time.Unix(int64(second), 0),
+			Sample:   &tick.Sample{Errors: []tick.SourceError{{Source: "s" + uid, Error: "e"}}},
 			Eviction: &tick.Eviction{Evictions: []tick.PodEviction{{UID: uid, Name: uid, Rule: "r", State: tick.StateSucceeded}}},
 		})
 	}

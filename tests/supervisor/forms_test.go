@@ -206,7 +206,8 @@ func TestRestoreReadsKubeletsStateInItsRoot(t *testing.T) {
 			c := newColocated(t, "kubelet-"+strings.ReplaceAll(name, " ", "-"))
 			c.batch.Write(t, "cpuset.cpus", "0-1")
 			run := exec.Command("unshare", "--mount", "--propagation", "private", "sh", "-ec", twoJournals)
-			run.Env = append(os.Environ(), "BIN="+bin, "REPO="+repository(t), "NOW="+time.Now().UTC().Format(time.RFC3339), "BATCH="+c.batch.Name,
+			run.Env = append(os.Environ(), "BIN="+bin, "REPO="+repository(t), "NOW="+time.Now().UTC().Format(time.RFC3339),
+				"BATCH="+c.batch.Name,
 				"POLDER_ENV=/run/polder.env", "SETTINGS=POLDER_ISOLATE_DRY_RUN=true\n"+one.settings+"\n", "RESTORE="+one.restore,
 				`CHANGES=write polder-isolate $BATCH '500,"cpusetCPUs":"0"'
 mkdir /run/kubelet

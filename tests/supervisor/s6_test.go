@@ -298,8 +298,8 @@ func TestS6SvscanKilled(t *testing.T) {
 			t.Fatal(err)
 		}
 		// Until then another one is refused.
-		eventually(t, "the killed s6-svscan is gone", func() bool { return errors.Is(s.cmd.Process.Signal(syscall.Signal(0)), os.ErrProcessDone) },
-			func() string { return "" })
+		isGone := func() bool { return errors.Is(s.cmd.Process.Signal(syscall.Signal(0)), os.ErrProcessDone) }
+		eventually(t, "the killed s6-svscan is gone", isGone, func() string { return "" })
 		return was
 	}
 	// The supervisors also hold the output open: the command has ended only when they have.

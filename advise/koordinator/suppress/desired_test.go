@@ -341,7 +341,8 @@ func TestReservedCPUsWhileTheNodeObjectIsUnread(t *testing.T) {
 	}
 	unread := withBudget(40000)
 	unread.Allocatable, unread.Errors = nil, []tick.SourceError{{Source: "node", Error: "no answer"}}
-	if a := new(State).step(unread, with(nil)); len(a.Cgroups) > 0 || !hasReason(a, "the node object could not be read: everything stays unchanged") {
+	a := new(State).step(unread, with(nil))
+	if len(a.Cgroups) > 0 || !hasReason(a, "the node object could not be read: everything stays unchanged") {
 		t.Errorf("never read: %s", text(a))
 	}
 	for name, strategies := range map[string]*sloconfig.Strategies{"on": with(nil), "disabled": disabled()} {

@@ -226,7 +226,8 @@ func TestContainersHaveWhatTheyNeedAndNoMore(t *testing.T) {
 		"restore=true":    "polder-isolate: kubelet-state restore done, polder-report: withdraw done",
 		"network.enabled=true,network.rate=1Gbit": "polder-collect: prepare kubelet-state collect, polder-evict: prepare evict, " +
 			"polder-isolate: prepare kubelet-state advise isolate, polder-network: prepare isolate-network, polder-report: prepare report",
-		"network.enabled=true,network.rate=1Gbit,restore=true": "polder-isolate: kubelet-state restore done, polder-network: restore-network done, polder-report: withdraw done",
+		"network.enabled=true,network.rate=1Gbit,restore=true": "polder-isolate: kubelet-state restore done, " +
+			"polder-network: restore-network done, polder-report: withdraw done",
 	} {
 		t.Run(set, func(t *testing.T) {
 			network := strings.HasPrefix(set, "network")
