@@ -61,7 +61,7 @@ func (t *tool) handle(_ context.Context, in stage.Incoming) (any, error) {
 		out = t.apply.Apply(in.Advice.Cgroups)
 		t.resctrl.Apply(&out, in.Advice.Resctrl)
 		t.reclaim.Apply(&out, in.Advice.MemoryReclaim)
-		t.resched.Apply(&out, in.Advice.ReschedIntervalSeconds)
+		t.resched.Apply(&out, in.Advice)
 		t.logger.logNew(t.s.Log, out.Errors)
 		t.fallback, t.lastAdvice = in.Advice.Fallback, t.s.Now()
 		if t.fallbackBegun {

@@ -58,6 +58,7 @@ var soleImporter = map[string]string{
 	"go.yaml.in/yaml":                                      "polder/lib/config",
 	"k8s.io/utils/cpuset":                                  "polder/lib/cpus",
 	"k8s.io/apimachinery/pkg/api/resource":                 "polder/lib/quantity",
+	"github.com/cilium/ebpf":                               "polder/isolate/resched/onwait",
 	"golang.org/x/term":                                    "polder/report",
 	"github.com/chromedp":                                  "polder/tests/browser",
 }

@@ -101,14 +101,17 @@ type Settings struct {
 	Class string
 	// ServiceWeightFactor multiplies the weights of services beside batch, on plain hosts; 0 and 1 do not change them.
 	ServiceWeightFactor int
-	// ReschedInterval is how often CPUs choose again what they run while batch runs beside services: 0 means never, and
-	// [ReschedOnSmallMachines] means [SmallMachineInterval] on machines with fewer than [SmallMachineCPUs] CPUs.
+	// ReschedOnWait, one of [ReschedModes], makes a CPU choose again what it runs when batch in the idle class begins to run there while
+	// another task waits; empty means off.
+	ReschedOnWait string
+	// ReschedInterval is how often CPUs choose again while batch runs beside services, where ReschedOnWait is off or not possible: 0 means
+	// never, and [ReschedOnSmallMachines] means [SmallMachineInterval] on machines with fewer than [SmallMachineCPUs] CPUs.
 	ReschedInterval time.Duration
 }
 
 // Defaults returns the default settings.
 func Defaults() Settings {
-	return Settings{ServiceWeightFactor: DefaultServiceWeightFactor, ReschedInterval: ReschedOnSmallMachines}
+	return Settings{ServiceWeightFactor: DefaultServiceWeightFactor, ReschedOnWait: On, ReschedInterval: ReschedOnSmallMachines}
 }
 
 // Machine is what the floor is measured against: all CPU and the floor, in milli-CPU, and the version of the cgroups.
@@ -182,7 +185,7 @@ func (st *State) Advise(t *tick.Tick, a *tick.Advice, s Settings, m Machine) *St
 	if services.reason != "" {
 		a.Reasons = append(a.Reasons, services.reason)
 	}
-	st.adviseResched(t, a, c.isAtTop(), s.ReschedInterval, m)
+	st.adviseResched(t, a, c.isAtTop(), s, m)
 	return st
 }
 

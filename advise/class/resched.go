@@ -17,6 +17,15 @@ const (
 	SmallMachineCPUs                     = 8
 )
 
+// Modes of [Settings.ReschedOnWait].
+const (
+	On  = "on"
+	Off = "off"
+)
+
+// ReschedModes are all of them.
+var ReschedModes = []string{Off, On}
+
 // Batch and the other programs must each use this part of the machine for CPUs to choose again more often, within bothRanFor.
 const (
 	usedPermille = 10
@@ -34,16 +43,17 @@ func (c *choices) isAtTop() bool {
 	return len(c.chosen) > 0
 }
 
-// adviseResched advises how often CPUs choose again what they run: while all batch is at the top of the hierarchy, and both batch and
-// other programs use CPU. An unknown use changes nothing.
-func (st *State) adviseResched(t *tick.Tick, a *tick.Advice, isAtTop bool, interval time.Duration, m Machine) {
+// adviseResched advises when CPUs choose again what they run: while all batch is at the top of the hierarchy, and both batch and other
+// programs use CPU. An unknown use changes nothing.
+func (st *State) adviseResched(t *tick.Tick, a *tick.Advice, isAtTop bool, s Settings, m Machine) {
+	onWait, interval := s.ReschedOnWait == On && className(s.Class) == Idle, s.ReschedInterval
 	if interval == ReschedOnSmallMachines {
 		interval = 0
 		if m.MilliCPU > 0 && m.MilliCPU < SmallMachineCPUs*1000 {
 			interval = SmallMachineInterval
 		}
 	}
-	if interval <= 0 || !isAtTop {
+	if interval <= 0 && !onWait || !isAtTop {
 		st.BothRanAt = time.Time{}
 		return
 	}
@@ -60,6 +70,15 @@ func (st *State) adviseResched(t *tick.Tick, a *tick.Advice, isAtTop bool, inter
 	if st.BothRanAt.IsZero() {
 		return
 	}
-	a.ReschedIntervalSeconds = new(interval.Seconds())
-	a.Reasons = append(a.Reasons, fmt.Sprintf("CPUs choose again what they run every %s: batch runs beside services", interval))
+	a.ReschedOnWait = onWait
+	when := "when a task waits behind batch"
+	if interval > 0 {
+		a.ReschedIntervalSeconds = new(interval.Seconds())
+		every := fmt.Sprintf("every %s", interval)
+		if onWait {
+			every = fmt.Sprintf("%s, or %s where the kernel does not permit that", when, every)
+		}
+		when = every
+	}
+	a.Reasons = append(a.Reasons, fmt.Sprintf("CPUs choose again what they run %s: batch runs beside services", when))
 }

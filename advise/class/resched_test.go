@@ -1,6 +1,7 @@
 package class
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -22,6 +23,36 @@ func reschedAdviceFor(cgroup string, st *State, at time.Time, s Settings, m Mach
 		return st, 0
 	}
 	return st, *a.ReschedIntervalSeconds
+}
+
+// On wait is for the idle class alone, whatever the size of the machine, and besides the interval.
+func TestReschedOnWait(t *testing.T) {
+	const waiting, asWell = "when a task waits behind batch", "every 1ms where the kernel does not permit that"
+	for _, c := range []struct {
+		mode, class string
+		cpus        int64
+		want        bool
+		reason      string
+	}{
+		{On, "", 2, true, waiting + ", or " + asWell},
+		{On, Idle, 48, true, waiting + ": batch"},
+		{Off, Idle, 2, false, "every 1ms: batch"},
+		{Off, Idle, 48, false, ""},
+		{"", Idle, 48, false, ""},
+		{On, Weight, 48, false, ""},
+		{On, Weight, 2, false, "every 1ms: batch"},
+	} {
+		tk := &tick.Tick{Time: time.Unix(1e9, 0), Sample: &tick.Sample{CPU: &tick.NodeCPU{UsageMilliCPU: new(float64(c.cpus) * 900)}, Pods: []tick.Pod{
+			{QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromRule, Cgroup: "/batch", UsageMilliCPU: new(float64(c.cpus) * 500)},
+		}}}
+		a := &tick.Advice{}
+		s := Settings{Class: c.class, ReschedOnWait: c.mode, ReschedInterval: ReschedOnSmallMachines}
+		(*State)(nil).Advise(tk, a, s, Machine{MilliCPU: c.cpus * 1000})
+		text := strings.Join(a.Reasons, "\n")
+		if a.ReschedOnWait != c.want || !strings.Contains(text, c.reason) || strings.Contains(text, "choose again") != (c.reason != "") {
+			t.Errorf("%+v: %v, reasons %q", c, a.ReschedOnWait, a.Reasons)
+		}
+	}
 }
 
 // CPUs choose again while both batch and other programs use CPU, and for 10 s after; an unknown use changes nothing.

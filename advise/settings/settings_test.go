@@ -54,6 +54,7 @@ func TestBounds(t *testing.T) {
 		"reserved-cpus":        {"1-0x", "3-1", "9999"},
 		"batch-class":          {"", "fifo"},
 		"service-weight":       {"", "0", "101", "-16", "1.5", "x"},
+		"resched-on-wait":      {"", "true", "1ms"},
 		"resched-interval":     {"", "1", "-1ms", "100us", "11ms", "x"},
 		"guard":                {"", "maybe"},
 		"guard-disk":           {"", "maybe"},

@@ -4,8 +4,12 @@
 // tasks that did not get more than their share yet, and a service that has just run has got more by some microseconds. So if something
 // interrupts it, such as a thread of the kernel that handles its packets or its writes, batch is next, and the CPU is only chosen for
 // again at the kernel's next tick: up to 4 ms later with 250 ticks a second. After some microseconds of batch the service would be
-// chosen. So one thread for each CPU wakes at an interval and sleeps again at once: each time the kernel chooses again
-// (docs/adr/0021-choose-again-more-often.md has the measurements).
+// chosen. Whenever a thread wakes on that CPU and sleeps again at once, the kernel chooses again. There are two ways of doing that, and
+// each has a thread for each CPU:
+//
+//   - on wait: a BPF program notices that batch begins to run while something else waits, and wakes the thread (package onwait,
+//     docs/adr/0023-wake-when-a-task-waits-behind-batch.md). It costs next to nothing, but not every kernel and container permits it.
+//   - at an interval: the thread wakes always (docs/adr/0021-choose-again-more-often.md has the measurements).
 //
 // The threads are those of a child process (child.go): in this one Go's runtime would need four times their CPU time. The process is in
 // the root cgroup: anywhere below it each wake would change the weights of the cgroups above it, by which the kernel (6.18) gave all
@@ -21,6 +25,8 @@ import (
 	"math"
 	"os"
 	"os/exec"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -29,8 +35,11 @@ import (
 	"polder/lib/tick"
 )
 
-// key is the advice's key, as errors name it.
-const key = "reschedIntervalSeconds"
+// The advice's keys, as errors name them.
+const (
+	onWaitKey   = "reschedOnWait"
+	intervalKey = "reschedIntervalSeconds"
+)
 
 // The threads wake at least and at most so often, whatever the advice says: below minInterval they would use a large part of the CPUs,
 // and above maxInterval the kernel's own tick comes first.
@@ -62,16 +71,27 @@ type Options struct {
 // Runner starts and ends the child process. Only one goroutine may call its methods.
 type Runner struct {
 	Options
-	inForce time.Duration // the interval, in a dry run that which would be; 0 means none
-	told    bool          // that the root cgroup is missing was reported
-	child   *child        // nil if none runs
-	failed  error         // why there is none, although one was advised; it is not tried again
+	inForce  way    // in a dry run that which would be
+	told     bool   // that the root cgroup is missing was reported
+	child    *child // nil if none runs
+	noOnWait error  // why CPUs cannot choose again on wait, although that was advised; it is not tried again
+	failed   error  // the same of an interval
 }
+
+// way is how CPUs choose again, which is the child process' argument: [onWait] or an interval; [kernelOnly] is none of them.
+type way string
+
+const (
+	kernelOnly way = ""
+	onWait     way = "on-wait"
+)
 
 // child is a running child process.
 type child struct {
+	way     way
 	process *os.Process
 	stdin   io.Closer   // its end ends the process, and its first line starts the threads
+	isReady atomic.Bool // the threads have started
 	ended   chan error  // receives why the process ended
 	cpus    unix.CPUSet // those of its threads
 }
@@ -79,37 +99,72 @@ type child struct {
 // New returns a Runner without a child process.
 func New(o Options) *Runner { return &Runner{Options: o} }
 
-// Apply starts or ends the threads, or changes their interval, as the advice requests: nil or 0 seconds means no threads.
-func (r *Runner) Apply(out *tick.Isolation, seconds *float64) {
-	interval := intervalOf(seconds)
-	if interval > 0 && r.MoveToRoot == nil && !r.Copy {
-		out.Unavailable = append(out.Unavailable, key)
-		if !r.told {
-			r.told = true
-			out.Errors = append(out.Errors, tick.IsolationError{Key: key, Error: noRoot})
-		}
+// Apply makes CPUs choose again as the advice requests: on wait where that is possible, otherwise at its interval, if it has one.
+func (r *Runner) Apply(out *tick.Isolation, a *tick.Advice) {
+	interval := intervalOf(a.ReschedIntervalSeconds)
+	if r.MoveToRoot == nil && !r.Copy && (a.ReschedOnWait || interval != kernelOnly) {
+		r.reportNoRoot(out, a.ReschedOnWait, interval)
 		return
 	}
 	if r.DryRun || r.Copy {
-		r.inForce = interval
+		r.inForce = r.choose(a.ReschedOnWait, interval)
 		return
 	}
-	r.run(interval)
-	if r.failed != nil && interval > 0 {
-		out.Errors = append(out.Errors, tick.IsolationError{Key: key, Error: r.failed.Error()})
+	isKnown := r.noOnWait != nil
+	r.checkChild()
+	want := r.choose(a.ReschedOnWait, interval)
+	r.run(want)
+	if a.ReschedOnWait && r.noOnWait != nil {
+		out.Unavailable = append(out.Unavailable, onWaitKey)
+		if !isKnown {
+			out.Errors = append(out.Errors, tick.IsolationError{Key: onWaitKey, Error: r.noOnWait.Error()})
+		}
+	}
+	if want != kernelOnly && r.failed != nil {
+		out.Errors = append(out.Errors, tick.IsolationError{Key: intervalKey, Error: r.failed.Error()})
 	}
 }
 
-// Report adds the interval that is in force.
+// reportNoRoot reports what cannot be done without the machine's root cgroup.
+func (r *Runner) reportNoRoot(out *tick.Isolation, isOnWait bool, interval way) {
+	var keys []string
+	if isOnWait {
+		keys = append(keys, onWaitKey)
+	}
+	if interval != kernelOnly {
+		keys = append(keys, intervalKey)
+	}
+	out.Unavailable = append(out.Unavailable, keys...)
+	if !r.told {
+		r.told = true
+		out.Errors = append(out.Errors, tick.IsolationError{Key: keys[0], Error: noRoot})
+	}
+}
+
+// choose returns the way for an advice.
+func (r *Runner) choose(isOnWait bool, interval way) way {
+	if isOnWait && r.noOnWait == nil {
+		return onWait
+	}
+	return interval
+}
+
+// Report adds what is in force.
 func (r *Runner) Report(out *tick.Isolation) {
-	if r.inForce > 0 {
-		out.ReschedIntervalSeconds = new(r.inForce.Seconds())
+	switch r.inForce {
+	case kernelOnly:
+	case onWait:
+		out.ReschedOnWait = true
+	default:
+		if d, err := time.ParseDuration(string(r.inForce)); err == nil { // always: intervalOf wrote it
+			out.ReschedIntervalSeconds = new(d.Seconds())
+		}
 	}
 }
 
 // Stop ends the threads; a later Apply may start them again.
 func (r *Runner) Stop() {
-	r.inForce = 0
+	r.inForce = kernelOnly
 	if r.child == nil {
 		return
 	}
@@ -118,46 +173,53 @@ func (r *Runner) Stop() {
 	r.Log.Info("only the kernel's own tick makes CPUs choose again what they run")
 }
 
-// intervalOf returns the interval that an advice means, within its bounds; 0 means none.
-func intervalOf(seconds *float64) time.Duration {
+// intervalOf returns the interval that an advice means, within its bounds.
+func intervalOf(seconds *float64) way {
 	if seconds == nil || math.IsNaN(*seconds) || *seconds <= 0 {
-		return 0
+		return kernelOnly
 	}
-	return time.Duration(min(max(*seconds, minInterval.Seconds()), maxInterval.Seconds()) * float64(time.Second))
+	return way(time.Duration(min(max(*seconds, minInterval.Seconds()), maxInterval.Seconds()) * float64(time.Second)).String())
 }
 
-// run ensures that a child process with this interval runs, or with 0 that none does.
-func (r *Runner) run(interval time.Duration) {
-	if r.child != nil {
-		select {
-		case err := <-r.child.ended:
-			r.child, r.inForce = nil, 0
-			r.fail(errors.Join(errors.New("its process ended"), err))
-		default:
-			if r.inForce == interval && !r.child.hasOtherCPUs() {
-				return
-			}
-			r.Stop()
+// checkChild learns whether the child process has started its threads or has ended.
+func (r *Runner) checkChild() {
+	if r.child == nil {
+		return
+	}
+	select {
+	case err := <-r.child.ended:
+		r.fail(r.child.way, errors.Join(errors.New("its process ended"), err))
+		r.child, r.inForce = nil, kernelOnly
+	default:
+		if r.inForce == kernelOnly && r.child.isReady.Load() {
+			r.inForce = r.child.way
+			r.Log.Info("batch runs beside services: CPUs choose again what they run more often than at the kernel's tick", "when", r.inForce)
 		}
 	}
-	if interval == 0 || r.failed != nil {
-		return
-	}
-	if err := r.start(interval); err != nil {
-		r.fail(err)
-		return
-	}
-	r.inForce = interval
-	r.Log.Info("batch runs beside services: CPUs choose again what they run more often than at the kernel's tick", "interval", interval)
 }
 
-func (r *Runner) start(interval time.Duration) error {
+// run ensures that a child process for this way runs, or none.
+func (r *Runner) run(want way) {
+	if r.child != nil && (r.child.way != want || r.child.hasOtherCPUs()) {
+		r.Stop()
+	}
+	if want == kernelOnly || r.child != nil || want != onWait && r.failed != nil {
+		return
+	}
+	if err := r.start(want); err != nil {
+		r.fail(want, err)
+		return
+	}
+	r.checkChild()
+}
+
+func (r *Runner) start(want way) error {
 	path, err := os.Executable()
 	if err != nil {
 		return err
 	}
 	cmd := exec.Command(path)
-	cmd.Args = []string{childName, interval.String()}
+	cmd.Args = []string{childName, string(want)}
 	cmd.Env = []string{"GODEBUG=asyncpreemptoff=1"}
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -165,14 +227,21 @@ func (r *Runner) start(interval time.Duration) error {
 	if err != nil {
 		return err
 	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	started := &child{process: cmd.Process, stdin: stdin, ended: make(chan error, 1)}
+	started := &child{way: want, process: cmd.Process, stdin: stdin, ended: make(chan error, 1)}
 	go func() {
+		if n, _ := stdout.Read(make([]byte, 1)); n > 0 { // the end of the process, which Wait returns, ends it too
+			started.isReady.Store(true)
+		}
 		err := cmd.Wait()
 		if err != nil {
-			err = fmt.Errorf("%w: %s", err, clip.Text(stderr.String(), maxShownBytes))
+			err = fmt.Errorf("%w: %s", err, clip.Text(strings.TrimSpace(stderr.String()), maxShownBytes))
 		}
 		started.ended <- err
 	}()
@@ -211,6 +280,12 @@ func cpusOf(p *os.Process) (cpus unix.CPUSet, err error) {
 	return cpus, err
 }
 
-func (r *Runner) fail(err error) {
+// fail keeps why a way is not possible.
+func (r *Runner) fail(w way, err error) {
+	if w == onWait {
+		r.noOnWait = fmt.Errorf("nothing notices when a task waits behind batch; if the advice has an interval CPUs choose again at that: %w "+
+			"(a new isolate tries again)", err)
+		return
+	}
 	r.failed = fmt.Errorf("CPUs choose again only at the kernel's tick: %w (a new isolate tries again)", err)
 }

@@ -39,7 +39,7 @@ func TestThreads(t *testing.T) {
 	t.Cleanup(r.Stop)
 	pids := map[int]bool{}
 	for _, seconds := range []float64{0.001, 0.001, 0.002} {
-		out := apply(t, r, new(seconds))
+		out := awaitInForce(t, r, every(seconds))
 		if out.ReschedIntervalSeconds == nil || *out.ReschedIntervalSeconds != seconds {
 			t.Fatalf("in force: %v, want %v s", out.ReschedIntervalSeconds, seconds)
 		}
@@ -70,12 +70,12 @@ func TestThreads(t *testing.T) {
 		if err := unix.SchedSetaffinity(before, &fewer); err != nil {
 			t.Fatal(err)
 		}
-		if apply(t, r, new(0.002)); r.child.process.Pid == before || r.child.cpus != allowed {
+		if apply(t, r, every(0.002)); r.child.process.Pid == before || r.child.cpus != allowed {
 			t.Errorf("process %d for the CPUs %v after process %d", r.child.process.Pid, r.child.cpus, before)
 		}
 	}
 	pid := r.child.process.Pid
-	if out := apply(t, r, nil); out.ReschedIntervalSeconds != nil {
+	if out := apply(t, r, &tick.Advice{}); out.ReschedIntervalSeconds != nil {
 		t.Errorf("without advice %v s are in force", *out.ReschedIntervalSeconds)
 	}
 	if err := unix.Kill(pid, 0); !errors.Is(err, unix.ESRCH) {
@@ -87,30 +87,30 @@ func TestThreads(t *testing.T) {
 func TestProcessEnds(t *testing.T) {
 	r := New(Options{MoveToRoot: stay, Log: slog.New(slog.DiscardHandler)})
 	t.Cleanup(r.Stop)
-	apply(t, r, new(0.001))
+	apply(t, r, every(0.001))
 	if err := unix.Kill(r.child.process.Pid, unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	var out tick.Isolation
 	await.Until(t, 30*time.Second, "the end is noticed", func() string {
 		out = tick.Isolation{}
-		if r.Apply(&out, new(0.001)); r.child != nil {
+		if r.Apply(&out, every(0.001)); r.child != nil {
 			return "there is a process still"
 		}
 		return ""
 	})
 	for range 2 {
-		if len(out.Errors) != 1 || out.Errors[0].Key != key || !strings.Contains(out.Errors[0].Error, "killed") {
+		if len(out.Errors) != 1 || out.Errors[0].Key != intervalKey || !strings.Contains(out.Errors[0].Error, "killed") {
 			t.Errorf("errors %+v", out.Errors)
 		}
 		if out.ReschedIntervalSeconds != nil || r.child != nil {
 			t.Errorf("%+v", out)
 		}
 		out = tick.Isolation{}
-		r.Apply(&out, new(0.001))
+		r.Apply(&out, every(0.001))
 		r.Report(&out)
 	}
-	if apply(t, r, nil); r.child != nil {
+	if apply(t, r, &tick.Advice{}); r.child != nil {
 		t.Error("without advice a process was started")
 	}
 }
@@ -119,7 +119,7 @@ func TestProcessEnds(t *testing.T) {
 func TestParentIsKilled(t *testing.T) {
 	if os.Getenv("RESCHED_TEST_PARENT") != "" {
 		r := New(Options{MoveToRoot: stay, Log: slog.New(slog.DiscardHandler)})
-		apply(t, r, new(0.001))
+		apply(t, r, every(0.001))
 		fmt.Printf("child %d\n", r.child.process.Pid)
 		select {}
 	}
@@ -152,7 +152,7 @@ func TestNothingStarts(t *testing.T) {
 	for _, o := range []Options{{DryRun: true}, {Copy: true}} {
 		o.MoveToRoot, o.Log = stay, slog.New(slog.DiscardHandler)
 		r := New(o)
-		if out := apply(t, r, new(0.001)); out.ReschedIntervalSeconds == nil || *out.ReschedIntervalSeconds != 0.001 {
+		if out := apply(t, r, every(0.001)); out.ReschedIntervalSeconds == nil || *out.ReschedIntervalSeconds != 0.001 {
 			t.Errorf("%+v: in force: %v", o, out.ReschedIntervalSeconds)
 		}
 		if r.child != nil {
@@ -168,7 +168,7 @@ func TestNotInRoot(t *testing.T) {
 	hidden := New(Options{Log: log})
 	for i := range 2 {
 		var out tick.Isolation
-		hidden.Apply(&out, new(0.001))
+		hidden.Apply(&out, every(0.001))
 		hidden.Report(&out)
 		if hasError := len(out.Errors) == 1; hasError != (i == 0) || len(out.Unavailable) != 1 || out.ReschedIntervalSeconds != nil {
 			t.Errorf("tick %d: %+v", i, out)
@@ -177,7 +177,7 @@ func TestNotInRoot(t *testing.T) {
 	pid := 0
 	readOnly := New(Options{Log: log, MoveToRoot: func(p int) error { pid = p; return os.ErrPermission }})
 	var out tick.Isolation
-	readOnly.Apply(&out, new(0.001))
+	readOnly.Apply(&out, every(0.001))
 	readOnly.Report(&out)
 	if len(out.Errors) != 1 || out.ReschedIntervalSeconds != nil || readOnly.child != nil {
 		t.Errorf("%+v", out)
@@ -191,19 +191,19 @@ func TestNotInRoot(t *testing.T) {
 func TestBounds(t *testing.T) {
 	for _, c := range []struct {
 		seconds *float64
-		want    time.Duration
+		want    way
 	}{
-		{nil, 0},
-		{new(0.0), 0},
-		{new(-1.0), 0},
-		{new(math.NaN()), 0},
-		{new(1e-9), 200 * time.Microsecond},
-		{new(0.001), time.Millisecond},
-		{new(1e9), 10 * time.Millisecond},
-		{new(math.Inf(1)), 10 * time.Millisecond},
+		{nil, kernelOnly},
+		{new(0.0), kernelOnly},
+		{new(-1.0), kernelOnly},
+		{new(math.NaN()), kernelOnly},
+		{new(1e-9), "200µs"},
+		{new(0.001), "1ms"},
+		{new(1e9), "10ms"},
+		{new(math.Inf(1)), "10ms"},
 	} {
 		if got := intervalOf(c.seconds); got != c.want {
-			t.Errorf("%v s: %v, want %v", c.seconds, got, c.want)
+			t.Errorf("%v s: %q, want %q", c.seconds, got, c.want)
 		}
 	}
 }
@@ -211,9 +211,24 @@ func TestBounds(t *testing.T) {
 // stay leaves the process where it is: most of these tests need no cgroups.
 func stay(int) error { return nil }
 
-func apply(t *testing.T, r *Runner, seconds *float64) (out tick.Isolation) {
+// every is an advice with an interval.
+func every(seconds float64) *tick.Advice { return &tick.Advice{ReschedIntervalSeconds: &seconds} }
+
+// awaitInForce applies an advice until it is in force.
+func awaitInForce(t *testing.T, r *Runner, a *tick.Advice) (out tick.Isolation) {
 	t.Helper()
-	r.Apply(&out, seconds)
+	await.Until(t, time.Minute, "the threads have started", func() string {
+		if out = apply(t, r, a); !out.ReschedOnWait && out.ReschedIntervalSeconds == nil {
+			return fmt.Sprintf("%+v", out)
+		}
+		return ""
+	})
+	return out
+}
+
+func apply(t *testing.T, r *Runner, a *tick.Advice) (out tick.Isolation) {
+	t.Helper()
+	r.Apply(&out, a)
 	r.Report(&out)
 	if len(out.Errors) > 0 {
 		t.Fatal(out.Errors)

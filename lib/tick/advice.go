@@ -28,6 +28,9 @@ type Advice struct {
 	Network *Network `json:"network,omitempty"`
 	// MemoryReclaim is memory to reclaim once; nil if there is none.
 	MemoryReclaim *MemoryReclaim `json:"memoryReclaim,omitempty"`
+	// ReschedOnWait means that a CPU is to choose again what it runs as soon as batch in the idle class begins to run there while another
+	// task waits for it. Where that is not possible, ReschedIntervalSeconds applies.
+	ReschedOnWait bool `json:"reschedOnWait,omitempty"`
 	// ReschedIntervalSeconds is how often each CPU is to choose again what it runs; nil or 0 means that the kernel's own tick suffices.
 	ReschedIntervalSeconds *float64 `json:"reschedIntervalSeconds,omitempty"`
 	// BatchStarved reports whether batch pods in a scheduling class below the services' get less than their floor on a full machine; nil

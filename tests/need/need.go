@@ -7,8 +7,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"polder/lib/cgroup"
 )
@@ -34,6 +37,39 @@ func Program(t testing.TB, program, debianPackage string) {
 func Cgroups(t testing.TB, controllers ...string) *cgroup.Hierarchy {
 	t.Helper()
 	return cgroups(t, "needs a writable cgroup", 0, controllers)
+}
+
+// RootCgroup skips a test that needs the machine's root cgroup of a controller, and its own cgroups there.
+func RootCgroup(t testing.TB, controller string) *cgroup.Hierarchy {
+	t.Helper()
+	h := Cgroups(t, controller)
+	if !h.IsMachineRoot(controller) { // in a container, for example
+		t.Skipf("needs the machine's root cgroup with the controller %s", controller)
+	}
+	return h
+}
+
+// BPF skips a test that needs a BPF program in the kernel: its types, and CAP_BPF and CAP_PERFMON.
+func BPF(t testing.TB) {
+	t.Helper()
+	Root(t)
+	if _, err := os.Stat("/sys/kernel/btf/vmlinux"); err != nil {
+		t.Skip("needs a kernel that describes its types (CONFIG_DEBUG_INFO_BTF)")
+	}
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(status), "\nCapEff:\t")
+	text, _, _ := strings.Cut(rest, "\n")
+	capabilities, err := strconv.ParseUint(text, 16, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const needed = 1<<unix.CAP_BPF | 1<<unix.CAP_PERFMON
+	if capabilities&needed != needed {
+		t.Skip("needs CAP_BPF and CAP_PERFMON")
+	}
 }
 
 // Unified skips a test that needs cgroups of version 2, also beside version 1, and returns where they are mounted.

@@ -436,8 +436,8 @@ func (m *machine) checkConfined(t *testing.T) {
 	for _, tool := range tools {
 		want[tool] = may{Seccomp: true, Capabilities: "0000000000000000"}
 	}
-	want["isolate"] = may{Seccomp: true, Capabilities: "0000000000000000", Root: true, Cgroups: true}
-	want["evict"] = may{Seccomp: true, Capabilities: "0000000000000020"} // CAP_KILL
+	want["isolate"] = may{Seccomp: true, Capabilities: "000000c000000000", Root: true, Cgroups: true} // CAP_BPF, CAP_PERFMON
+	want["evict"] = may{Seccomp: true, Capabilities: "0000000000000020"}                              // CAP_KILL
 
 	got := map[string]may{}
 	for tool, pid := range m.pids() {

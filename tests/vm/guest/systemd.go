@@ -169,7 +169,8 @@ func systemdInForce(t *T) {
 	want["isolate"] = "root"
 	t.equal("users", users, want)
 	want = all("0000000000000000")
-	want["evict"] = "0000000000000020" // CAP_KILL
+	want["evict"] = "0000000000000020"   // CAP_KILL
+	want["isolate"] = "000000c000000000" // CAP_BPF, CAP_PERFMON
 	t.equal("capabilities", capabilities, want)
 	t.pinsThreads(unit("isolate"))
 }

@@ -59,26 +59,33 @@ func (t *T) refuses(out *tick.Isolation, cgroup, words string) {
 	t.Errorf("no error of %s contains %q: %+v", cgroup, words, out.Errors)
 }
 
-// writeResched checks that the process that wakes CPUs is in the root cgroup, although isolate is not, has a thread for each online CPU,
-// also after one went offline and came back, and ends with isolate.
+// writeResched checks that the kernel accepts the program that notices waiting, and that the process whose threads it wakes is in the root
+// cgroup, although isolate is not, has a thread for each online CPU, also after one went offline and came back, and ends with isolate.
 func writeResched(t *T) {
 	own := t.group("/own")
 	p, in := t.startFed("isolate --node n1 --max-age 0 --stale-after 1h")
 	t.Must(write(own+"/cgroup.procs", strconv.Itoa(p.stages[0].Process.Pid)))
-	advice := tick.Advice{Policy: "by hand", ReschedIntervalSeconds: new(0.001)}
+	advice := tick.Advice{Policy: "by hand", ReschedOnWait: true, ReschedIntervalSeconds: new(0.001)}
 	const child = "isolate-resched"
 	last := ""
 	t.Cleanup(func() { t.setOnline(1, "1") })
 	for _, state := range []string{"1", "0", "1"} {
 		t.setOnline(1, state)
-		now := time.Now().UTC().Truncate(time.Millisecond)
-		text, err := tick.Marshal(tick.Tick{V: tick.Version, Node: "n1", Time: now, Advice: &advice})
-		t.Must(err)
-		_, err = in.Write(append(text, '\n'))
-		t.Must(err)
-		t.await(p, "the interval", func(tk *tick.Tick) bool {
-			return tk.Time.Equal(now) && tk.Isolation != nil && tk.Isolation.ReschedIntervalSeconds != nil
-		})
+		if !within(func() bool {
+			now := time.Now().UTC().Truncate(time.Millisecond)
+			text, err := tick.Marshal(tick.Tick{V: tick.Version, Node: "n1", Time: now, Advice: &advice})
+			t.Must(err)
+			_, err = in.Write(append(text, '\n'))
+			t.Must(err)
+			isInForce := false
+			t.await(p, "the tick", func(tk *tick.Tick) bool {
+				isInForce = tk.Isolation != nil && tk.Isolation.ReschedOnWait
+				return tk.Time.Equal(now)
+			})
+			return isInForce
+		}) {
+			t.Errorf("with the CPUs %s the program in the kernel is not in force", read("/sys/devices/system/cpu/online"))
+		}
 		online := read("/sys/devices/system/cpu/online")
 		pid, pinned := "", ""
 		if !within(func() bool {
