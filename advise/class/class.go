@@ -13,8 +13,9 @@
 // weight there is a small part of the whole, and batch's turn comes sooner. So the weights of the services beside batch are multiplied too,
 // on a plain host (services.go, docs/adr/0020).
 //
-// And the kernel itself gives batch the CPU of a service that something interrupted, until its next tick. So on small machines, where no
-// CPU is kept free for services, CPUs choose again more often than that (resched.go, docs/adr/0021).
+// And the kernel itself gives batch the CPU of a service that something interrupted, until its next tick. So CPUs choose again when a
+// task waits behind batch, or, where that is not possible and no CPU is kept free for services, more often than at each tick (resched.go,
+// docs/adr/0021 and 0023).
 //
 // Both classes are relative to the cgroup's siblings, so they are set on the pod's cgroup and on the cgroups above it that contain only
 // batch: the outermost of these is the services' sibling, and a cgroup that appears below it between two ticks has the class immediately. A

@@ -42,9 +42,9 @@ func TestReschedOnWait(t *testing.T) {
 		{On, Weight, 48, false, ""},
 		{On, Weight, 2, false, "every 1ms: batch"},
 	} {
-		tk := &tick.Tick{Time: time.Unix(1e9, 0), Sample: &tick.Sample{CPU: &tick.NodeCPU{UsageMilliCPU: new(float64(c.cpus) * 900)}, Pods: []tick.Pod{
-			{QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromRule, Cgroup: "/batch", UsageMilliCPU: new(float64(c.cpus) * 500)},
-		}}}
+		batch := tick.Pod{QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromRule, Cgroup: "/batch", UsageMilliCPU: new(float64(c.cpus) * 500)}
+		all := &tick.NodeCPU{UsageMilliCPU: new(float64(c.cpus) * 900)}
+		tk := &tick.Tick{Time: time.Unix(1e9, 0), Sample: &tick.Sample{CPU: all, Pods: []tick.Pod{batch}}}
 		a := &tick.Advice{}
 		s := Settings{Class: c.class, ReschedOnWait: c.mode, ReschedInterval: ReschedOnSmallMachines}
 		(*State)(nil).Advise(tk, a, s, Machine{MilliCPU: c.cpus * 1000})

@@ -163,7 +163,7 @@ func (s *Settings) commonRows() []Row {
 				"services run isolate has a BPF program in the kernel that notices this, and the service continues within microseconds. It needs "+
 				"CAP_BPF and CAP_PERFMON."),
 		resched("resched-interval", &s.Class.ReschedInterval,
-			"else `SPAN` after which CPUs choose again\n"+
+			"`SPAN` after which CPUs choose again\n"+
 				"Where --resched-on-wait is off or not possible, isolate wakes a thread on each CPU at this interval, after which the service "+
 				"continues: at most one span after it was interrupted, at a cost of 1.2 % of a CPU each. 0s means never.").
 			withDefaultText(fmt.Sprintf("%s with fewer than %d CPUs", class.SmallMachineInterval, class.SmallMachineCPUs)),

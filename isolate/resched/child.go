@@ -60,17 +60,13 @@ func runChild(w way) error {
 	wake := func(int) { wakeAtInterval(interval) }
 	begin := func() error { return nil }
 	if w == onWait {
-		watch, err := onwait.New(cpus, cpus[len(cpus)-1]+1)
+		watch, err := onwait.New(cpus)
 		if err != nil {
 			return err
 		}
 		debug.FreeOSMemory() // the kernel's types need some megabytes while they are read
 		begin = watch.Attach
-		wake = func(cpu int) {
-			if e := watch.Events(cpu); e != nil { // else the CPU has just gone offline, which the parent learns as well
-				e.WakeAtEach()
-			}
-		}
+		wake = func(cpu int) { watch.Events(cpu).WakeAtEach() }
 	}
 	if err := startThreads(cpus, wake); err != nil {
 		return err

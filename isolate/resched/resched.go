@@ -75,7 +75,8 @@ type Runner struct {
 	told     bool   // that the root cgroup is missing was reported
 	child    *child // nil if none runs
 	noOnWait error  // why CPUs cannot choose again on wait, although that was advised; it is not tried again
-	failed   error  // the same of an interval
+	reported bool   // that noOnWait was reported
+	failed   error  // why they cannot at an interval; it is not tried again either
 }
 
 // way is how CPUs choose again, which is the child process' argument: [onWait] or an interval; [kernelOnly] is none of them.
@@ -110,17 +111,17 @@ func (r *Runner) Apply(out *tick.Isolation, a *tick.Advice) {
 		r.inForce = r.choose(a.ReschedOnWait, interval)
 		return
 	}
-	isKnown := r.noOnWait != nil
 	r.checkChild()
 	want := r.choose(a.ReschedOnWait, interval)
 	r.run(want)
 	if a.ReschedOnWait && r.noOnWait != nil {
 		out.Unavailable = append(out.Unavailable, onWaitKey)
-		if !isKnown {
+		if !r.reported {
+			r.reported = true
 			out.Errors = append(out.Errors, tick.IsolationError{Key: onWaitKey, Error: r.noOnWait.Error()})
 		}
 	}
-	if want != kernelOnly && r.failed != nil {
+	if want != kernelOnly && want != onWait && r.failed != nil {
 		out.Errors = append(out.Errors, tick.IsolationError{Key: intervalKey, Error: r.failed.Error()})
 	}
 }

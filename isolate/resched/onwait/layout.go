@@ -1,6 +1,7 @@
 package onwait
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -15,7 +16,7 @@ type layout struct {
 	entityQueue, entityParent      int16 // sched_entity: cfs_rq, parent
 	queueCPU, queueIsIdle          int16 // cfs_rq: rq, idle
 	queued, idle                   int16 // cfs_rq: its tasks and those of the groups in it, and those in the idle class
-	runnable, delayed              int16 // cfs_rq: the tasks without those that sleep but still have to pay for what they got, or only these
+	runnable, delayed              int16 // cfs_rq: its tasks without those that sleep but still have to pay for what they got; only these
 	cpuQueue                       int16 // rq: cfs
 }
 
@@ -40,7 +41,7 @@ func layoutOf(types *btf.Spec) (l layout, err error) {
 		{&l.queued, "cfs_rq", []string{"h_nr_queued", "h_nr_running"}, false}, // since Linux 6.14, and before
 		{&l.idle, "cfs_rq", []string{"h_nr_idle", "idle_h_nr_running"}, false},
 		{&l.runnable, "cfs_rq", []string{"h_nr_runnable"}, true},
-		{&l.delayed, "cfs_rq", []string{"h_nr_delayed"}, true}, // 6.12 and 6.13; before, no sleeping task stays queued
+		{&l.delayed, "cfs_rq", []string{"h_nr_delayed"}, true}, // 6.13, and later ones of 6.12
 		{&l.cpuQueue, "rq", []string{"cfs"}, false},
 	} {
 		if *f.into, err = offset(types, f.of, f.names); err != nil {
@@ -48,6 +49,12 @@ func layoutOf(types *btf.Spec) (l layout, err error) {
 				return l, err
 			}
 			*f.into = missing
+		}
+	}
+	if l.runnable == missing && l.delayed == missing {
+		// Only before 6.12 no task stays queued that sleeps, so that all queued ones can run.
+		if _, err := offset(types, "sched_entity", []string{"sched_delayed"}); err == nil {
+			return l, errors.New("this kernel does not count the tasks that sleep and are still queued (an early version of Linux 6.12)")
 		}
 	}
 	return l, nil
@@ -82,5 +89,6 @@ func offset(types *btf.Spec, structure string, fields []string) (int16, error) {
 			return int16(bytes), nil
 		}
 	}
-	return 0, fmt.Errorf("this kernel's %s has no field %s (Linux 5.15 with CONFIG_FAIR_GROUP_SCHED is needed)", structure, strings.Join(fields, " or "))
+	return 0, fmt.Errorf("this kernel's %s has no field %s (Linux 5.15 with CONFIG_FAIR_GROUP_SCHED is needed)",
+		structure, strings.Join(fields, " or "))
 }

@@ -24,15 +24,22 @@ func structure(name string, start uint32, fields ...string) *btf.Struct {
 	return s
 }
 
+// earlyLinux612 stands for a count that no kernel has.
+const earlyLinux612 = "none"
+
 // kernel describes the types of a kernel: the counts of a queue have the names of its version, and the queue of a CPU is at a place.
 func kernel(t *testing.T, cpuQueue uint32, counts ...string) *btf.Spec {
 	t.Helper()
 	entity := structure("sched_entity", 8, "parent", "cfs_rq")
+	if slices.Contains(counts, earlyLinux612) {
+		entity = structure("sched_entity", 8, "parent", "cfs_rq", "sched_delayed")
+	}
 	task := structure("task_struct", 16, "pid")
 	task.Members = append(task.Members, btf.Member{Name: "se", Type: &btf.Typedef{Name: "se_t", Type: entity}, Offset: 8 * 100})
 	task.Size = 100 + entity.Size
 	queue := structure("cfs_rq", 0, append([]string{"idle", "rq"}, counts...)...)
-	cpu := &btf.Struct{Name: "rq", Size: cpuQueue + queue.Size, Members: []btf.Member{{Name: "cfs", Type: queue, Offset: btf.Bits(8 * cpuQueue)}}}
+	member := btf.Member{Name: "cfs", Type: queue, Offset: btf.Bits(8 * cpuQueue)}
+	cpu := &btf.Struct{Name: "rq", Size: cpuQueue + queue.Size, Members: []btf.Member{member}}
 	b, err := btf.NewBuilder([]btf.Type{task, cpu}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +57,9 @@ func kernel(t *testing.T, cpuQueue uint32, counts ...string) *btf.Spec {
 
 // The fields' names and places differ between kernels, also within one version.
 func TestLayout(t *testing.T) {
-	same := layout{taskPID: 16, taskParent: 108, taskQueue: 112, entityParent: 8, entityQueue: 12, queueCPU: 4, queueIsIdle: 0, cpuQueue: 64}
+	same := layout{
+		taskPID: 16, taskParent: 108, taskQueue: 112, entityParent: 8, entityQueue: 12, queueCPU: 4, queueIsIdle: 0, cpuQueue: 64,
+	}
 	for name, c := range map[string]struct {
 		counts                          []string
 		queued, idle, runnable, delayed int16
@@ -73,6 +82,7 @@ func TestLayoutOfOtherKernels(t *testing.T) {
 	for want, types := range map[string]*btf.Spec{
 		"cfs_rq has no field h_nr_queued or h_nr_running":    kernel(t, 64, "h_nr_idle"),
 		"cfs_rq has no field h_nr_idle or idle_h_nr_running": kernel(t, 64, "h_nr_queued"),
+		"does not count the tasks that sleep":                kernel(t, 64, "h_nr_running", "idle_h_nr_running", earlyLinux612),
 		"rq has no field cfs":                                kernel(t, math.MaxInt16+1, "h_nr_queued", "h_nr_idle"),
 	} {
 		if _, err := layoutOf(types); err == nil || !strings.Contains(err.Error(), want) {

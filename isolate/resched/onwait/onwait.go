@@ -27,12 +27,11 @@ import (
 type Watch struct {
 	program *ebpf.Program
 	link    link.Link
-	rings   *ebpf.Map // of the events; the kernel empties it when this file is closed, although the program keeps the map
 	events  map[int]*Events
 }
 
-// New loads the program and opens the events of the CPUs, whose numbers are below numbers. The program does not run before [Watch.Attach].
-func New(cpus []int, numbers int) (*Watch, error) {
+// New loads the program, for events of these CPUs. It does not run before [Watch.Attach].
+func New(cpus []int) (*Watch, error) {
 	types, err := btf.LoadKernelSpec()
 	if err != nil {
 		return nil, fmt.Errorf("the kernel's description of its types (/sys/kernel/btf/vmlinux, CONFIG_DEBUG_INFO_BTF): %w", err)
@@ -41,32 +40,28 @@ func New(cpus []int, numbers int) (*Watch, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &Watch{events: make(map[int]*Events, len(cpus))}
-	w.rings, err = ebpf.NewMap(&ebpf.MapSpec{Name: "events", Type: ebpf.PerfEventArray, MaxEntries: uint32(numbers)})
+	ring := &ebpf.MapSpec{Name: "ring", Type: ebpf.RingBuf, MaxEntries: uint32(os.Getpagesize())} // bytes
+	rings, err := ebpf.NewMap(&ebpf.MapSpec{
+		Name: "rings", Type: ebpf.ArrayOfMaps, KeySize: 4, ValueSize: 4, MaxEntries: numbers(cpus), InnerMap: ring,
+	})
 	if err != nil {
 		return nil, loadError(err)
 	}
+	defer rings.Close() // the program keeps it, and with it the ring of each CPU
 	budget, err := ebpf.NewMap(&ebpf.MapSpec{Name: "budget", Type: ebpf.PerCPUArray, KeySize: 4, ValueSize: 8, MaxEntries: 1})
 	if err != nil {
 		return nil, loadError(err)
 	}
-	defer budget.Close() // the program keeps it
+	defer budget.Close()
+	w := &Watch{events: make(map[int]*Events, len(cpus))}
 	for _, cpu := range cpus {
-		e, err := newEvents(cpu)
-		if errors.Is(err, unix.ENODEV) { // the CPU has just gone offline
-			continue
-		}
-		if err != nil {
+		if w.events[cpu], err = newEvents(ring, rings, cpu); err != nil {
 			return nil, fmt.Errorf("events of CPU %d: %w", cpu, err)
 		}
-		if err := w.rings.Put(uint32(cpu), uint32(e.file)); err != nil {
-			return nil, fmt.Errorf("events of CPU %d: %w", cpu, err)
-		}
-		w.events[cpu] = e
 	}
 	w.program, err = ebpf.NewProgram(&ebpf.ProgramSpec{
 		Name: "polder_onwait", Type: ebpf.Tracing, AttachType: ebpf.AttachTraceRawTp, AttachTo: "sched_switch",
-		Instructions: instructions(l, budget.FD(), w.rings.FD()),
+		Instructions: instructions(l, budget.FD(), rings.FD()),
 		License:      license,
 	})
 	if err != nil {
@@ -78,9 +73,17 @@ func New(cpus []int, numbers int) (*Watch, error) {
 // license is that of the program in the kernel, which may call functions for programs under the GPL only. Its source has both licenses.
 const license = "Dual BSD/GPL"
 
+// numbers is how many numbers of CPUs there are up to the largest of these.
+func numbers(cpus []int) (n uint32) {
+	for _, cpu := range cpus {
+		n = max(n, uint32(cpu)+1)
+	}
+	return n
+}
+
 // loadError explains what the kernel's refusal means.
 func loadError(err error) error {
-	if errors.Is(err, unix.EPERM) {
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
 		return fmt.Errorf("the kernel refuses a BPF program (CAP_BPF and CAP_PERFMON are needed): %w", err)
 	}
 	return fmt.Errorf("the kernel does not accept the BPF program: %w", err)
@@ -90,44 +93,49 @@ func loadError(err error) error {
 func (w *Watch) Attach() (err error) {
 	w.link, err = link.AttachTracing(link.TracingOptions{Program: w.program})
 	if err != nil {
-		return fmt.Errorf("the tracepoint sched_switch: %w", err)
+		return fmt.Errorf("the tracepoint sched_switch: %w", loadError(err))
 	}
 	return nil
 }
 
-// Events returns the events of a CPU; nil if it was not one of [New]'s or was offline.
+// Events returns the events of a CPU; nil if it was not one of [New]'s.
 func (w *Watch) Events(cpu int) *Events { return w.events[cpu] }
 
-// Events are those of one CPU.
+// Events are those of one CPU: a ring whose reader the program wakes at each event. (A perf event would be the older way, but Debian's and
+// Ubuntu's kernels permit these only with CAP_SYS_ADMIN.)
 type Events struct {
-	file int
-	page *unix.PerfEventMmapPage // its first page, which counts what was written and read
+	ring              *ebpf.Map
+	consumed, written *uint64 // bytes since the start, which the reader and the kernel count
 }
 
-// newEvents opens a CPU's events: a file with a ring of one page, which wakes its reader at each event.
-func newEvents(cpu int) (*Events, error) {
-	attributes := unix.PerfEventAttr{
-		Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_BPF_OUTPUT, Sample_type: unix.PERF_SAMPLE_RAW, Wakeup: 1,
-	}
-	attributes.Size = uint32(unsafe.Sizeof(attributes))
-	file, err := unix.PerfEventOpen(&attributes, -1, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
+// newEvents makes a CPU's ring and puts it among the program's.
+func newEvents(spec *ebpf.MapSpec, rings *ebpf.Map, cpu int) (*Events, error) {
+	ring, err := ebpf.NewMap(spec)
 	if err != nil {
-		return nil, os.NewSyscallError("perf_event_open", err)
+		return nil, loadError(err)
 	}
-	memory, err := unix.Mmap(file, 0, (1+1)*os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err := rings.Put(uint32(cpu), uint32(ring.FD())); err != nil {
+		return nil, err
+	}
+	// The ring's file has a page with the reader's count, a page with the kernel's, and the content.
+	page := os.Getpagesize()
+	consumer, err := unix.Mmap(ring.FD(), 0, page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
-		return nil, errors.Join(os.NewSyscallError("mmap", err), unix.Close(file))
+		return nil, os.NewSyscallError("mmap", err)
 	}
-	return &Events{file, (*unix.PerfEventMmapPage)(unsafe.Pointer(&memory[0]))}, nil
+	producer, err := unix.Mmap(ring.FD(), int64(page), page, unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		return nil, os.NewSyscallError("mmap", err)
+	}
+	return &Events{ring, (*uint64)(unsafe.Pointer(&consumer[0])), (*uint64)(unsafe.Pointer(&producer[0]))}, nil
 }
 
 // WakeAtEach sleeps until the next event, again and again; it does not return. A raw system call does not tell Go's runtime, which would
 // do more for each one than the kernel does, so the caller's thread is lost for other goroutines.
 func (e *Events) WakeAtEach() {
-	poll := unix.PollFd{Fd: int32(e.file), Events: unix.POLLIN}
-	const forever = ^uintptr(0)
+	poll := unix.PollFd{Fd: int32(e.ring.FD()), Events: unix.POLLIN}
 	for {
-		unix.RawSyscall(unix.SYS_POLL, uintptr(unsafe.Pointer(&poll)), 1, forever)
-		atomic.StoreUint64(&e.page.Data_tail, atomic.LoadUint64(&e.page.Data_head)) // the ring is empty again
+		unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&poll)), 1, 0, 0, 0, 0) // without a time limit
+		atomic.StoreUint64(e.consumed, atomic.LoadUint64(e.written))                    // the ring is empty again
 	}
 }

@@ -1,7 +1,6 @@
 package onwait
 
 import (
-	"runtime"
 	"testing"
 
 	"polder/tests/need"
@@ -10,7 +9,7 @@ import (
 // This machine's kernel accepts the program, and runs it until the process ends.
 func TestWatch(t *testing.T) {
 	need.BPF(t)
-	w, err := New([]int{0}, runtime.NumCPU())
+	w, err := New([]int{0})
 	if err != nil {
 		t.Fatal(err)
 	}

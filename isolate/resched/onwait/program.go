@@ -20,10 +20,16 @@ const (
 
 // The program's registers, besides those of a call.
 const (
-	context = asm.R9
-	task    = asm.R6 // that begins to run
-	queue   = asm.R7 // the task's, then of each group above it
-	cpu     = asm.R8 // the CPU's rq, then its budget
+	task  = asm.R6 // that begins to run
+	queue = asm.R7 // the task's, then of each group above it
+	cpu   = asm.R8 // the CPU's rq, then its budget
+)
+
+// The registers of what the loop finds.
+const (
+	batchRunnable = asm.R2 // of the outermost group in the idle class above the task
+	parent        = asm.R3
+	batchQueued   = asm.R5
 )
 
 // instructions are the program, at tp_btf/sched_switch, whose arguments are (preempt, prev, next, …). In C:
@@ -31,26 +37,25 @@ const (
 //	queue = next->se.cfs_rq; cpu = queue->rq;
 //	if (next is the CPU's idle task || cpu->cfs.idle == 0 || cpu->cfs.idle >= cpu->cfs.queued) return;
 //	for (parent = next->se.parent; ; queue = parent->cfs_rq, parent = parent->parent) {
-//		if (queue->idle) ofBatch = runnable(queue);
+//		if (queue->idle) { batchRunnable = runnable(queue); batchQueued = queue->queued; }
 //		if (!parent) break;
 //	}
-//	if (ofBatch == 0 || ofBatch >= runnable(&cpu->cfs)) return;
+//	if (batchRunnable == 0 || cpu->cfs.idle - batchQueued + batchRunnable >= runnable(&cpu->cfs)) return;
 //	if (budget < now - allowance) budget = now - allowance;
 //	if (budget + span > now) return;
 //	budget += span;
-//	perf_event_output(ctx, events, BPF_F_CURRENT_CPU, …);
+//	if (ring = rings[this CPU]) ringbuf_output(ring, …, BPF_RB_FORCE_WAKEUP);
 //
-// The second line is true in most cases, and the end of these. Neither test is sufficient: the counts of the idle class include tasks
-// that sleep but are still queued, of the services as well, and what is runnable beside the outermost group in the idle class may be
-// another such group.
-func instructions(l layout, budget, events int) asm.Instructions {
+// The second line is true in most cases, and the end of these. The count of the idle class includes tasks that sleep but are still queued
+// (Linux 6.12), so those of the task's own batch are subtracted. Those of other batch groups are not, so an event can be missing if
+// they sleep often, but none is caused by batch alone, nor by the thread that the last event woke.
+func instructions(l layout, budget, rings int) asm.Instructions {
 	const (
 		key, value = -4, -16 // on the stack
 		next       = 2 * 8   // the third argument
 	)
 	list := asm.Instructions{
-		asm.Mov.Reg(context, asm.R1),
-		asm.LoadMem(task, context, next, asm.DWord),
+		asm.LoadMem(task, asm.R1, next, asm.DWord),
 		asm.LoadMem(queue, task, l.taskQueue, asm.DWord),
 		asm.LoadMem(cpu, queue, l.queueCPU, asm.DWord),
 		asm.LoadMem(asm.R1, cpu, l.cpuQueue+l.idle, asm.Word),
@@ -59,24 +64,30 @@ func instructions(l layout, budget, events int) asm.Instructions {
 		asm.JGE.Reg(asm.R1, asm.R2, "end"),
 		asm.LoadMem(asm.R1, task, l.taskPID, asm.Word),
 		asm.JEq.Imm(asm.R1, 0, "end"),
-		asm.Mov.Imm(asm.R2, 0), // ofBatch
-		asm.LoadMem(asm.R3, task, l.taskParent, asm.DWord),
+		asm.Mov.Imm(batchRunnable, 0),
+		asm.Mov.Imm(batchQueued, 0),
+		asm.LoadMem(parent, task, l.taskParent, asm.DWord),
 	}
 	for level := range levels { // written out: older kernels accept no loops
 		notIdle := fmt.Sprintf("level%d", level)
 		list = append(list,
 			asm.LoadMem(asm.R1, queue, l.queueIsIdle, asm.Word),
 			asm.JEq.Imm(asm.R1, 0, notIdle))
-		list = append(list, l.loadRunnable(asm.R2, queue, 0)...)
+		list = append(list, l.loadRunnable(batchRunnable, queue, 0)...)
 		list = append(list,
-			asm.JEq.Imm(asm.R3, 0, "top").WithSymbol(notIdle),
-			asm.LoadMem(queue, asm.R3, l.entityQueue, asm.DWord),
-			asm.LoadMem(asm.R3, asm.R3, l.entityParent, asm.DWord))
+			asm.LoadMem(batchQueued, queue, l.queued, asm.Word),
+			asm.JEq.Imm(parent, 0, "top").WithSymbol(notIdle),
+			asm.LoadMem(queue, parent, l.entityQueue, asm.DWord),
+			asm.LoadMem(parent, parent, l.entityParent, asm.DWord))
 	}
-	list = append(list, asm.JEq.Imm(asm.R2, 0, "end").WithSymbol("top"))
-	list = append(list, l.loadRunnable(asm.R1, cpu, l.cpuQueue)...)
+	list = append(list,
+		asm.JEq.Imm(batchRunnable, 0, "end").WithSymbol("top"),
+		asm.LoadMem(asm.R1, cpu, l.cpuQueue+l.idle, asm.Word),
+		asm.Sub.Reg(asm.R1, batchQueued),
+		asm.Add.Reg(asm.R1, batchRunnable))
+	list = append(list, l.loadRunnable(asm.R3, cpu, l.cpuQueue)...)
 	return append(list,
-		asm.JGE.Reg(asm.R2, asm.R1, "end"),
+		asm.JSGE.Reg(asm.R1, asm.R3, "end"),
 
 		asm.StoreImm(asm.R10, key, 0, asm.Word),
 		asm.LoadMapPtr(asm.R1, budget),
@@ -95,23 +106,29 @@ func instructions(l layout, budget, events int) asm.Instructions {
 		asm.JGT.Reg(asm.R1, asm.R0, "end"),
 		asm.StoreMem(cpu, 0, asm.R1, asm.DWord),
 
-		asm.Mov.Imm(asm.R1, 0), // an event's content, which nobody reads
-		asm.StoreMem(asm.R10, value, asm.R1, asm.DWord),
-		asm.Mov.Reg(asm.R1, context),
-		asm.LoadMapPtr(asm.R2, events),
-		asm.LoadImm(asm.R3, currentCPU, asm.DWord),
-		asm.Mov.Reg(asm.R4, asm.R10),
-		asm.Add.Imm(asm.R4, value),
-		asm.Mov.Imm(asm.R5, 8),
-		asm.FnPerfEventOutput.Call(),
+		asm.FnGetSmpProcessorId.Call(),
+		asm.StoreMem(asm.R10, key, asm.R0, asm.Word),
+		asm.LoadMapPtr(asm.R1, rings),
+		asm.Mov.Reg(asm.R2, asm.R10),
+		asm.Add.Imm(asm.R2, key),
+		asm.FnMapLookupElem.Call(),
+		asm.JEq.Imm(asm.R0, 0, "end"), // a CPU without a thread
+		asm.Mov.Reg(asm.R1, asm.R0),
+		asm.Mov.Imm(asm.R2, 0), // an event's content, which nobody reads
+		asm.StoreMem(asm.R10, value, asm.R2, asm.DWord),
+		asm.Mov.Reg(asm.R2, asm.R10),
+		asm.Add.Imm(asm.R2, value),
+		asm.Mov.Imm(asm.R3, 8),
+		asm.Mov.Imm(asm.R4, forceWakeup),
+		asm.FnRingbufOutput.Call(),
 
 		asm.Mov.Imm(asm.R0, 0).WithSymbol("end"),
 		asm.Return(),
 	)
 }
 
-// currentCPU is BPF_F_CURRENT_CPU of linux/bpf.h.
-const currentCPU = 0xffffffff
+// forceWakeup is BPF_RB_FORCE_WAKEUP of linux/bpf.h.
+const forceWakeup = 2
 
 // loadRunnable counts the tasks of a queue that wait or run, without those that sleep but are still queued.
 func (l layout) loadRunnable(into, queue asm.Register, offset int16) asm.Instructions {

@@ -182,6 +182,18 @@ func (t *T) pinsThreads(unit string) {
 	}
 }
 
+// choosesOnWait waits until the unit's isolate, confined as it is, has its program in the kernel: there is batch, and Polder's own tools
+// use enough of the guest's CPUs to count as a service.
+func (t *T) choosesOnWait(unit string) {
+	log := ""
+	if !within(func() bool {
+		log, _ = run("journalctl", "--no-pager", "--lines=500", "--output=cat", "--unit="+unit)
+		return strings.Contains(log, "when=on-wait")
+	}) {
+		t.Errorf("%s did not notice tasks that wait behind batch: %s", unit, log)
+	}
+}
+
 // systemdWatchdog sees each tool feed its watchdog.
 func systemdWatchdog(t *T) {
 	const fed = "WatchdogTimestampMonotonic"
@@ -240,6 +252,7 @@ func systemdColocation(t *T) {
 			t.Logf("%s: %s -> %s", strings.TrimPrefix(path, v2), atFirst[path], now[path])
 		}
 	}
+	t.choosesOnWait(unit("isolate"))
 	// systemd writes its own AllowedCPUs= again; isolate restores its value.
 	_, err = run("systemctl", "daemon-reload")
 	t.Must(err)
@@ -325,6 +338,7 @@ func systemdWhole(t *T) {
 	if !within(func() bool { return !maps.Equal(atFirst, t.values()) }) {
 		t.Errorf("nothing of batch.slice has changed: %s", unitLogs())
 	}
+	t.choosesOnWait("polder.service")
 	_, err = run("systemctl", "start", "polder-restore.service")
 	t.Must(err)
 	t.same(atFirst, t.values())
