@@ -194,7 +194,8 @@ func (r *Runner) checkChild() {
 	default:
 		if r.inForce == kernelOnly && r.child.isReady.Load() {
 			r.inForce = r.child.way
-			r.Log.Info("batch runs beside services: CPUs choose again what they run more often than at the kernel's tick", "when", r.inForce)
+			r.Log.Info("batch runs beside services: CPUs choose again what they run more often than at the kernel's tick",
+				"when", r.inForce)
 		}
 	}
 }

@@ -14,7 +14,7 @@ const levels = 12
 // there are some tens a second. But where something waits that the kernel's choice is not for, such as a thread of the kernel beside
 // kubelet's pods, each choice would cause the next event.
 const (
-	span      = 500 * time.Microsecond
+	span      = time.Millisecond
 	allowance = 50 * time.Millisecond
 )
 
