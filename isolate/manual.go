@@ -99,7 +99,7 @@ CONFIG_DEBUG_INFO_BTF, CAP_BPF and CAP_PERFMON. Where that is not possible isola
 advice.reschedIntervalSeconds the threads wake at that interval and sleep again; a wake costs 12 µs of CPU on a virtual machine with
 slow timers. The threads end with the advice, with the fallback and with isolate. They are those of a child process, isolate-resched,
 which isolate moves to the root cgroup; where the machine's root cgroup is not visible, as in a container with its own part of the
-hierarchy, there is none.
+hierarchy, there is none, and isolation.unavailable names both keys.
 
 isolate does not write a memory.max of version 2 that the kernel could enforce only by killing.
 

@@ -102,9 +102,8 @@ type Settings struct {
 	Class string
 	// ServiceWeightFactor multiplies the weights of services beside batch, on plain hosts; 0 and 1 do not change them.
 	ServiceWeightFactor int
-	// ReschedOnWait, one of [ReschedModes], makes a CPU choose again what it runs when batch in the idle class begins to run there while
-	// another task waits; empty means off.
-	ReschedOnWait string
+	// ReschedOnWait makes a CPU choose again what it runs when batch in the idle class begins to run there while another task waits.
+	ReschedOnWait bool
 	// ReschedInterval is how often CPUs choose again while batch runs beside services, where ReschedOnWait is off or not possible: 0 means
 	// never, and [ReschedOnSmallMachines] means [SmallMachineInterval] on machines with fewer than [SmallMachineCPUs] CPUs.
 	ReschedInterval time.Duration
@@ -112,7 +111,7 @@ type Settings struct {
 
 // Defaults returns the default settings.
 func Defaults() Settings {
-	return Settings{ServiceWeightFactor: DefaultServiceWeightFactor, ReschedOnWait: On, ReschedInterval: ReschedOnSmallMachines}
+	return Settings{ServiceWeightFactor: DefaultServiceWeightFactor, ReschedOnWait: true, ReschedInterval: ReschedOnSmallMachines}
 }
 
 // Machine is what the floor is measured against: all CPU and the floor, in milli-CPU, and the version of the cgroups.

@@ -17,15 +17,6 @@ const (
 	SmallMachineCPUs                     = 8
 )
 
-// Modes of [Settings.ReschedOnWait].
-const (
-	On  = "on"
-	Off = "off"
-)
-
-// ReschedModes are all of them.
-var ReschedModes = []string{Off, On}
-
 // Batch and the other programs must each use this part of the machine for CPUs to choose again more often, within bothRanFor.
 const (
 	usedPermille = 10
@@ -46,7 +37,7 @@ func (c *choices) isAtTop() bool {
 // adviseResched advises when CPUs choose again what they run: while all batch is at the top of the hierarchy, and both batch and other
 // programs use CPU. An unknown use changes nothing.
 func (st *State) adviseResched(t *tick.Tick, a *tick.Advice, isAtTop bool, s Settings, m Machine) {
-	onWait, interval := s.ReschedOnWait == On && className(s.Class) == Idle, s.ReschedInterval
+	onWait, interval := s.ReschedOnWait && className(s.Class) == Idle, s.ReschedInterval
 	if interval == ReschedOnSmallMachines {
 		interval = 0
 		if m.MilliCPU > 0 && m.MilliCPU < SmallMachineCPUs*1000 {

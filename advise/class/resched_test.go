@@ -29,24 +29,24 @@ func reschedAdviceFor(cgroup string, st *State, at time.Time, s Settings, m Mach
 func TestReschedOnWait(t *testing.T) {
 	const waiting, asWell = "when a task waits behind batch", "every 1ms where the kernel does not permit that"
 	for _, c := range []struct {
-		mode, class string
-		cpus        int64
-		want        bool
-		reason      string
+		isOn   bool
+		class  string
+		cpus   int64
+		want   bool
+		reason string
 	}{
-		{On, "", 2, true, waiting + ", or " + asWell},
-		{On, Idle, 48, true, waiting + ": batch"},
-		{Off, Idle, 2, false, "every 1ms: batch"},
-		{Off, Idle, 48, false, ""},
-		{"", Idle, 48, false, ""},
-		{On, Weight, 48, false, ""},
-		{On, Weight, 2, false, "every 1ms: batch"},
+		{true, "", 2, true, waiting + ", or " + asWell},
+		{true, Idle, 48, true, waiting + ": batch"},
+		{false, Idle, 2, false, "every 1ms: batch"},
+		{false, Idle, 48, false, ""},
+		{true, Weight, 48, false, ""},
+		{true, Weight, 2, false, "every 1ms: batch"},
 	} {
 		batch := tick.Pod{QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromRule, Cgroup: "/batch", UsageMilliCPU: new(float64(c.cpus) * 500)}
 		all := &tick.NodeCPU{UsageMilliCPU: new(float64(c.cpus) * 900)}
 		tk := &tick.Tick{Time: time.Unix(1e9, 0), Sample: &tick.Sample{CPU: all, Pods: []tick.Pod{batch}}}
 		a := &tick.Advice{}
-		s := Settings{Class: c.class, ReschedOnWait: c.mode, ReschedInterval: ReschedOnSmallMachines}
+		s := Settings{Class: c.class, ReschedOnWait: c.isOn, ReschedInterval: ReschedOnSmallMachines}
 		(*State)(nil).Advise(tk, a, s, Machine{MilliCPU: c.cpus * 1000})
 		text := strings.Join(a.Reasons, "\n")
 		if a.ReschedOnWait != c.want || !strings.Contains(text, c.reason) || strings.Contains(text, "choose again") != (c.reason != "") {

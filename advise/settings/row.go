@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"polder/advise/class"
+	"polder/advise/guard"
 	"polder/lib/choice"
 	"polder/lib/config"
 	"polder/lib/cpus"
@@ -90,6 +91,20 @@ func oneOf(name string, into *string, words []string, usage string) Row {
 		return text, choice.Check(text, words)
 	}, unchanged, usage)
 	r.Words = words
+	return r
+}
+
+// onOff is a setting that is on or off.
+func onOff(name string, into *bool, usage string) Row {
+	r := row(name, into, strings.Join(guard.Modes, ", "), func(text string) (bool, error) {
+		return text == guard.On, choice.Check(text, guard.Modes)
+	}, func(isOn bool) string {
+		if isOn {
+			return guard.On
+		}
+		return guard.Off
+	}, usage)
+	r.Words = guard.Modes
 	return r
 }
 

@@ -157,15 +157,15 @@ func (s *Settings) commonRows() []Row {
 			"`FACTOR` of the CPU weights of services beside batch\n"+
 				"Services of a plain host wait less for batch then. It is in force while they use less than 80 % of the machine, for all "+
 				"cgroups beside batch's that contain pods; 1 does not change their weights."),
-		oneOf("resched-on-wait", &s.Class.ReschedOnWait, class.ReschedModes,
+		onOff("resched-on-wait", &s.Class.ReschedOnWait,
 			"a CPU chooses again when a task waits for batch (on, off)\n"+
-				"When something interrupts a service, batch can have its CPU until the kernel's next tick. While top-level batch cgroups in class idle and "+
-				"services run isolate has a BPF program in the kernel that notices this, and the service continues within microseconds. It needs "+
-				"CAP_BPF and CAP_PERFMON."),
+				"When something interrupts a service, batch can have its CPU until the kernel's next tick. While top-level batch cgroups in "+
+				"class idle and services run isolate has a BPF program in the kernel that notices this, and the service continues within "+
+				"microseconds. It needs CAP_BPF and CAP_PERFMON."),
 		resched("resched-interval", &s.Class.ReschedInterval,
 			"`SPAN` after which CPUs choose again\n"+
-				"Where --resched-on-wait is off or not possible, isolate wakes a thread on each CPU at this interval, after which the service "+
-				"continues: at most one span after it was interrupted, at a cost of 1.2 % of a CPU each. 0s means never.").
+				"Where --resched-on-wait is off or not possible, isolate wakes a thread on each CPU at this interval, after which the "+
+				"service continues: at most one span after it was interrupted, at a cost of 1.2 % of a CPU each. 0s means never.").
 			withDefaultText(fmt.Sprintf("%s with fewer than %d CPUs", class.SmallMachineInterval, class.SmallMachineCPUs)),
 		oneOf("guard", &s.Guard.Mode, guard.Modes,
 			"limit batch while services wait ("+strings.Join(guard.Modes, ", ")+"; default on for harvest)\n"+

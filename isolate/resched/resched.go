@@ -285,8 +285,8 @@ func cpusOf(p *os.Process) (cpus unix.CPUSet, err error) {
 // fail keeps why a way is not possible.
 func (r *Runner) fail(w way, err error) {
 	if w == onWait {
-		r.noOnWait = fmt.Errorf("nothing notices when a task waits behind batch; if the advice has an interval CPUs choose again at that: %w "+
-			"(a new isolate tries again)", err)
+		r.noOnWait = fmt.Errorf("nothing notices when a task waits behind batch; if the advice has an interval CPUs choose again at "+
+			"that: %w (a new isolate tries again)", err)
 		return
 	}
 	r.failed = fmt.Errorf("CPUs choose again only at the kernel's tick: %w (a new isolate tries again)", err)

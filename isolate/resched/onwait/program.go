@@ -46,9 +46,9 @@ const (
 //	budget += span;
 //	if (ring = rings[this CPU]) ringbuf_output(ring, …, BPF_RB_FORCE_WAKEUP);
 //
-// The second line is true in most cases, and the end of these. The count of the idle class includes tasks that sleep but are still queued
-// (Linux 6.12), so those of the task's own batch are subtracted. Those of other batch groups are not, so an event can be missing if
-// they sleep often, but none is caused by batch alone, nor by the thread that the last event woke.
+// The second line's condition is true in most cases, so the program usually ends there. The count of the idle class includes tasks that
+// sleep but are still queued (Linux 6.12), so those of the task's own batch are subtracted. Those of other batch groups are not, so an
+// event can be missing if they sleep often, but none is caused by batch alone, nor by the thread that the last event woke.
 func instructions(l layout, budget, rings int) asm.Instructions {
 	const (
 		key, value = -4, -16 // on the stack
@@ -68,7 +68,7 @@ func instructions(l layout, budget, rings int) asm.Instructions {
 		asm.Mov.Imm(batchQueued, 0),
 		asm.LoadMem(parent, task, l.taskParent, asm.DWord),
 	}
-	for level := range levels { // written out: older kernels accept no loops
+	for level := range levels { // written out: so it needs no counter, and the verifier follows each pass anyway
 		notIdle := fmt.Sprintf("level%d", level)
 		list = append(list,
 			asm.LoadMem(asm.R1, queue, l.queueIsIdle, asm.Word),
