@@ -50,7 +50,7 @@ func (r rates) afterSteps(steps int) rates {
 
 // usesDisks reports whether batch is known to read or write more than almost nothing.
 func (v *view) usesDisks() bool {
-	var sum rates
+	sum := v.deletedIO
 	for _, r := range v.disks {
 		sum = sum.plus(r)
 	}

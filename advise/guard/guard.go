@@ -88,7 +88,7 @@ type State struct {
 	MeanPermille float64   `json:"mean,omitempty"`
 	CalmSince    time.Time `json:"calm,omitzero"`
 	LowUseSince  time.Time `json:"little,omitzero"`
-	// ExhaustedSince is since when a service exceeds its target while no further step is possible.
+	// ExhaustedSince is since when a service exceeds its target while no further step is possible, and there is no other batch.
 	ExhaustedSince time.Time `json:"exhausted,omitzero"`
 	// NoStepUntil is until when no step is taken, because batch was found not to be the cause.
 	NoStepUntil time.Time `json:"absolved,omitzero"`
@@ -155,7 +155,8 @@ func (st *State) Advise(t *tick.Tick, a *tick.Advice, s Settings, byDefault bool
 	worst := st.compare(t, &v, s, m)
 	switch {
 	case v.pods == 0:
-		st.Steps, st.OverSince, st.OverTicks, st.CalmSince = nil, time.Time{}, 0, time.Time{}
+		st.Steps = nil
+		st.endSpans()
 	case !v.isKnown:
 		st.keepWhileUnknown(t.Time, a, &v)
 	default:
@@ -213,15 +214,21 @@ func (st *State) sanitize(now time.Time) {
 	})
 }
 
+// endSpans ends what is counted from the first of some consecutive ticks: services' waiting is not compared in this one.
+func (st *State) endSpans() {
+	st.OverSince, st.OverTicks, st.MeanPermille = time.Time{}, 0, 0
+	st.CalmSince, st.ExhaustedSince, st.LoadFellSince = time.Time{}, time.Time{}, time.Time{}
+}
+
 // keepWhileUnknown keeps the steps for [unknownAfter] while no service's waiting is known, and then reverts them one by one.
 func (st *State) keepWhileUnknown(now time.Time, a *tick.Advice, v *view) {
-	st.OverSince, st.OverTicks, st.CalmSince = time.Time{}, 0, time.Time{}
+	st.endSpans()
 	if st.KnownAt.IsZero() {
 		st.KnownAt = now
 	}
 	const text = "guard: the services' waiting is unknown"
 	switch age := now.Sub(st.KnownAt); {
-	case v.services == 0:
+	case v.services == 0 && len(st.Steps) == 0:
 		return
 	case len(st.Steps) == 0:
 		a.Reasons = append(a.Reasons, text+": no step is taken")
@@ -259,7 +266,7 @@ func (st *State) decide(now time.Time, a *tick.Advice, v *view, worst *waiting, 
 	track(&st.OverSince, isOver)
 	track(&st.CalmSince, worst == nil && !mayBeOver)
 	track(&st.LoadFellSince, st.loadFell(v))
-	track(&st.ExhaustedSince, isOver && v.batchKnown && next == "")
+	track(&st.ExhaustedSince, isOver && v.batchKnown && next == "" && !v.hasDeleted)
 	if st.OverTicks++; !isOver {
 		st.OverTicks, st.MeanPermille = 0, 0
 	} else if st.MeanPermille == 0 || st.OverTicks == 1 {
@@ -289,7 +296,7 @@ func (st *State) takeStep(now time.Time, a *tick.Advice, v *view, worst *waiting
 		a.Reasons = append(a.Reasons, fmt.Sprintf("guard: %s: batch was not the cause: no step for %s",
 			worst, st.NoStepUntil.Sub(now).Round(time.Second)))
 		return
-	case next == "" && now.Sub(st.ExhaustedSince) >= judgeAfter && st.OverTicks >= takeTicks && st.isNotCause(now, v, worst):
+	case next == "" && !st.ExhaustedSince.IsZero() && now.Sub(st.ExhaustedSince) >= judgeAfter && st.OverTicks >= takeTicks && st.isNotCause(now, v, worst):
 		st.revertAll(now, a, worst)
 		return
 	case next == "":

@@ -70,6 +70,16 @@ func (r *fixture) kinds() string {
 	return strings.Join(list, " ")
 }
 
+// observations returns how many waitings for a CPU count as the service's own.
+func (r *fixture) observations() (sum float64) {
+	for _, history := range r.st.Services {
+		for _, counts := range history.CPU {
+			sum += counts.Sum()
+		}
+	}
+	return sum
+}
+
 func hasReason(a *tick.Advice, part string) bool {
 	return strings.Contains(strings.Join(a.Reasons, "\n"), part)
 }
@@ -187,6 +197,40 @@ func TestUnknownWaiting(t *testing.T) {
 	a = r.times(30, web(-1, 1000), job("job", 6000))
 	if r.kinds() != "" || entries(a.Cgroups) != "/job -1m" {
 		t.Errorf("later: %q, %s; want none, and no quota", r.kinds(), entries(a.Cgroups))
+	}
+}
+
+// Steps stay for a minute when the last service has ended, and are then reverted one by one.
+func TestTheLastServiceEnds(t *testing.T) {
+	r := &fixture{}
+	r.times(13, web(300, 1000), job("job", 6000))
+	r.times(59, job("job", 6000))
+	if got := r.kinds(); got != "quota quota" {
+		t.Errorf("after 59 s: %q; want two", got)
+	}
+	if a := r.times(32, job("job", 6000)); r.kinds() != "" || entries(a.Cgroups) != "/job -1m" {
+		t.Errorf("later: %q, %s; want none, and no quota", r.kinds(), entries(a.Cgroups))
+	}
+}
+
+// What a service waits beside a job's first tick is not its own, even if nothing was left to take from a job that has ended since, or the
+// waiting was unknown meanwhile.
+func TestANewJobAfterAllSteps(t *testing.T) {
+	for name, between := range map[string][]tick.Pod{
+		"the job has ended": {web(1, 1000)}, "unknown": {web(-1, 1000), job("job", 6000)},
+	} {
+		r := &fixture{}
+		for seconds := 0; r.st == nil || r.st.ExhaustedSince.IsZero(); seconds++ {
+			if r.tick(web(300, 1000), job("job", 6000)); seconds > 60 {
+				t.Fatal("there is always something left to take")
+			}
+		}
+		r.times(30, between...)
+		before := r.observations()
+		r.tick(web(500, 1000), job("next", 6000))
+		if after := r.observations(); after != before {
+			t.Errorf("%s: %v observations of the service's own waiting, after the job's first tick %v", name, before, after)
+		}
 	}
 }
 

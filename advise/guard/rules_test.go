@@ -222,6 +222,21 @@ func TestTheMostServices(t *testing.T) {
 	}
 }
 
+// A service's waiting beside batch that the cluster has deleted, but that still runs or reads and writes, is not its own.
+func TestDeletedBatchThatRuns(t *testing.T) {
+	writing := writes(100e6)
+	writing.Missing, writing.UsageMilliCPU = tick.MissingCluster, new(0.0)
+	computing, unknown := job("deleted", 6000), job("deleted", -1)
+	computing.Missing, unknown.Missing = tick.MissingCluster, tick.MissingCluster
+	for name, deleted := range map[string]tick.Pod{"it computes": computing, "its use is unknown": unknown, "it writes": writing} {
+		r := &fixture{}
+		r.times(60, web(300, 1000), job("job", 5), deleted)
+		if len(r.st.Services) > 0 {
+			t.Errorf("%s: the service's waiting is learned as its own", name)
+		}
+	}
+}
+
 // A pod that does not exist, or that the API server does not know, is not batch, even if its cgroup is named.
 func TestMissingPodIsNotBatch(t *testing.T) {
 	gone := job("gone", 5)

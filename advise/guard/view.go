@@ -28,6 +28,9 @@ type view struct {
 	// disks are the known rates of batch pods, and podCgroups all batch pods with a cgroup, both by cgroup.
 	disks      map[string]rates
 	podCgroups map[string]bool
+	// hasDeleted reports whether batch pods still run that the cluster has deleted, and deletedIO is the sum of their rates.
+	hasDeleted bool
+	deletedIO  rates
 
 	batchPaths map[string]bool // batch's cgroups and those of its pods
 	cores      []cpus.Set
@@ -65,7 +68,17 @@ func newView(s *tick.Sample) view {
 
 // addBatch adds a batch pod to the view.
 func (v *view) addBatch(p *tick.Pod) {
-	if !strings.HasPrefix(p.Cgroup, "/") || p.Missing != "" {
+	if !strings.HasPrefix(p.Cgroup, "/") || p.Missing == tick.MissingCgroup {
+		return
+	}
+	v.batchUse += policy.Amount(p.UsageMilliCPU)
+	v.batchKnown = v.batchKnown && p.UsageMilliCPU != nil
+	io, isIOKnown := ratesOf(p.IO)
+	if p.Missing != "" { // the cluster has deleted it, so nothing is advised for it, but its processes still run
+		v.hasDeleted = true
+		if isIOKnown {
+			v.deletedIO = v.deletedIO.plus(io)
+		}
 		return
 	}
 	v.pods++
@@ -74,12 +87,10 @@ func (v *view) addBatch(p *tick.Pod) {
 			v.disks, v.podCgroups = map[string]rates{}, map[string]bool{}
 		}
 		v.podCgroups[p.Cgroup] = true
-		if r, known := ratesOf(p.IO); known {
-			v.disks[p.Cgroup] = r
+		if isIOKnown {
+			v.disks[p.Cgroup] = io
 		}
 	}
-	v.batchUse += policy.Amount(p.UsageMilliCPU)
-	v.batchKnown = v.batchKnown && p.UsageMilliCPU != nil
 	for i := range policy.Cgroups(p) {
 		path := policy.Cgroup(p, i)
 		if len(path) < 2 || path[0] != '/' {

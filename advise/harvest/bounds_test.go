@@ -116,3 +116,23 @@ func TestReservedCPUsAreAPool(t *testing.T) {
 		}
 	}
 }
+
+// CPUs that batch may not use are kept from it on machines without idle cores too, and given back later.
+func TestReservedCPUsOfASmallMachine(t *testing.T) {
+	small := machine(1000)
+	small.Topology = &tick.Topology{CPUs: "0-3", Cores: []string{"0-1", "2-3"}}
+	settings := withoutLimits()
+	settings.ReservedCPUs = "0"
+	d := New(settings)
+	for _, exclusive := range []string{"3", ""} {
+		want := map[string]string{"3": "1-2", "": "1-3"}[exclusive]
+		small.Kubelet = &tick.Kubelet{CPUManagerPolicy: "static", ExclusiveCPUs: exclusive}
+		if got := cpusOf(t, d.Decide(at(0, small)).Cgroups).String(); got != want {
+			t.Errorf("kubelet's exclusive CPUs %q: batch runs on %q, want %q", exclusive, got, want)
+		}
+	}
+	d.Settings.ReservedCPUs = ""
+	if got := cpusOf(t, d.Decide(at(0, small)).Cgroups).String(); got != "0-3" {
+		t.Errorf("without reserved CPUs batch runs on %q", got)
+	}
+}

@@ -34,15 +34,15 @@ func (n *node) observeDemand(t *tick.Tick, s Settings) demand {
 			continue
 		}
 		use, workingSet := useOf(p), workingSetOf(p)
-		totals.add(p, use, workingSet, n.hasExclusiveCPUs(p))
+		own := n.shape.exclusiveOf(p)
+		totals.add(p, use, workingSet, own.use)
 		if p.QoS == tick.QoSReclaimed || !pods.addPod(p, use, workingSet, s) {
 			continue
 		}
 		d.newPods++
 		if p.Requests != nil {
-			if !n.hasExclusiveCPUs(p) { // no other pod can use its CPUs
-				d.newMilliCPU = policy.Bounded(d.newMilliCPU + max(policy.Amount(p.Requests.MilliCPU)-policy.Amount(use), 0))
-			}
+			request, used := policy.Amount(p.Requests.MilliCPU)-own.request, policy.Amount(use)-own.use // no other pod can use exclusive CPUs
+			d.newMilliCPU = policy.Bounded(d.newMilliCPU + max(request-max(used, 0), 0))
 			d.newBytes = policy.Bounded(d.newBytes + max(policy.Amount(p.Requests.MemoryBytes)-policy.Amount(workingSet), 0))
 		}
 	}
@@ -52,8 +52,8 @@ func (n *node) observeDemand(t *tick.Tick, s Settings) demand {
 	return d
 }
 
-// add adds a pod with its CPU use and its working set; hasExclusive reports whether it has exclusive CPUs.
-func (s *sums) add(p *tick.Pod, use, workingSet *float64, hasExclusive bool) {
+// add adds a pod with its CPU use, the part of that on exclusive CPUs, and its working set.
+func (s *sums) add(p *tick.Pod, use, workingSet *float64, exclusive float64) {
 	switch {
 	case p.QoS == tick.QoSReclaimed:
 		s.batch = policy.Bounded(s.batch + policy.Amount(use))
@@ -62,10 +62,10 @@ func (s *sums) add(p *tick.Pod, use, workingSet *float64, hasExclusive bool) {
 	case p.Missing == tick.MissingCgroup: // it has not started
 	case use == nil || *use < 0:
 		s.isUseKnown = false
-	case hasExclusive:
-		s.exclusive = policy.Bounded(s.exclusive + *use)
 	default:
-		s.services = policy.Bounded(s.services + *use)
+		exclusive = min(exclusive, *use)
+		s.exclusive = policy.Bounded(s.exclusive + exclusive)
+		s.services = policy.Bounded(s.services + *use - exclusive)
 	}
 	if workingSet == nil || *workingSet < 0 {
 		s.areSetsKnown = s.areSetsKnown && p.Missing == tick.MissingCgroup
@@ -131,22 +131,42 @@ func machineBytes(s *tick.Sample) float64 {
 	return 0
 }
 
-// hasExclusiveCPUs reports whether a pod runs on CPUs that kubelet gave it exclusively: its use is not taken from the others.
-func (n *node) hasExclusiveCPUs(p *tick.Pod) bool { return !n.shape.exclusiveCPUsOf(p).IsEmpty() }
+// exclusive is a pod's part on CPUs that kubelet gave to some of its containers exclusively, which it takes from no other pod: the CPUs,
+// and the use and the request of these containers in milli-CPU.
+type exclusive struct {
+	cpus         cpus.Set
+	use, request float64
+}
 
-// exclusiveCPUsOf returns the CPUs that kubelet gave to a pod's containers exclusively.
-func (sh *shape) exclusiveCPUsOf(p *tick.Pod) cpus.Set {
-	own := cpus.Set{}
+// exclusiveOf returns a pod's part on exclusive CPUs. If all its containers have such CPUs that is the whole pod; otherwise containers whose
+// use is unknown count as not exclusive, so that what they use is the services' need.
+func (sh *shape) exclusiveOf(p *tick.Pod) (own exclusive) {
 	if sh.Exclusive.IsEmpty() {
 		return own
 	}
+	sum, others := exclusive{}, 0
 	for i := range p.Containers {
 		c := &p.Containers[i]
-		if c.CPUSetCPUs == "" || !policy.HasExclusiveCPUs(c, policy.ExclusiveCount(c.CPUSetCPUs, sh.Exclusive)) {
+		count := policy.ExclusiveCount(c.CPUSetCPUs, sh.Exclusive)
+		if c.CPUSetCPUs == "" || !policy.HasExclusiveCPUs(c, count) {
+			others++
 			continue
 		}
 		list, _ := cpus.Parse(c.CPUSetCPUs)
-		own = own.Union(list)
+		own.cpus = own.cpus.Union(list)
+		if c.UsageMilliCPU == nil || *c.UsageMilliCPU < 0 {
+			continue
+		}
+		sum.cpus = sum.cpus.Union(list)
+		sum.use = policy.Bounded(sum.use + *c.UsageMilliCPU)
+		sum.request += float64(count) * 1000
+	}
+	if others > 0 || own.cpus.IsEmpty() {
+		return sum
+	}
+	own.use = policy.Amount(useOf(p))
+	if p.Requests != nil {
+		own.request = policy.Amount(p.Requests.MilliCPU)
 	}
 	return own
 }

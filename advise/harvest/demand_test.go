@@ -30,6 +30,14 @@ func own(p *tick.Pod) {
 	p.Containers[0].Requests = &tick.Resources{MilliCPU: new(4000.0)}
 }
 
+// ownOfTwo gives a pod two containers, one of which has exclusive CPUs and this use.
+func ownOfTwo(p *tick.Pod, use *float64) {
+	p.Containers = []tick.Container{
+		{CPUSetCPUs: "1-2,9-10", Requests: &tick.Resources{MilliCPU: new(4000.0)}, UsageMilliCPU: use},
+		{CPUSetCPUs: "0,3-8,11-15", Requests: &tick.Resources{MilliCPU: new(500.0)}},
+	}
+}
+
 // The services' need is all use except that of batch and of pods on exclusive CPUs, as far as it is known, and the system's reservation if
 // the system uses less. If a value is missing the next best is used; without any the need is unknown, which is not 0.
 func TestDemand(t *testing.T) {
@@ -52,6 +60,14 @@ func TestDemand(t *testing.T) {
 			s.Pods, s.CPU.UsageMilliCPU = append(s.Pods, podOf("own", tick.QoSShared, 2500)), new(9600.0)
 			own(&s.Pods[2])
 		}, 4100, 30e9, 4100},
+		{"a service with CPUs of its own for one of two containers", func(s *tick.Sample) {
+			s.Pods, s.CPU.UsageMilliCPU = append(s.Pods, podOf("own", tick.QoSShared, 2500)), new(9600.0)
+			ownOfTwo(&s.Pods[2], new(1000.0))
+		}, 5600, 30e9, 5600},
+		{"the use of that container is unknown", func(s *tick.Sample) {
+			s.Pods, s.CPU.UsageMilliCPU = append(s.Pods, podOf("own", tick.QoSShared, 2500)), new(9600.0)
+			ownOfTwo(&s.Pods[2], nil)
+		}, 6600, 30e9, 6600},
 		{"a service on kubelet's list of CPUs that it assigned to no pod", func(s *tick.Sample) {
 			inContainers(&s.Pods[0], 1)
 			s.Pods[0].Containers[0].CPUSetCPUs = "0,3-8,11-15"
@@ -171,12 +187,14 @@ func TestRequestsOfNewPods(t *testing.T) {
 	s.Pods = append(s.Pods, young("a", 500, 2000, 13e9), young("b", 3000, 1000, 1e9), young("own", 1000, 4000, 14e9), young("c", 100, 400, 12e9), podOf("d", tick.QoSShared, 1))
 	s.Pods[6].StartTime = start.Format(time.RFC3339)
 	own(&s.Pods[4])
+	s.Pods = append(s.Pods, young("two", 1700, 7000, 12e9)) // beside its exclusive CPUs it requests 3000m and uses 700m
+	ownOfTwo(&s.Pods[7], new(1000.0))
 	n := &node{}
 	if err := n.updateShape(s.Topology, "", "1-2,9-10"); err != nil {
 		t.Fatal(err)
 	}
 	got := n.observeDemand(at(time.Second, s), Defaults())
-	if got.newPods != 5 || got.newMilliCPU != 1800 || got.newBytes != 3e9 {
-		t.Errorf("%d new pods ask for %vm and %v bytes beyond use; want 5, 1800m, 3e9", got.newPods, got.newMilliCPU, got.newBytes)
+	if got.newPods != 6 || got.newMilliCPU != 1800+2300 || got.newBytes != 3e9 {
+		t.Errorf("%d new pods ask for %vm and %v bytes beyond use; want 6, 4100m, 3e9", got.newPods, got.newMilliCPU, got.newBytes)
 	}
 }

@@ -51,11 +51,11 @@ func servicesByNUMA(s *tick.Sample, sh *shape, batchCPUs []uint64) []float64 {
 	batch := 0.0
 	for i := range s.Pods {
 		p := &s.Pods[i]
-		exclusive := cpus.Set{}
+		own := exclusive{}
 		if p.QoS != tick.QoSReclaimed {
-			exclusive = sh.exclusiveCPUsOf(p)
+			own = sh.exclusiveOf(p)
 		}
-		if p.Ended() || p.QoS != tick.QoSReclaimed && exclusive.IsEmpty() {
+		if p.Ended() || p.QoS != tick.QoSReclaimed && own.cpus.IsEmpty() {
 			continue
 		}
 		use := useOf(p)
@@ -65,7 +65,7 @@ func servicesByNUMA(s *tick.Sample, sh *shape, batchCPUs []uint64) []float64 {
 		case p.QoS == tick.QoSReclaimed:
 			batch = policy.Bounded(batch + policy.Amount(use))
 		default:
-			addSpread(others, policy.Amount(use), sh.perNUMA(exclusive))
+			addSpread(others, own.use, sh.perNUMA(own.cpus))
 		}
 	}
 	addSpread(others, batch, batchCPUs)

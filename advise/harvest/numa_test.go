@@ -196,6 +196,9 @@ func TestServicesUseOfANode(t *testing.T) {
 	}
 	unknown, starting := exclusive("0-1,4"), exclusive("0-1,4")
 	unknown.UsageMilliCPU, starting.UsageMilliCPU, starting.Missing = nil, nil, tick.MissingCgroup
+	half := exclusive("0-1,4")
+	half.Containers[0].UsageMilliCPU = new(1500.0)
+	half.Containers = append(half.Containers, tick.Container{Cgroup: "/own/sidecar", CPUSetCPUs: "2-3,5-15"})
 	for _, tt := range []struct {
 		name  string
 		uses  [2]float64
@@ -209,6 +212,7 @@ func TestServicesUseOfANode(t *testing.T) {
 		{"batch has no CPUs", [2]float64{3000, 1000}, []tick.Pod{web, spark}, []uint64{0, 0}, []float64{3000, 1000}},
 		{"a node is idle", [2]float64{4000, 0}, []tick.Pod{web}, []uint64{4, 4}, []float64{4000, 0}},
 		{"a pod has exclusive CPUs", [2]float64{6000, 1000}, []tick.Pod{web, exclusive("0-1,4")}, []uint64{4, 4}, []float64{4000, 0}},
+		{"a part of a pod has them", [2]float64{6000, 1000}, []tick.Pod{web, half}, []uint64{4, 4}, []float64{5000, 500}},
 		{"it also uses other CPUs", [2]float64{2500, 1000}, []tick.Pod{web, exclusive("0-1")}, []uint64{4, 4}, []float64{0, 1000}},
 		{"kubelet did not give it these CPUs", [2]float64{6000, 1000}, []tick.Pod{web, exclusive("2")}, []uint64{4, 4}, []float64{6000, 1000}},
 		{"its use is unknown", [2]float64{6000, 1000}, []tick.Pod{web, unknown}, []uint64{4, 4}, nil},
