@@ -141,6 +141,26 @@ func TestMatch(t *testing.T) {
 	}
 }
 
+// A virtual machine's only cgroup is that of its containers; an ordinary sandbox is not.
+func TestMatchOfAVirtualMachine(t *testing.T) {
+	a, b := Container{Name: "a", ID: "x", Awaited: true}, Container{Name: "b", ID: "y", Awaited: true}
+	for name, c := range map[string]struct {
+		containers []Container
+		groups     []Group
+		want       []int
+	}{
+		"a container":                       {[]Container{a}, []Group{{"cri-containerd-s.scope", 1}}, []int{0}},
+		"two containers":                    {[]Container{a, b}, []Group{{"cri-containerd-s.scope", 1}}, []int{Unnamed}},
+		"another runtime that has a cgroup": {[]Container{a, b}, []Group{{"s", 1}, {"x", 2}}, []int{Other, 0}},
+		"both have one":                     {[]Container{a, b}, []Group{{"s", 1}, {"x", 2}, {"y", 3}}, []int{Other, 0, 1}},
+	} {
+		p := &Pod{Containers: c.containers, HasRuntimeClass: true}
+		if got := p.Match(c.groups); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v; want %v", name, got, c.want)
+		}
+	}
+}
+
 func FuzzNames(f *testing.F) {
 	for _, seed := range []string{"pod1", "kubepods-pod1_2.slice", "crio-conmon-1.scope", "containerd://x", "-", "pod.slice"} {
 		f.Add(seed)

@@ -26,6 +26,8 @@ type Pod struct {
 	// CgroupUID is the UID in the name of its cgroup, NodeName the node to which it is bound.
 	CgroupUID, NodeName string
 	Containers          []Container
+	// HasRuntimeClass means that its containers may run in a virtual machine, which has a single cgroup.
+	HasRuntimeClass bool
 
 	// size is what tenants write of it; see [Within].
 	size  int
@@ -92,6 +94,7 @@ func (r *Reading) Pod(o object) *Pod {
 	if n, ok := fields.Integer(o, "spec", "priority"); ok {
 		t.Priority = &n
 	}
+	p.HasRuntimeClass = fields.Text(o, "spec", "runtimeClassName") != ""
 	sums := p.read(o, complain)
 
 	t.KubernetesQOS = kubernetesClass(o)

@@ -49,9 +49,7 @@ func (n *nodeReader) Read(r *Round) error {
 	if node.Capacity != nil {
 		s.Capacity = node.Capacity
 	}
-	if node.Allocatable != nil {
-		s.Allocatable = node.Allocatable
-	}
+	s.Allocatable = node.Allocatable // absent there means that it is unknown
 	s.Labels, s.Annotations = node.Labels, node.Annotations
 	if len(node.Problems) == 0 {
 		return err

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math"
 
 	"polder/collect/host"
@@ -52,15 +53,19 @@ func (d *disksReader) list() error {
 		return err // the older list stays
 	}
 	d.listed, d.byName = d.listed[:0], map[string]int{}
-	d.env.stackedDisks = map[string]bool{}
+	stacked := map[string]bool{}
 	for _, one := range all {
 		if one.Stacked {
-			d.env.stackedDisks[one.Device] = true
+			stacked[one.Device] = true
 		}
 		if !one.Empty {
 			d.byName[one.Name] = len(d.listed)
 			d.listed = append(d.listed, one)
 		}
+	}
+	if !maps.Equal(stacked, d.env.stackedDisks) {
+		d.env.stackedDisks = stacked
+		d.env.stackedVersion++
 	}
 	return nil
 }

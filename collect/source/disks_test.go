@@ -2,6 +2,8 @@ package source
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -138,5 +140,37 @@ func TestIOOfPods(t *testing.T) {
 	m.write("sys/fs/cgroup/a/io.stat", "254:0 rbytes=nothing\n")
 	if s := c.Read(false); s.Pods[0].IO != nil || len(s.Errors) == 0 {
 		t.Errorf("input and output %+v, errors %v of a file that cannot be parsed", s.Pods[0].IO, s.Errors)
+	}
+}
+
+// When a disk turns out to be built on another one, or no longer is, the counts of before cannot be compared.
+func TestIOOfPodsWhileDisksChange(t *testing.T) {
+	m := newMachine(t)
+	m.write("sys/fs/cgroup/cgroup.controllers", "cpu memory pids io")
+	m.disk("dm-0", "253:0", "5")
+	slave := "sys/block/dm-0/slaves/vda/dev"
+	m.write(slave, "254:0")
+	m.cgroup("/a", "1")
+	m.write("sys/fs/cgroup/a/io.stat", "253:0 rbytes=100000000000 wbytes=0 rios=10 wios=0 dbytes=0 dios=0\n254:0 rbytes=5 wbytes=0 rios=1 wios=0\n")
+	c := m.collector("rules: [{cgroup: /*, class: shared}]")
+	rate := func(uptime string) *float64 {
+		m.write("proc/uptime", uptime+" 1.00")
+		if io := c.Read(true).Pods[0].IO; io != nil {
+			return io.ReadBytesPerSecond
+		}
+		return nil
+	}
+	rate("1000.00")
+	if got := rate("1005.00"); got == nil || *got != 0 {
+		t.Errorf("%v bytes a second; want none", got)
+	}
+	if err := os.RemoveAll(filepath.Join(m.root, "sys/block/dm-0/slaves")); err != nil {
+		t.Fatal(err)
+	}
+	if got := rate("1010.00"); got != nil {
+		t.Errorf("%v bytes a second of one disk more; want unknown", *got)
+	}
+	if got := rate("1015.00"); got == nil || *got != 0 {
+		t.Errorf("%v bytes a second; want none", got)
 	}
 }

@@ -12,9 +12,11 @@ type podIO struct {
 	reader *cgroup.IOReader // nil where there are no such files or they were removed
 	at     float64          // when it was read last, in seconds
 	last   cgroup.IO
-	rates  ioRates
-	out    tick.IO
-	values [4]float64
+	// stackedVersion is that of the disks which were left out of the reading.
+	stackedVersion int
+	rates          ioRates
+	out            tick.IO
+	values         [4]float64
 }
 
 // ioRates are a cgroup's reads and writes in a second.
@@ -46,7 +48,8 @@ func (t *tree) readIO(n *node, seconds float64) {
 	if p.reader == nil || elapsed > 0 && elapsed < ioEvery {
 		return
 	}
-	before, known := p.last, p.at > 0
+	before, known := p.last, p.at > 0 && p.stackedVersion == t.env.stackedVersion
+	p.stackedVersion = t.env.stackedVersion
 	p.at, p.last, p.rates = seconds, cgroup.IO{}, ioRates{}
 	var err error
 	t.ioBuf, err = p.reader.Read(t.ioBuf, t.skipsDisk)

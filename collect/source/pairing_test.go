@@ -206,6 +206,12 @@ func TestNodeObject(t *testing.T) {
 	if *s.Capacity.MilliCPU != 2000 || *s.Allocatable.MilliCPU != 1500 || s.Labels["kubernetes.io/hostname"] != "n" || string(s.Config) != `{"katalyst":{}}` {
 		t.Errorf("with one: %+v, %+v, %v, %s", s.Capacity, s.Allocatable, s.Labels, s.Config)
 	}
+	c.node = &kubernetes.Node{Capacity: &tick.Resources{MilliCPU: new(2000.0)}}
+	if s := collector.Read(true); s.Allocatable != nil {
+		t.Errorf("with one that has just registered: allocatable %+v; want unknown", s.Allocatable)
+	}
+	c.node = &kubernetes.Node{Problems: []string{"odd"}}
+	s = collector.Read(true)
 	if !slices.Contains(s.Errors, tick.SourceError{Source: "node", Error: "odd"}) {
 		t.Errorf("errors %v; want those of the object", s.Errors)
 	}

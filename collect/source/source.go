@@ -49,7 +49,9 @@ type Env struct {
 	Interval time.Duration
 
 	// stackedDisks are the device numbers of disks whose input and output is counted on other disks too, from the disks source.
-	stackedDisks map[string]bool
+	// The version counts its changes: counts over other disks cannot be compared.
+	stackedDisks   map[string]bool
+	stackedVersion int
 
 	pods pods // made by the cgroup source, used by load and pods
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
@@ -42,23 +43,36 @@ func List(root string) ([]Disk, error) {
 	for _, e := range entries {
 		at := filepath.Join(dir, e.Name())
 		device, err := kernfile.ReadText(filepath.Join(at, "dev"))
+		if err != nil && !isGone(err) {
+			return nil, fmt.Errorf("list disks: %w", err)
+		}
 		if err != nil || !IsDevice(device) {
 			continue // hidden, as the paths of a multipath disk
+		}
+		stacked, err := isStacked(at)
+		if err != nil {
+			return nil, fmt.Errorf("list disks: %w", err)
 		}
 		size, err := kernfile.ReadText(filepath.Join(at, "size"))
 		list = append(list, Disk{
 			Name: e.Name(), Device: device, Empty: err == nil && size == "0",
-			Real: exists(filepath.Join(at, "device")), Stacked: isStacked(at),
+			Real: exists(filepath.Join(at, "device")), Stacked: stacked,
 		})
 	}
 	return list, nil
 }
 
 // isStacked reports whether a disk is built on other ones: it names them, or a file.
-func isStacked(at string) bool {
-	parents, _ := os.ReadDir(filepath.Join(at, "slaves")) // none if it cannot be read
-	return len(parents) > 0 || exists(filepath.Join(at, "loop")) || strings.HasPrefix(filepath.Base(at), "loop")
+func isStacked(at string) (bool, error) {
+	parents, err := os.ReadDir(filepath.Join(at, "slaves"))
+	if err != nil && !isGone(err) {
+		return false, err
+	}
+	return len(parents) > 0 || exists(filepath.Join(at, "loop")) || strings.HasPrefix(filepath.Base(at), "loop"), nil
 }
+
+// isGone reports whether a disk has just disappeared, or does not have such a file.
+func isGone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV) }
 
 func exists(path string) bool {
 	_, err := os.Lstat(path)

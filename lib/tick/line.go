@@ -48,6 +48,9 @@ func (l *Line) parse(raw []byte) error {
 	return nil
 }
 
+// maxMembers bounds the top-level keys of a line, each of which is compared with all others.
+const maxMembers = 256
+
 func (l *Line) find() error {
 	if !utf8.Valid(l.raw) {
 		return errors.New("not UTF-8")
@@ -55,11 +58,14 @@ func (l *Line) find() error {
 	scan := scanner{b: l.raw}
 	end, err := scan.object(skipSpace(l.raw, 0), 0, func(m member) bool {
 		l.members = append(l.members, m)
-		return true
+		return len(l.members) <= maxMembers
 	})
 	l.escapedKey = scan.escapedKey
 	if err != nil {
 		return err
+	}
+	if len(l.members) > maxMembers {
+		return fmt.Errorf("more than %d top-level keys", maxMembers)
 	}
 	if rest := skipSpace(l.raw, end); rest != len(l.raw) {
 		return syntaxError(l.raw, rest, "the line's end")

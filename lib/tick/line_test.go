@@ -44,6 +44,15 @@ func TestSplice(t *testing.T) {
 	}
 }
 
+// manyKeys are members of an object with different keys.
+func manyKeys(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `,"k%d":1`, i)
+	}
+	return b.String()
+}
+
 func TestParseLineRefuses(t *testing.T) {
 	for _, c := range []struct{ line, want string }{
 		{``, "want an object"},
@@ -63,6 +72,7 @@ func TestParseLineRefuses(t *testing.T) {
 		{"{" + head + ",\"a\":\"\x01\"}", "control character"},
 		{"{" + head + ",\"a\":\"\xff\"}", "not UTF-8"},
 		{`{` + head + `,"a":` + strings.Repeat("[", 300) + strings.Repeat("]", 300) + `}`, "nested deeper"},
+		{`{` + head + manyKeys(256-3+1) + `}`, "more than 256 top-level keys"},
 		{`{` + head + `,"node":"twice"}`, `key "node" occurs twice`},
 		{`{` + head + `,"sam\u0070le":{}}`, "an escape in a top-level key"},
 		{`{"node":"n","time":"2026-01-01T00:00:00Z"}`, `no "v"`},
@@ -253,5 +263,12 @@ func TestMarshalIsUTF8(t *testing.T) {
 	got, err := Marshal(map[string]string{"cgroup": "/a\xff/\xe2\x82"})
 	if want := "{\"cgroup\":\"/a\uFFFD/\uFFFD\"}"; err != nil || string(got) != want {
 		t.Errorf("Marshal gave %q, %v; want %q", got, err, want)
+	}
+}
+
+// A line with as many top-level keys as are permitted is a tick.
+func TestManyKeys(t *testing.T) {
+	if _, err := ParseLine([]byte(`{` + head + manyKeys(256-3) + `}`)); err != nil {
+		t.Error(err)
 	}
 }
