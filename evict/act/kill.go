@@ -26,18 +26,23 @@ const (
 )
 
 // Kill ends every process of a cgroup: it sends SIGTERM to all, unless requested means that they already got it, and after
-// grace it kills the remaining ones. It calls reportSent once SIGTERM is sent, and returns nil when the cgroup is empty.
+// grace it kills the remaining ones. It calls reportSent once SIGTERM is sent to any of them, and returns nil when the cgroup is empty.
 func Kill(ctx context.Context, h *cgroup.Hierarchy, c Target, grace time.Duration, requested Requested, reportSent func()) error {
 	processes, err := listProcesses(h, c)
 	if err != nil {
 		return err
 	}
 	if requested == NotRequested {
-		if err := signalAll(processes, unix.SIGTERM); err != nil {
+		sent, err := signalAll(processes, unix.SIGTERM)
+		if sent > 0 || err == nil {
+			reportSent()
+		}
+		if err != nil {
 			return err
 		}
+	} else {
+		reportSent()
 	}
-	reportSent()
 	empty, err := waitUntilEmpty(ctx, h, c, grace)
 	if empty || err != nil {
 		return err
@@ -123,5 +128,6 @@ func killRound(ctx context.Context, h *cgroup.Hierarchy, c Target) (int, error) 
 	if err != nil {
 		return 0, err
 	}
-	return len(processes), signalAll(processes, unix.SIGKILL)
+	_, err = signalAll(processes, unix.SIGKILL)
+	return len(processes), err
 }

@@ -117,10 +117,14 @@ func (p process) wrapError(sig unix.Signal, err error) error {
 	return fmt.Errorf("send %s to process %d: %w", unix.SignalName(sig), p.pid, err)
 }
 
-func signalAll(processes []process, sig unix.Signal) error {
+func signalAll(processes []process, sig unix.Signal) (sent int, err error) {
 	var errs []error
 	for _, p := range processes {
-		errs = append(errs, p.signal(sig))
+		if err := p.signal(sig); err != nil {
+			errs = append(errs, err)
+		} else {
+			sent++
+		}
 	}
-	return errors.Join(errs...)
+	return sent, errors.Join(errs...)
 }

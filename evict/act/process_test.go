@@ -1,6 +1,7 @@
 package act
 
 import (
+	"os"
 	"runtime"
 	"testing"
 
@@ -30,6 +31,29 @@ func TestAThreadIsNotSignalled(t *testing.T) {
 		}
 		if err := (process{tid, stat.StartTime}).signal(unix.SIGTERM); err != nil {
 			t.Errorf("signal to thread %d: %v", tid, err)
+		}
+	}
+}
+
+// It is known how many processes got a signal although another did not.
+func TestSignalsThatWereSent(t *testing.T) {
+	ended := process{pid: os.Getpid(), start: 1} // another process has the PID now: nothing is left to signal
+	stat, err := system.Stat(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	self := process{pid: os.Getpid(), start: stat.StartTime}
+	const none, noSignal = unix.Signal(0), unix.Signal(1000)
+	for _, tt := range []struct {
+		sig  unix.Signal
+		list []process
+		sent int
+		fail bool
+	}{
+		{none, []process{self, ended}, 2, false}, {noSignal, []process{self, ended}, 1, true}, {noSignal, []process{self}, 0, true}, {none, nil, 0, false},
+	} {
+		if sent, err := signalAll(tt.list, tt.sig); sent != tt.sent || (err != nil) != tt.fail {
+			t.Errorf("signal %d to %v: %d sent, %v; want %d sent", tt.sig, tt.list, sent, err, tt.sent)
 		}
 	}
 }

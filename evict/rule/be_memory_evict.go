@@ -107,7 +107,8 @@ func nodeMemory(s *tick.Sample) (used, capacity float64, why string) {
 func anonymousMemory(p *tick.Pod) (float64, bool) { return podMemory(p, rssBytes) }
 
 // addCandidates divides the pods into those that may be evicted and those that may not but count as released when they
-// terminate. A pod with unknown measure counts as releasing what is needed if that is over 0, and is omitted otherwise.
+// terminate. A pod with unknown measure counts as releasing what is needed if that is over 0, also while it terminates as long as it has
+// containers, and is omitted otherwise.
 func (f *Finding) addCandidates(t *tick.Tick, isCandidate func(*tick.Pod) bool, measure func(*tick.Pod) (float64, bool), unknown float64) {
 	for i := range t.Sample.Pods {
 		p := &t.Sample.Pods[i]
@@ -122,6 +123,8 @@ func (f *Finding) addCandidates(t *tick.Tick, isCandidate func(*tick.Pod) bool, 
 			f.Candidates = append(f.Candidates, Candidate{Pod: p, Releases: v})
 		case accepted && unknown > 0:
 			f.Candidates = append(f.Candidates, Candidate{Pod: p, Releases: unknown})
+		case !accepted && unknown > 0 && p.Terminating && !hasNoContainer(p):
+			f.Others = append(f.Others, Candidate{Pod: p, Releases: unknown})
 		}
 	}
 }

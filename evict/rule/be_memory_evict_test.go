@@ -105,6 +105,8 @@ func TestBEMemoryCandidates(t *testing.T) {
 		bePod("failed", usage(0, 7), phase("Failed")),
 		bePod("waits", unknown, phase("Pending"), func(p *tick.Pod) { p.Missing = tick.MissingCgroup }),
 		bePod("new", unknown),
+		bePod("unknown-ends", unknown, terminating, func(p *tick.Pod) { p.Containers = []tick.Container{{Name: "main"}} }),
+		bePod("without-containers", unknown, terminating, func(p *tick.Pod) { p.Cgroup = "/gone" }),
 		bePod("plain", usage(0, 8), func(p *tick.Pod) { p.Labels, p.QoSSource = nil, tick.QoSFromRule }),
 		bePod("by-kubernetes", usage(0, 8), func(p *tick.Pod) { p.Labels, p.QoSSource = nil, tick.QoSFromKubernetes }),
 		bePod("service", usage(0, 20), labelled(qos.KoordinatorClass, qos.LS), func(p *tick.Pod) { p.QoS = tick.QoSShared }),
@@ -114,7 +116,7 @@ func TestBEMemoryCandidates(t *testing.T) {
 	if d := cmp.Diff(map[string]float64{"be": 3 * gib, "allowed": 4 * gib, "plain": 8 * gib, "new": 7 * gib}, released(f.Candidates)); d != "" {
 		t.Errorf("candidates (-want +got):\n%s", d)
 	}
-	if d := cmp.Diff(map[string]float64{"forbids": 5 * gib, "ends": 6 * gib, "by-kubernetes": 8 * gib, "service": 20 * gib, "typo": 20 * gib}, released(f.Others)); d != "" {
+	if d := cmp.Diff(map[string]float64{"forbids": 5 * gib, "ends": 6 * gib, "unknown-ends": 7 * gib, "by-kubernetes": 8 * gib, "service": 20 * gib, "typo": 20 * gib}, released(f.Others)); d != "" {
 		t.Errorf("others (-want +got):\n%s", d)
 	}
 	if got := strings.Join(ranked(f), " "); got != "plain allowed be new" {
