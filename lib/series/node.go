@@ -116,9 +116,13 @@ func (n *Node) addEvictions(reported []tick.PodEviction) {
 	states := map[string]string{}
 	for _, x := range reported {
 		key := x.UID + " " + x.Rule
-		if n.states[key] != x.State { // a state lasts for many ticks, and counts once
+		last, isSeen := states[key] // one tick may have the end of an eviction and the next one of the same pod
+		if !isSeen {
+			last = n.states[key]
+		}
+		if last != x.State { // a state lasts for many ticks, and counts once
 			n.evictions.add(x.Rule+"\x00"+x.State, 1)
-			if accepted(x.State) && !accepted(n.states[key]) {
+			if accepted(x.State) && !accepted(last) {
 				n.worth.Evicted++
 			}
 		}

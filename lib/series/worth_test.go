@@ -243,3 +243,28 @@ func TestWorthOfEvictions(t *testing.T) {
 		t.Errorf("nothing is counted, and it is %s", got)
 	}
 }
+
+// A tick may have the end of an eviction and the next request for the same pod: both count, and the pod is evicted once.
+func TestARepeatedRequestCounts(t *testing.T) {
+	n := NewNode("report")
+	for _, states := range [][]string{
+		{tick.StateRequested}, {tick.StateFailed, tick.StateRequested}, {tick.StateRequested}, {tick.StateFailed, tick.StateRequested}, {tick.StateCreated},
+	} {
+		x := &tick.Tick{V: 1, Node: "n", Eviction: &tick.Eviction{}}
+		for _, state := range states {
+			x.Eviction.Evictions = append(x.Eviction.Evictions, tick.PodEviction{UID: "a", Rule: "r", State: state})
+		}
+		n.Add(x)
+	}
+	got := map[string]float64{}
+	n.each(n.evictions, func(key string, v float64) { got[key] = v })
+	want := map[string]float64{"r\x00" + tick.StateRequested: 3, "r\x00" + tick.StateFailed: 2, "r\x00" + tick.StateCreated: 1}
+	for key, v := range want {
+		if got[key] != v {
+			t.Errorf("%q: %v, want %v", key, got[key], v)
+		}
+	}
+	if n.worth.Evicted != 1 {
+		t.Errorf("%v evictions; want one", n.worth.Evicted)
+	}
+}
