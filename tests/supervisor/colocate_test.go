@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -83,6 +84,42 @@ func TestColocatePutsEverythingBack(t *testing.T) {
 				t.Errorf("processes %v are left", left)
 			}
 		})
+	}
+}
+
+// What evict has frozen runs again when the pipe has ended.
+func TestColocateThaws(t *testing.T) {
+	need.Root(t)
+	t.Parallel()
+	bin := t.TempDir()
+	if err := binaries.Link(bin); err != nil {
+		t.Fatal(err)
+	}
+	c := newColocated(t, "freezing")
+	const requests = "    requests: {reclaimedMilliCPU: 90000}\n" // more than any offer: the pod is evicted
+	put(t, c.classify, fmt.Sprintf("rules:\n  - {cgroup: %s, class: shared}\n  - cgroup: %s\n    class: reclaimed\n%s", c.service.Name, c.batch.Name, requests))
+	settings := filepath.Join(t.TempDir(), "evict.yaml")
+	put(t, settings, "reclaimed-tolerance: 0s\n")
+	colocate := exec.Command("../../scripts/colocate", "--interval", "200ms", "--classify", c.classify, "--evict", settings, "--action", "freeze")
+	colocate.Env = append(os.Environ(), "POLDER_BIN="+bin, "TMPDIR="+t.TempDir())
+	var log await.Log
+	colocate.Stdout, colocate.Stderr = &log, &log
+	if err := colocate.Start(); err != nil {
+		t.Fatal(err)
+	}
+	state := func() string { return strings.TrimSpace(c.batch.Read("freezer.state", "cgroup.freeze")) }
+	eventually(t, "the batch job is frozen", func() bool { return state() == "FROZEN" || state() == "1" }, log.String)
+	if err := colocate.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := colocate.Wait(); err != nil {
+		t.Errorf("%v: %s", err, &log)
+	}
+	if got := state(); got != "THAWED" && got != "0" {
+		t.Errorf("the batch job is %s after the end: %s", got, &log)
+	}
+	if want := "thawed " + c.batch.Name; !strings.Contains(log.String(), want) {
+		t.Errorf("stderr = %q; want %q", &log, want)
 	}
 }
 
