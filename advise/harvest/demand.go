@@ -138,8 +138,8 @@ type exclusive struct {
 	use, request float64
 }
 
-// exclusiveOf returns a pod's part on exclusive CPUs. If all its containers have such CPUs that is the whole pod; otherwise containers whose
-// use is unknown count as not exclusive, so that what they use is the services' need.
+// exclusiveOf returns a pod's part on exclusive CPUs. If all its containers have such CPUs that is the whole pod; otherwise containers
+// whose use is unknown count as not exclusive, so that what they use is the services' need.
 func (sh *shape) exclusiveOf(p *tick.Pod) (own exclusive) {
 	if sh.Exclusive.IsEmpty() {
 		return own

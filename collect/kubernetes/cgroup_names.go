@@ -70,8 +70,8 @@ const (
 // one container is awaited and one cgroup is left, they belong together. Where the order is not known and there are several, all count
 // as containers: a sandbox among them uses next to nothing.
 //
-// A runtime that runs all containers in a virtual machine (a pod with a runtimeClassName) gives them one cgroup in all: if none is found and
-// there is only one cgroup, it is theirs.
+// A runtime that runs all containers in a virtual machine (a pod with a runtimeClassName) gives them one cgroup in all: if none is found
+// and there is only one cgroup, it is theirs.
 //
 // CRI-O gives most pods no sandbox (drop_infra_ctr), so that none of its cgroups counts as one while a container is awaited.
 // [tick.Pod.IsIdle] depends on this: a cgroup that may be a container's is never Other.
