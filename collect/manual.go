@@ -130,7 +130,7 @@ all of them fresh:
    cacheBytes               as rssBytes, and so are numaMemory and refaultBytesPerSecond
    workingSetBytes          usageBytes of this tick, less inactive file pages that are as old as rssBytes
    cpuPressure              2 s, as often as the kernel makes its averages; memoryPressure and ioPressure likewise
-   cpuWaitPermille          2 s; on version 1 4 s for pods that hardly ran and hardly waited, up to 30 s where services have many threads
+   cpuWaitPermille          2 s; without cpuPressure 4 s for pods that hardly ran and waited, up to 30 s where services have many threads
    io                       5 s, and so are memoryEvents
    load1                    5 s, as above, and so is load5
 

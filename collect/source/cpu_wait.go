@@ -11,12 +11,12 @@ import (
 	"polder/lib/cgroup"
 )
 
-// Wait is how long services wait for a CPU where cgroups have no cpu.pressure, on version 1: the run delay of their threads. Its cost
-// is bounded: only threads of services that ran are read, every 2 s, or 4 where they ran and waited little, and in a round for a part of
-// the interval at most.
+// Wait is how long services wait for a CPU where their cgroups have no cpu.pressure, on version 1 and on version 2 without PSI: the run
+// delay of their threads. Its cost is bounded: only threads of services that ran are read, every 2 s, or 4 where they ran and waited
+// little, and in a round for a part of the interval at most.
 var Wait = Source{
 	Name: "wait",
-	Doc:  "run delay of the services' threads on version 1, from /proc/TID/task/TID/schedstat, within 0.25 % of the interval",
+	Doc:  "run delay of the threads of services without cpu.pressure, from /proc/TID/task/TID/schedstat, within 0.25 % of the interval",
 	New:  func(e *Env) Reader { return &waitReader{env: e} },
 }
 
@@ -56,6 +56,9 @@ type waits struct {
 	hasUsage     bool
 	permille     float64 // NaN where it is not known
 	isQuiet      bool    // the container hardly ran and hardly waited
+	// visited is how many threads the current pass has found, and isUnreadable means that the last one could read none of them.
+	visited      int
+	isUnreadable bool
 }
 
 type threadDelay struct {
@@ -66,7 +69,7 @@ type threadDelay struct {
 
 func (w *waitReader) Read(r *Round) error {
 	t := w.env.pods.tree
-	if t == nil || t.h.Version("cpu") != 1 {
+	if t == nil || t.h.Version("cpu") == 0 {
 		return nil
 	}
 	seconds := r.Clock.Seconds()
@@ -75,6 +78,10 @@ func (w *waitReader) Read(r *Round) error {
 	for _, n := range t.nodes {
 		c := n.container
 		if c == nil {
+			continue
+		}
+		if n.hasCPUPressure() {
+			c.waits.stop()
 			continue
 		}
 		remembered += len(c.waits.before)
@@ -100,8 +107,16 @@ func (w *waitReader) Read(r *Round) error {
 	return errors.Join(errs...)
 }
 
+// hasCPUPressure reports whether the container's pod has a cpu.pressure, which then is its waiting.
+func (n *node) hasCPUPressure() bool {
+	if !n.isPod() {
+		n = n.parent
+	}
+	return n != nil && n.stalls != nil && n.stalls.cpu.file != nil
+}
+
 // waitDue reports whether it is time for a pass. A container that has not run since the last pass has not ended a wait either, and needs
-// none.
+// none. Where its threads cannot be read its waiting stays unknown.
 func (c *container) waitDue(seconds float64) bool {
 	w, v := &c.waits, &c.group.Values
 	every := stallsEvery
@@ -113,6 +128,9 @@ func (c *container) waitDue(seconds float64) bool {
 	}
 	if w.at > 0 && w.walk == (cgroup.Walk{}) && w.hasUsage && v.Has&cgroup.HasUsage != 0 && v.UsageNanoseconds == w.usage {
 		w.at, w.lastTurn, w.permille, w.isQuiet = seconds, seconds, 0, false
+		if w.isUnreadable {
+			w.permille = math.NaN()
+		}
 		return false
 	}
 	return true
@@ -123,7 +141,7 @@ func (c *container) waitDue(seconds float64) bool {
 func (c *container) sampleWait(reader *cgroup.Reader, seconds float64, more cgroup.HasTime, maxThreads int) bool {
 	w, v := &c.waits, &c.group.Values
 	if w.walk == (cgroup.Walk{}) {
-		w.now, w.growth = w.now[:0], 0
+		w.now, w.growth, w.visited = w.now[:0], 0, 0
 		w.usageAtBegin, w.hasUsage = v.UsageNanoseconds, v.Has&cgroup.HasUsage != 0
 	}
 	w.lastTurn, w.reader = seconds, reader
@@ -139,6 +157,7 @@ func (c *container) sampleWait(reader *cgroup.Reader, seconds float64, more cgro
 		return true
 	}
 	slices.SortFunc(w.now, func(a, b threadDelay) int { return cmp.Compare(a.tid, b.tid) })
+	w.isUnreadable = w.walk.Hidden || w.visited > 0 && len(w.now) == 0
 	elapsed := seconds - w.at
 	w.permille = math.NaN()
 	if w.at > 0 && elapsed > 0 && len(w.now) > 0 && !w.walk.Hidden {
@@ -163,6 +182,7 @@ func (w *waits) find(tid uint32) *threadDelay {
 
 // Take implements [cgroup.ThreadFiles].
 func (w *waits) Take(tid uint32) (f cgroup.ThreadFile) {
+	w.visited++
 	if d := w.find(tid); d != nil {
 		f, d.file = d.file, 0
 	}
@@ -182,6 +202,13 @@ func (w *waits) reset() {
 	w.release(w.before)
 	w.release(w.now)
 	*w = waits{batch: w.batch, lastTurn: w.lastTurn, permille: math.NaN()}
+}
+
+// stop removes the readings of threads that need not be read any more.
+func (w *waits) stop() {
+	if w.at != 0 || len(w.now) > 0 || len(w.before) > 0 {
+		w.reset()
+	}
 }
 
 // release closes the threads' files.

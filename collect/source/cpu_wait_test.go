@@ -2,6 +2,7 @@ package source
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -28,11 +29,24 @@ func (m *machine) at(seconds float64) {
 	m.write("proc/uptime", fmt.Sprintf("%.2f 1.00", seconds))
 }
 
+// delaysV2 is delays for a cgroup of version 2.
+func (m *machine) delaysV2(path string, usedMilliseconds int, from int, milliseconds ...int) {
+	m.t.Helper()
+	m.cgroup(path, fmt.Sprint(usedMilliseconds*1000))
+	m.write("sys/fs/cgroup"+path+"/cgroup.threads", m.schedstats(from, milliseconds))
+}
+
 // delays writes a cgroup that has used so much CPU time, whose threads have waited for so many milliseconds each; a negative number is
 // a thread that has ended.
 func (m *machine) delays(path string, usedMilliseconds int, from int, milliseconds ...int) {
 	m.t.Helper()
 	m.write(cpuV1+path+"/cpuacct.usage", fmt.Sprintln(usedMilliseconds*1_000_000))
+	m.write(cpuV1+path+"/tasks", m.schedstats(from, milliseconds))
+}
+
+// schedstats writes the threads' schedstats, and returns the list of the threads.
+func (m *machine) schedstats(from int, milliseconds []int) string {
+	m.t.Helper()
 	var list strings.Builder
 	for i, ms := range milliseconds {
 		fmt.Fprintln(&list, from+i)
@@ -42,7 +56,7 @@ func (m *machine) delays(path string, usedMilliseconds int, from int, millisecon
 		}
 		m.write(fmt.Sprintf("proc/%d/task/%d/schedstat", from+i, from+i), text)
 	}
-	m.write(cpuV1+path+"/tasks", list.String())
+	return list.String()
 }
 
 // waited is each pod's waiting by cgroup, "none" where it is not known.
@@ -220,6 +234,77 @@ func TestWaitingByPressure(t *testing.T) {
 		}
 		if batch.CPUPressure != nil || batch.IOPressure != nil {
 			t.Errorf("%s: batch has %v and %v; want neither", tt.what, batch.CPUPressure, batch.IOPressure)
+		}
+	}
+}
+
+// On version 2 a service without cpu.pressure (psi=0, or switched off for its cgroup) is measured by run delay, at the same times as on
+// version 1. One with cpu.pressure is measured by that alone, and its threads are not read; one with neither stays unknown.
+func TestWaitingWithoutPressureOnVersion2(t *testing.T) {
+	m := newMachine(t)
+	c := m.collector("rules: [{cgroup: /batch*, class: reclaimed}, {cgroup: /kubepods/pod*, class: shared, containers: children}, " +
+		"{cgroup: /none, class: shared}, {cgroup: /web, class: shared}]")
+	m.cgroup("/kubepods/poda", "1")
+	pressure := func(pod string, total int) {
+		m.write("sys/fs/cgroup"+pod+"/cpu.pressure", fmt.Sprintf("some avg10=1.00 avg60=0.00 avg300=0.00 total=%d\n", total))
+	}
+	waits := func(path string) *waits { return &c.env.pods.tree.nodes[path].container.waits }
+	for _, tt := range []struct {
+		what string
+		at   float64
+		do   func()
+		want string
+	}{
+		{"a first reading", 1000, func() {
+			m.delaysV2("/batch", 100, 10, 500)
+			m.delaysV2("/kubepods/poda/c", 100, 20, 500)
+			m.delaysV2("/kubepods/poda/d", 100, 25, 500)
+			m.delaysV2("/none", 100, 30, -1)
+			m.delaysV2("/web", 100, 40, 500)
+			pressure("/web", 0)
+		}, "/batch none, /kubepods/poda none, /none none, /web none"},
+		{"two containers' threads, added up", 1002, func() {
+			m.delaysV2("/batch", 200, 10, 900)
+			m.delaysV2("/kubepods/poda/c", 200, 20, 2500)
+			m.delaysV2("/kubepods/poda/d", 200, 25, 1000)
+			m.delaysV2("/none", 200, 30, -1)
+			m.delaysV2("/web", 200, 40, 1500)
+			pressure("/web", 200_000)
+		}, "/batch none, /kubepods/poda 1250, /none none, /web 100"},
+		{"nothing is read again within 1.5 s", 1003, func() {
+			m.delaysV2("/kubepods/poda/c", 300, 20, 9500)
+		}, "/batch none, /kubepods/poda 1250, /none none, /web 100"},
+		{"its pressure was switched on", 1004, func() {
+			m.delaysV2("/kubepods/poda/d", 300, 25, 9500)
+			pressure("/kubepods/poda", 0)
+			pressure("/web", 200_000)
+		}, "/batch none, /kubepods/poda none, /none none, /web 0"},
+		{"then that alone counts", 1006, func() {
+			m.delaysV2("/kubepods/poda/d", 400, 25, 9900)
+			pressure("/kubepods/poda", 500_000)
+		}, "/batch none, /kubepods/poda 250, /none none, /web 0"},
+	} {
+		tt.do()
+		m.at(tt.at)
+		if got := waited(c.Read(true)); got != tt.want {
+			t.Errorf("%s: %s; want %s", tt.what, got, tt.want)
+		}
+	}
+	for _, path := range []string{"/web", "/kubepods/poda/c", "/kubepods/poda/d"} {
+		if w := waits(path); len(w.before)+len(w.now) > 0 || w.at != 0 {
+			t.Errorf("threads of %s are remembered, read at %v; want none: it has cpu.pressure", path, w.at)
+		}
+	}
+	// The pressure is switched off: the kernel removes the file, and reading the open one returns ENODEV.
+	c.env.pods.tree.nodes["/web"].stalls.cpu.close()
+	if err := os.Remove(m.root + "/sys/fs/cgroup/web/cpu.pressure"); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{"none", "400"} {
+		m.delaysV2("/web", 500+i, 40, 1500+800*i)
+		m.at(1008 + 2*float64(i))
+		if got := waited(c.Read(true)); !strings.HasSuffix(got, "/web "+want) {
+			t.Errorf("reading %d without pressure: %s; want %s", i, got, want)
 		}
 	}
 }

@@ -198,7 +198,8 @@ func (p *pods) services() {
 	}
 }
 
-// fillWaiting writes how long the pod's tasks waited: on version 2 from its pressure, on version 1 from the run delay of its threads.
+// fillWaiting writes how long the pod's tasks waited: from its pressure, or, where there is no cpu.pressure, from the run delay of its
+// threads.
 func (p *pod) fillWaiting(out *tick.Pod, seconds float64) {
 	out.CPUPressure, out.MemoryPressure, out.IOPressure, out.CPUWaitPermille = nil, nil, nil, nil
 	if p.stalls == nil {

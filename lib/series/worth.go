@@ -23,8 +23,8 @@ type Worth struct {
 	// Throttled is the time, weighted by the largest part of it in which a container of batch was throttled.
 	Throttled float64
 	// Services is the time in which services' waiting for a CPU was known, summed over all services, and Waited the part of it in which
-	// they waited: on cgroup v2 the time in which at least one thread of the service waited, on version 1 the run delays of its threads,
-	// at most one second per second.
+	// they waited: on cgroup v2 the time in which at least one thread of the service waited, without PSI and on version 1 the run
+	// delays of its threads, at most one second per second.
 	Services, Waited float64
 	// Evicted are the accepted evictions, without those that a budget refused.
 	Evicted float64

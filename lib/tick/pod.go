@@ -100,10 +100,10 @@ type Pod struct {
 	CPUPressure    *Pressure `json:"cpuPressure,omitempty"`
 	MemoryPressure *Pressure `json:"memoryPressure,omitempty"`
 	IOPressure     *Pressure `json:"ioPressure,omitempty"`
-	// CPUWaitPermille is how long the pod waited for a CPU, in thousandths of the time since the previous reading (2 s on average). On
-	// version 2 it is the growth of the "some" total of cpu.pressure: the time in which at least one thread waited, at most 1000. On
-	// version 1 it is the sum of the growth of its threads' run delays: 2000 if two threads waited all the time. For reclaimed pods
-	// collect does not read it.
+	// CPUWaitPermille is how long the pod waited for a CPU, in thousandths of the time since the previous reading (2 s on average). With
+	// CPUPressure it is the growth of the "some" total of cpu.pressure: the time in which at least one thread waited, at most 1000.
+	// Without it, on version 1 and on version 2 without PSI, it is the sum of the growth of its threads' run delays: 2000 if two threads
+	// waited all the time. For reclaimed pods collect does not read it.
 	CPUWaitPermille *float64 `json:"cpuWaitPermille,omitempty"`
 
 	// MemoryEvents are those of the pod's cgroup, only on version 2.
