@@ -25,7 +25,7 @@ type cgroupReader struct {
 	saved map[string]CgroupState // of an earlier run, until the cgroup is found
 }
 
-// open detects the hierarchies. On a machine without any it is called again at each rescan.
+// open detects the hierarchies, and logs what version 1 lacks. On a machine without any it is called again at each rescan.
 func (c *cgroupReader) open(r *Round) error {
 	h, err := cgroup.Detect(c.env.Host.Root())
 	if err != nil {
@@ -38,6 +38,10 @@ func (c *cgroupReader) open(r *Round) error {
 	}
 	t.inodes = c.env.Host.Root() == "/"
 	c.h, c.env.pods.tree = h, t
+	if h.Version("cpu") == 1 && h.Version("memory") != 2 {
+		c.env.Log.Warn("this machine has cgroup version 1: services' waiting for a CPU is measured by run delay, " +
+			"their waiting for memory and I/O is unknown, and there is no memory.high and no memory.low")
+	}
 	return nil
 }
 

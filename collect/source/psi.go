@@ -2,7 +2,6 @@ package source
 
 import (
 	"errors"
-	"log/slog"
 
 	"polder/collect/host"
 	"polder/lib/tick"
@@ -12,12 +11,11 @@ import (
 var PSI = Source{
 	Name: "psi",
 	Doc:  "/proc/pressure/cpu, memory and io",
-	New:  func(e *Env) Reader { return &psiReader{host: e.Host, log: e.Log} },
+	New:  func(e *Env) Reader { return &psiReader{env: e} },
 }
 
 type psiReader struct {
-	host        *host.Host
-	log         *slog.Logger
+	env         *Env
 	cpu, memory host.Pressure // the sample points into these
 	io          host.Pressure
 	nodeIO      tick.NodeIO
@@ -41,11 +39,12 @@ func (p *psiReader) Read(r *Round) error {
 }
 
 func (p *psiReader) read(resource string, into *host.Pressure) (*tick.Pressure, error) {
-	err := p.host.ReadPressure(resource, into)
+	err := p.env.Host.ReadPressure(resource, into)
 	if errors.Is(err, host.ErrNoPressure) {
 		if !p.logged {
 			p.logged = true
-			p.log.Info("this kernel has no pressure: ticks are without it", "reason", err)
+			p.env.Log.Warn("this kernel has no PSI: services' waiting for a CPU is measured by run delay, "+
+				"their waiting for memory and I/O and the node's pressure are unknown", "reason", err)
 		}
 		return nil, nil
 	}
