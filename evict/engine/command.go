@@ -28,7 +28,7 @@ func Command() stage.Command {
 		// --help only names these options, because there are too many of them.
 		Families: []string{
 			"per-", "taint-", "cpu-", "load-", "memory-", "memory-numa-", "memory-psi-",
-			"reclaimed-", "rss-overuse-", "service-io-", "service-waiting-", "suppression-",
+			"reclaimed-", "rss-overuse-", "service-io-", "service-memory-", "service-waiting-", "suppression-",
 		},
 		FamiliesTitle: "Limits and settings of the rules (evict --list has their values, evict --manual the meaning)",
 		Kind:          stage.Kind{Reads: true, Writes: true, State: true, Acts: true},

@@ -68,7 +68,7 @@ var unreadFields = []string{
 	"NodeCPU.Load5", "NodeCPU.Load15",
 	"Pod.Load5", "Pod.CPUPressure", "Pod.MemoryEvents", "Pod.OwnerKind",
 	"Container.Load5",
-	"Memory.WorkingSetBytes", "Memory.CacheBytes", "Memory.RefaultBytesPerSecond",
+	"Memory.CacheBytes", "Memory.RefaultBytesPerSecond",
 	"Advice.Cgroups", "Advice.Fallback",
 }
 

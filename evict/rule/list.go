@@ -16,6 +16,7 @@ var All = []*Rule{
 	rssOveruse,
 	serviceWaiting,
 	serviceIO,
+	serviceMemory,
 	beMemoryEvict,
 	beCPUEvict,
 	memoryAllocatableEvict,

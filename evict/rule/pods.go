@@ -101,6 +101,8 @@ func podMemory(p *tick.Pod, of func(*tick.Memory) *float64) (float64, bool) {
 func usageBytes(m *tick.Memory) *float64 { return m.UsageBytes }
 func rssBytes(m *tick.Memory) *float64   { return m.RSSBytes }
 
+func workingSetBytes(m *tick.Memory) *float64 { return m.WorkingSetBytes }
+
 // noPriority stands for a priority below all others: Katalyst evicts a pod without one before all that have one.
 const noPriority = 2 * math.MinInt64
 

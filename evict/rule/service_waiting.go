@@ -2,19 +2,21 @@ package rule
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"polder/lib/evictconfig"
 	"polder/lib/tick"
 )
 
-// These are scopes of the rules below, in thousandths of the time: how long services wait for a CPU, and for disks.
+// These are scopes of the rules below, in thousandths of the time: how long services wait for a CPU, for disks, and for memory.
 const (
 	ScopeServiceWaiting = "cpu.wait.services"
 	ScopeServiceIO      = "io.pressure.services"
+	ScopeServiceMemory  = "memory.pressure.services"
 )
 
-// Two rules of Polder's own measure what colocation must not cause: services that wait for resources that batch pods use. They
+// Three rules of Polder's own measure what colocation must not cause: services that wait for resources that batch pods use. They
 // are one rule with one source each.
 var (
 	serviceWaiting = waitingSource{
@@ -36,9 +38,9 @@ waiting is known, nothing is measured.`,
 		},
 		resource: "a CPU",
 		waiting:  cpuWaiting,
-		use: func(p *tick.Pod) float64 {
+		use: func(p *tick.Pod) []float64 {
 			milliCPU, _ := amount(p.UsageMilliCPU)
-			return milliCPU
+			return []float64{milliCPU}
 		},
 	}.rule()
 
@@ -59,7 +61,29 @@ writing is unknown or 0 are not evicted. If no service's waiting is known, nothi
 		},
 		resource: "the disk",
 		waiting:  ioWaiting,
-		use:      ioUse,
+		use:      func(p *tick.Pod) []float64 { return []float64{ioUse(p)} },
+	}.rule()
+
+	serviceMemory = waitingSource{
+		name: "service-memory-waiting",
+		doc: `a service waits for memory, and batch pods use some
+Off unless service-memory-enabled. The value is the longest waiting of all services (pods of another class than reclaimed), in thousandths
+of the time: some avg10 of their memory.pressure, which only cgroup v2 has. If a service waits more than service-memory-threshold for
+service-memory-duration, the reclaimed pod with the most anonymous memory (rssBytes) is evicted, because the kernel can drop page cache
+without its end; among equals the one with the largest working set. The cooldown is service-memory-cooldown. Pods of which both are
+unknown or 0 are not evicted. The waiting of a service that uses 95 % of its own memory limit or more is unknown: the kernel reclaims from
+it then, whatever other pods use. If no service's waiting is known, nothing is measured.`,
+		scope: ScopeServiceMemory,
+		rows:  (*evictconfig.Settings).ServiceMemoryRows,
+		settings: func(s *Settings) waitingSettings {
+			return waitingSettings{
+				enabled: s.ServiceMemoryEnabled, threshold: s.ServiceMemoryThreshold, hysteresis: s.ServiceMemoryHysteresis,
+				duration: s.ServiceMemoryDuration, cooldown: s.ServiceMemoryCooldown, gracePeriod: s.ServiceMemoryGracePeriod,
+			}
+		},
+		resource: "memory",
+		waiting:  memoryWaiting,
+		use:      memoryUse,
 	}.rule()
 )
 
@@ -82,8 +106,9 @@ type waitingSource struct {
 	resource         string // the name in messages
 	// waiting returns how long a service waits, in thousandths of the time; false if unknown.
 	waiting func(*tick.Pod) (permille float64, known bool)
-	// use returns how much a batch pod uses, by which batch pods are ranked; 0 if unknown.
-	use func(*tick.Pod) float64
+	// use returns how much a batch pod uses, by which batch pods are ranked, from left to right; 0 if unknown. A pod that has only zeros is
+	// not a candidate.
+	use func(*tick.Pod) []float64
 }
 
 type waitingSettings struct {
@@ -154,20 +179,49 @@ func (src *waitingSource) longestWaiting(m *Measure, t *tick.Tick) (worst *tick.
 func (src *waitingSource) candidates(t *tick.Tick, waiting float64) []Candidate {
 	var list []Candidate
 	for _, p := range podsOfClass(t, tick.QoSReclaimed) {
-		if use := src.use(p); use > 0 {
-			list = append(list, Candidate{Pod: p, Rank: []float64{use}, Releases: waiting})
+		if use := src.use(p); slices.Max(use) > 0 {
+			list = append(list, Candidate{Pod: p, Rank: use, Releases: waiting})
 		}
 	}
 	return list
 }
 
-// ioWaiting returns a pod's io.pressure, some avg10, which is a percentage. More than 100 % is an error, and unknown.
+// ioWaiting returns a pod's io.pressure, some avg10.
 func ioWaiting(p *tick.Pod) (permille float64, known bool) {
-	if p.IOPressure == nil || p.IOPressure.Some == nil {
+	percent, ok := some10(p.IOPressure)
+	return percent * 10, ok
+}
+
+// memoryWaiting returns a pod's memory.pressure, some avg10. It is unknown at the pod's own limit: no batch pod's end would shorten it.
+func memoryWaiting(p *tick.Pod) (permille float64, known bool) {
+	if isAtLimit(p.Memory, p.Limits) {
 		return 0, false
 	}
-	percent, ok := amount(&p.IOPressure.Some.Avg10)
-	return percent * 10, ok && percent <= 100
+	for i := range p.Containers {
+		if c := &p.Containers[i]; isAtLimit(c.Memory, c.Limits) {
+			return 0, false
+		}
+	}
+	percent, ok := some10(p.MemoryPressure)
+	return percent * 10, ok
+}
+
+// isAtLimit reports whether a use of memory is so close to its limit that the kernel reclaims because of the limit.
+func isAtLimit(m *tick.Memory, limits *tick.Resources) bool {
+	const atLimitPart = 0.95
+	if m == nil || limits == nil {
+		return false
+	}
+	use, isUseKnown := amount(m.UsageBytes)
+	limit, isLimitKnown := amount(limits.MemoryBytes)
+	return isUseKnown && isLimitKnown && limit > 0 && use >= atLimitPart*limit
+}
+
+// memoryUse returns a pod's anonymous memory, which the kernel cannot drop, and its working set, in bytes.
+func memoryUse(p *tick.Pod) []float64 {
+	rss, _ := podMemory(p, rssBytes)
+	workingSet, _ := podMemory(p, workingSetBytes)
+	return []float64{rss, workingSet}
 }
 
 // ioUse returns what a pod reads and writes, in bytes per second. An operation counts as at least 4 KiB: on a rotating disk the

@@ -47,6 +47,30 @@ func ioWaitingPod(name, class string, avg10, bytes, operations float64) tick.Pod
 	return p
 }
 
+// memoryPod is a pod that waits for memory for so many hundredths of the time, and has so many bytes of anonymous memory and of working
+// set; -1 means unknown.
+func memoryPod(name, class string, avg10, rss, workingSet float64) tick.Pod {
+	p := tick.Pod{UID: "uid-" + name, Name: name, QoS: class, Memory: &tick.Memory{UsageBytes: new(950.0)}}
+	if avg10 >= 0 {
+		p.MemoryPressure = &tick.Pressure{Some: &tick.PressureLine{Avg10: avg10}}
+	}
+	if rss >= 0 {
+		p.Memory.RSSBytes = &rss
+	}
+	if workingSet >= 0 {
+		p.Memory.WorkingSetBytes = &workingSet
+	}
+	return p
+}
+
+// limitedPod is a service that uses 950 bytes, waits for memory half of the time, and has a limit, and whose container has one too.
+func limitedPod(pod, container float64) tick.Pod {
+	p := memoryPod("limited", tick.QoSShared, 50, 1, 1)
+	p.Limits = &tick.Resources{MemoryBytes: &pod}
+	p.Containers = []tick.Container{{Memory: p.Memory, Limits: &tick.Resources{MemoryBytes: &container}}, {}}
+	return p
+}
+
 // waitingRules are the rules of this file, with the setting that enables each, as tests need them.
 var waitingRules = []struct {
 	rule   *Rule
@@ -66,11 +90,20 @@ var waitingRules = []struct {
 			return ioWaitingPod(name, class, permille/10, use, -1)
 		}, "the disk",
 	},
+	{
+		serviceMemory, func(s *Settings, hysteresis float64) {
+			s.ServiceMemoryEnabled, s.ServiceMemoryHysteresis = true, hysteresis
+		},
+		func(name, class string, permille, use float64) tick.Pod {
+			return memoryPod(name, class, permille/10, use, -1)
+		}, "memory",
+	},
 }
 
 const (
 	noCPUWaiting = "cpu.wait.services: the waiting of all 1 services is unknown: not measured"
 	noIOWaiting  = "io.pressure.services: the waiting of all 1 services is unknown: not measured"
+	noMemWaiting = "memory.pressure.services: the waiting of all 1 services is unknown: not measured"
 )
 
 func TestServiceWaiting(t *testing.T) {
@@ -117,10 +150,35 @@ func TestServiceWaiting(t *testing.T) {
 		{"disk: no share of a time", serviceIO, []tick.Pod{ioWaitingPod("a", shared, 101, 1, 1)}, -1, nil, noIOWaiting},
 		{"disk: batch waits", serviceIO, []tick.Pod{ioWaitingPod("b", batch, 90, 900, 1), ioWaitingPod("a", shared, 0, 1, 1)}, 0, nil, ""},
 		{"disk: ended", serviceIO, []tick.Pod{endedIO}, -1, nil, ""},
+
+		{"memory: at the threshold", serviceMemory, []tick.Pod{
+			memoryPod("a", shared, 20, 1, 1), memoryPod("b", batch, -1, 900, 1),
+		}, 200, nil, ""},
+		{"memory: anonymous memory comes before page cache, then the working set", serviceMemory, []tick.Pod{
+			memoryPod("a", shared, 1, 1, 1), memoryPod("d", tick.QoSDedicated, 20.5, 9000, 9000),
+			memoryPod("cache", batch, -1, 100, 8000), memoryPod("small", batch, -1, 300, 400),
+			memoryPod("large", batch, -1, 300, 500), memoryPod("unknown", batch, -1, -1, 600),
+		}, 205, []string{"large", "small", "cache", "unknown"}, ""},
+		{"memory: a pod with no or unknown use is not evicted", serviceMemory, []tick.Pod{
+			memoryPod("a", shared, 50, 1, 1), memoryPod("b", batch, -1, 0, 0), memoryPod("c", batch, -1, -1, -1),
+			{Name: "e", QoS: batch},
+		}, 500, nil, ""},
+		{"memory: its own limit causes it", serviceMemory, []tick.Pod{
+			limitedPod(1000, 9000), limitedPod(9000, 1000), memoryPod("a", shared, 3, 1, 1), memoryPod("b", batch, -1, 900, 1),
+		}, 30, nil, ""},
+		{"memory: far from its own limit", serviceMemory, []tick.Pod{limitedPod(1001, 0)}, 500, nil, ""},
+		{"memory: unknown, as on version 1", serviceMemory, []tick.Pod{
+			memoryPod("a", shared, -1, 1, 1), memoryPod("b", batch, -1, 900, 1),
+		}, -1, nil, noMemWaiting},
+		{"memory: no share of a time", serviceMemory, []tick.Pod{memoryPod("a", shared, 101, 1, 1)}, -1, nil, noMemWaiting},
+		{"memory: batch waits", serviceMemory, []tick.Pod{
+			memoryPod("b", batch, 90, 900, 1), memoryPod("a", shared, 0, 1, 1),
+		}, 0, nil, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := Defaults()
 			s.ServiceWaitingEnabled, s.ServiceIOEnabled = tt.rule == serviceWaiting, tt.rule == serviceIO
+			s.ServiceMemoryEnabled = tt.rule == serviceMemory
 			m := tt.rule.New().Measure(&s, tickAt(0, tt.pods...))
 			if text := strings.Join(m.Errors, "; "); text != tt.err {
 				t.Errorf("errors %q; want %q", text, tt.err)
@@ -135,8 +193,11 @@ func TestServiceWaiting(t *testing.T) {
 				t.Fatalf("findings %+v; want one", m.Findings)
 			}
 			duration, cooldown := s.ServiceWaitingDuration, s.ServiceWaitingCooldown
-			if tt.rule == serviceIO {
+			switch tt.rule {
+			case serviceIO:
 				duration, cooldown = s.ServiceIODuration, s.ServiceIOCooldown
+			case serviceMemory:
+				duration, cooldown = s.ServiceMemoryDuration, s.ServiceMemoryCooldown
 			}
 			f := m.Findings[0]
 			if f.Value != tt.value || f.Threshold != 200 || f.Met != (tt.value > 200) || !f.Hard || f.Tolerance != duration || f.Cooldown != cooldown {
@@ -154,7 +215,11 @@ func TestServiceWaitingOffAndHysteresis(t *testing.T) {
 	for i, tt := range waitingRules {
 		t.Run(tt.rule.Name, func(t *testing.T) {
 			s := Defaults()
-			waitingRules[1-i].enable(&s, 0.9)
+			for j := range waitingRules {
+				if j != i {
+					waitingRules[j].enable(&s, 0.9)
+				}
+			}
 			w := tt.rule.New()
 			x := func(seconds int, permille float64) string {
 				m := w.Measure(&s, tickAt(seconds, tt.pod("a", tick.QoSShared, permille, 1), tt.pod("b", tick.QoSReclaimed, -1, 500)))

@@ -75,6 +75,12 @@ type Settings struct {
 	ServiceIOThreshold                                         float64
 	ServiceIODuration, ServiceIOCooldown, ServiceIOGracePeriod time.Duration
 	ServiceIOHysteresis                                        float64
+
+	ServiceMemoryEnabled bool
+	// ServiceMemoryThreshold is in thousandths of the time.
+	ServiceMemoryThreshold                                                 float64
+	ServiceMemoryDuration, ServiceMemoryCooldown, ServiceMemoryGracePeriod time.Duration
+	ServiceMemoryHysteresis                                                float64
 }
 
 // Defaults returns the settings with the default of each row.

@@ -18,7 +18,8 @@ const OptOut = tick.AnnotationEvict + "=false"
 // settings that the guide does not have. Only the tolerance of the reclaimed resources is longer than theirs, which is 0: an offer that
 // falls for one tick must not cause an eviction.
 func (s *Settings) Rows() []Row {
-	return slices.Concat(s.EngineRows(), s.ReclaimedRows(), s.MemoryRows(), s.CPURows(), s.RSSRows(), s.WaitingRows(), s.ServiceIORows())
+	return slices.Concat(s.EngineRows(), s.ReclaimedRows(), s.MemoryRows(), s.CPURows(), s.RSSRows(), s.WaitingRows(), s.ServiceIORows(),
+		s.ServiceMemoryRows())
 }
 
 // EngineRows returns the settings of the choice among candidates, for all rules.
@@ -223,6 +224,22 @@ func (s *Settings) ServiceIORows() []Row {
 		grace("service-io-grace-period", &s.ServiceIOGracePeriod, 0,
 			"grace period of pods evicted because of it (0: the pod's own)"),
 		hysteresis("service-io", &s.ServiceIOHysteresis),
+	}
+}
+
+// ServiceMemoryRows returns those of the rule service-memory-waiting.
+func (s *Settings) ServiceMemoryRows() []Row {
+	return []Row{
+		onOff("service-memory-enabled", &s.ServiceMemoryEnabled, false, "measure how long services wait for memory"),
+		number("service-memory-threshold", &s.ServiceMemoryThreshold, 200, positive(1000),
+			"a service may wait for memory for this many thousandths of the time"),
+		span("service-memory-duration", &s.ServiceMemoryDuration, time.Minute, upToDay,
+			"how long a service must have waited too long for memory"),
+		span("service-memory-cooldown", &s.ServiceMemoryCooldown, 2*time.Minute, upToDay,
+			"time between two evictions because of services' memory"),
+		grace("service-memory-grace-period", &s.ServiceMemoryGracePeriod, 0,
+			"grace period of pods evicted because of it (0: the pod's own)"),
+		hysteresis("service-memory", &s.ServiceMemoryHysteresis),
 	}
 }
 

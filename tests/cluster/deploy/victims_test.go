@@ -94,6 +94,7 @@ func TestRulesNarrowThePolicy(t *testing.T) {
 		"reclaimed-resource-pressure-eviction-plugin": "variables.reclaimed",
 		"service-waiting":                 "variables.reclaimed",
 		"service-io-waiting":              "variables.reclaimed",
+		"service-memory-waiting":          "variables.reclaimed",
 		"memory-pressure-eviction-plugin": "true",
 		"cpu-pressure-eviction-plugin":    "true",
 		"rss-overuse-eviction-plugin":     "true",

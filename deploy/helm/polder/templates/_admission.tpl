@@ -12,6 +12,7 @@ in Koordinator's sense. The kind of a rule that is not here is unknown, and evic
 {{- define "polder.rule-kinds" -}}
 {{- $kindOf := dict
       "reclaimed-resource-pressure-eviction-plugin" "reclaimed" "service-waiting" "reclaimed" "service-io-waiting" "reclaimed"
+      "service-memory-waiting" "reclaimed"
       "memory-pressure-eviction-plugin" "any" "cpu-pressure-eviction-plugin" "any" "rss-overuse-eviction-plugin" "any"
       "BEMemoryEvict" "be" "BECPUEvict" "be"
       "MemoryAllocatableEvict" "labelled" "CPUAllocatableEvict" "labelled" "MemoryEvict" "labelled" "CPUEvict" "labelled" }}
