@@ -166,6 +166,9 @@ func (st *State) Advise(t *tick.Tick, a *tick.Advice, s Settings, byDefault bool
 		st.decide(t.Time, a, &v, worst, st.nextKind(a, &v, worst, s, m))
 	}
 	st.addReasons(a, v.pods > 0)
+	for i := range st.Steps {
+		a.GuardSteps = append(a.GuardSteps, st.Steps[i].Kind)
+	}
 	st.apply(a, &v, m)
 	if v.pods == 0 && v.services == 0 && len(st.Services) == 0 {
 		return nil

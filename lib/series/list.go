@@ -51,6 +51,7 @@ var (
 	batchPodTime        = counter("polder_batch_pod_cpu_seconds_total", "CPU time that a batch pod used, while it is there.", "namespace", "pod")
 	batchBeyondRequests = counter("polder_batch_beyond_requests_cpu_seconds_total", "CPU time that batch pods used beyond what they request.")
 	batchThrottled      = counter("polder_batch_throttled_seconds_total", "Time in which a quota throttled batch.")
+	batchSqueezed       = counter("polder_batch_squeezed_seconds_total", "Time in which batch was held back, by cause.", "cause")
 	batchStarved        = gauge("polder_batch_starved", "Whether batch in a class below the services' gets less than its floor on a full machine.")
 	servicesTime        = counter("polder_services_seconds_total", "Time in which services' waiting for a CPU was known, all services added up.")
 	servicesWaited      = counter("polder_services_waited_seconds_total", "Time in which services waited for a CPU, all services added up.")
@@ -103,7 +104,7 @@ var All = []*Metric{
 	pods, podsCPUUsage, podsLoad1, podsMemory, podsRefaults, memoryEvents, podsDiskBytes, requestedCPU, requestedMemory,
 	batchTime, batchPodTime, batchBeyondRequests, batchThrottled, freeTime, servicesTime, servicesWaited,
 	reclaimedCPU, reclaimedMemory, shadowCPU, shadowMemory, shadowDifference, reclaimedNUMACPU, reclaimedNUMAMem,
-	poolCPUs, batchStarved, adviceReasons,
+	poolCPUs, batchSqueezed, batchStarved, adviceReasons,
 	isolationWrites, isolationUnchanged, isolationMissing, isolationFallbacks, memoryReclaimed, reclaims, networkSent,
 	networkDropped, networkBacklog,
 	pressureValue, pressureThreshold, pressureMet, ruleDryRun, taint, evictions, evictionQueue,

@@ -60,7 +60,11 @@ func (n *Node) Add(t *tick.Tick) {
 			n.worth.add(t)
 		}
 	}
-	n.addShadow(t)
+	if t.Advice != nil {
+		seconds := n.sinceAdvice(t.Time)
+		n.addShadow(t.Advice, seconds)
+		n.worth.addSqueeze(t, seconds)
+	}
 	if i := t.Isolation; i != nil {
 		n.errors.add(n.label("isolate", t), float64(len(i.Errors)))
 		if i.Fallback {
@@ -105,6 +109,19 @@ func (n *Node) Add(t *tick.Tick) {
 	}
 }
 
+// maxAdviceSpan is the longest time between two advices that counts: for a longer one what held in between is unknown.
+const maxAdviceSpan = 5 * time.Minute
+
+// sinceAdvice returns the time in seconds since the previous advice, 0 if there was none or if the time is unknown.
+func (n *Node) sinceAdvice(now time.Time) float64 {
+	span, first := now.Sub(n.lastAdvice), n.lastAdvice.IsZero()
+	n.lastAdvice = now
+	if first || span <= 0 || span > maxAdviceSpan {
+		return 0
+	}
+	return span.Seconds()
+}
+
 // evictionStates are the states that an eviction can reach. The counter of each exists, at 0, from a rule's first finding on,
 // because Prometheus' increase() sees no increase in a series that begins with its first event.
 var evictionStates = []string{tick.StateWouldEvict, tick.StateRequested, tick.StateCreated, tick.StateSucceeded, tick.StateFailed}
@@ -144,6 +161,7 @@ func (n *Node) Samples(t *tick.Tick) []Sample {
 	p.addWorth(&n.worth)
 	if t.Advice != nil {
 		p.advice(t.Advice)
+		n.each(n.worth.squeezed, func(cause string, v float64) { p.addNumber(batchSqueezed, v, cause) })
 		n.each(n.shadow, func(key string, v float64) {
 			direction, policy, whole := strings.Cut(key, "\x00")
 			if !whole {

@@ -68,7 +68,9 @@ func TestMissingIsNotZero(t *testing.T) {
 	x := &tick.Tick{Node: "n", Time: time.Unix(1, 0), Sample: &tick.Sample{CPU: &tick.NodeCPU{}, Memory: &tick.NodeMemory{KswapdStealPerSecond: new(math.NaN())}, Pods: []tick.Pod{{QoS: tick.QoSReclaimed}}}, Advice: &tick.Advice{Reclaimed: &tick.Reclaimed{}}}
 	want := []string{
 		"polder_tick_timestamp_seconds[n evict]1", "polder_ticks_total[n evict]1", "polder_pods[n reclaimed]1",
-		"polder_source_errors_total", "polder_dropped_ticks_total[n collect]0", "polder_advice_reasons[n]0", "polder_errors_total[n collect]0",
+		"polder_source_errors_total", "polder_dropped_ticks_total[n collect]0", "polder_advice_reasons[n]0",
+		"polder_batch_squeezed_seconds_total[n guard]0", // an advice without steps has none in force
+		"polder_errors_total[n collect]0",
 	}
 	for _, line := range text(samplesOf(x)) {
 		if !slices.Contains(want, line) {

@@ -1,10 +1,6 @@
 package series
 
-import (
-	"time"
-
-	"polder/lib/tick"
-)
+import "polder/lib/tick"
 
 // These are the directions in which a shadow's offer differs.
 const (
@@ -12,18 +8,10 @@ const (
 	shadowLess = "less"
 )
 
-// maxShadowSpan is the longest time between two advices that counts: for a longer one the offer in between is unknown.
-const maxShadowSpan = 5 * time.Minute
-
-// addShadow counts by how much the shadow's offer differs from the policy's, over the time since the previous advice.
-func (n *Node) addShadow(t *tick.Tick) {
-	if t.Advice == nil {
-		return
-	}
-	span := t.Time.Sub(n.lastAdvice)
-	first := n.lastAdvice.IsZero()
-	n.lastAdvice = t.Time
-	shadow, policy := t.Advice.Shadow, t.Advice.Reclaimed
+// addShadow counts by how much the shadow's offer differs from the policy's, over the time in seconds since the previous advice; 0 is
+// unknown.
+func (n *Node) addShadow(a *tick.Advice, seconds float64) {
+	shadow, policy := a.Shadow, a.Reclaimed
 	if shadow == nil {
 		return
 	}
@@ -31,10 +19,10 @@ func (n *Node) addShadow(t *tick.Tick) {
 		n.shadow.begin(direction + "\x00" + shadow.Policy)
 	}
 	unknown := policy == nil || policy.MilliCPU == nil || shadow.Reclaimed == nil || shadow.Reclaimed.MilliCPU == nil
-	if first || span <= 0 || span > maxShadowSpan || unknown {
+	if seconds == 0 || unknown {
 		return
 	}
-	difference := (float64(*shadow.Reclaimed.MilliCPU) - float64(*policy.MilliCPU)) / 1000 * span.Seconds()
+	difference := (float64(*shadow.Reclaimed.MilliCPU) - float64(*policy.MilliCPU)) / 1000 * seconds
 	switch {
 	case difference > 0:
 		n.shadow.add(shadowMore+"\x00"+shadow.Policy, difference)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"strings"
 	"time"
 
 	"polder/lib/tick"
@@ -26,10 +27,13 @@ type Worth struct {
 	// they waited: on cgroup v2 the time in which at least one thread of the service waited, without PSI and on version 1 the run
 	// delays of its threads, at most one second per second.
 	Services, Waited float64
+	// Advised is the time between advices, HeldBack the part of it in which something held batch back, whatever the cause.
+	Advised, HeldBack float64
 	// Evicted are the accepted evictions, without those that a budget refused.
 	Evicted float64
 
 	lastTick time.Time
+	squeezed counts // the parts of Advised in which something held batch back, by cause
 	pods     counts // the CPU time of each present batch pod, by namespace and name, and that of others beyond the bound
 }
 
@@ -134,6 +138,33 @@ func (w *Worth) addWaiting(pods []tick.Pod, seconds float64) {
 	}
 }
 
+// These are the causes for which batch is held back.
+const (
+	causeGuard   = "guard"   // steps of the guard are in force
+	causeStarved = "starved" // batch gets less than its floor on a full machine
+)
+
+// addSqueeze counts how long something held batch back, over the time in seconds since the previous advice; 0 is unknown. A cause of which
+// nothing is known has no counter. In a dry run the guard's steps hold nothing back.
+func (w *Worth) addSqueeze(t *tick.Tick, seconds float64) {
+	isHeldBack := false
+	count := func(cause string, isInForce bool) {
+		w.squeezed.begin(cause)
+		if isInForce {
+			w.squeezed.add(cause, seconds)
+			isHeldBack = true
+		}
+	}
+	count(causeGuard, len(t.Advice.GuardSteps) > 0 && (t.Isolation == nil || !t.Isolation.DryRun))
+	if is := t.Advice.BatchStarved; is != nil {
+		count(causeStarved, *is)
+	}
+	w.Advised += seconds
+	if isHeldBack {
+		w.HeldBack += seconds
+	}
+}
+
 // requested returns the CPU that a pod requests, in milli-CPU; a missing request is 0.
 func requested(p *tick.Pod) (sum float64) {
 	if p.Requests == nil {
@@ -148,13 +179,32 @@ func requested(p *tick.Pod) (sum float64) {
 }
 
 // String returns the sum in a sentence, as in "batch got 3.1 of 4.0 idle core-hours (78 %) in 2h00m, throttled 0.5 % of it, 2
-// evictions; services waited 0.1 % of the time". It is empty if nothing was counted.
+// evictions; batch was held back 1.2 % of the time; services waited 0.1 % of the time". It is empty if nothing was counted.
 func (w *Worth) String() string {
-	text := w.OfBatch()
-	if waited := w.OfServices(); text != "" && waited != "" {
+	text := strings.Join(w.OfBatch(), ", ")
+	if text == "" {
+		return ""
+	}
+	if held := w.OfSqueeze(); held != "" {
+		text += "; batch was " + held
+	}
+	if waited := w.OfServices(); waited != "" {
 		text += "; " + waited
 	}
 	return text
+}
+
+// OfSqueeze returns its part about how long batch was held back, without the subject; it is empty if that is unknown, or less than the
+// least part of the time that is shown.
+func (w *Worth) OfSqueeze() string {
+	if w.Advised == 0 {
+		return ""
+	}
+	part := fmt.Sprintf("%.1f", 100*w.HeldBack/w.Advised)
+	if part == "0.0" {
+		return ""
+	}
+	return "held back " + part + " % of the time"
 }
 
 // OfServices returns its part about services; it is empty if their waiting is unknown.
@@ -165,10 +215,10 @@ func (w *Worth) OfServices() string {
 	return fmt.Sprintf("services waited %.1f %% of the time", 100*w.Waited/w.Services)
 }
 
-// OfBatch returns its part about batch. The idle time is what batch used or nothing used.
-func (w *Worth) OfBatch() string {
+// OfBatch returns its part about batch, in pieces to be joined with commas. The idle time is what batch used or nothing used.
+func (w *Worth) OfBatch() []string {
 	if w.Seconds == 0 {
-		return ""
+		return nil
 	}
 	unit, per := "core-hours", 3600.0
 	if w.Free < 3600 {
@@ -178,14 +228,14 @@ func (w *Worth) OfBatch() string {
 	if w.Free > 0 {
 		text += fmt.Sprintf(" (%.0f %%)", 100*w.Batch/w.Free)
 	}
-	text += fmt.Sprintf(" in %s, throttled %.1f %% of it", shortSpan(w.Seconds), 100*w.Throttled/w.Seconds)
+	pieces := []string{text + " in " + shortSpan(w.Seconds), fmt.Sprintf("throttled %.1f %% of it", 100*w.Throttled/w.Seconds)}
 	switch w.Evicted {
 	case 0:
-		return text
+		return pieces
 	case 1:
-		return text + ", 1 eviction"
+		return append(pieces, "1 eviction")
 	}
-	return text + fmt.Sprintf(", %.0f evictions", w.Evicted)
+	return append(pieces, fmt.Sprintf("%.0f evictions", w.Evicted))
 }
 
 // shortSpan formats a time with its two largest units.

@@ -268,3 +268,92 @@ func TestARepeatedRequestCounts(t *testing.T) {
 		t.Errorf("%v evictions; want one", n.worth.Evicted)
 	}
 }
+
+// The time in which batch was held back is counted by cause, between two advices: a cause of which nothing is known has no counter, and a
+// long or a negative time counts nothing.
+func TestSqueezed(t *testing.T) {
+	yes, no := new(true), new(false)
+	at := func(seconds float64, starved *bool, steps ...string) *tick.Tick {
+		now := noon.Add(time.Duration(seconds * float64(time.Second)))
+		return &tick.Tick{Node: "n", Time: now, Advice: &tick.Advice{GuardSteps: steps, BatchStarved: starved}}
+	}
+	dryRun := at(2, yes, "quota")
+	dryRun.Isolation = &tick.Isolation{DryRun: true}
+	applied := at(2, no, "quota")
+	applied.Isolation = &tick.Isolation{}
+	for _, tt := range []struct {
+		name  string
+		ticks []*tick.Tick
+		want  string // the counters
+		held  string
+	}{
+		{"the first advice", []*tick.Tick{at(0, yes, "CPUs")}, "[n guard]0 [n starved]0", ""},
+		{"no step, starvation is unknown", []*tick.Tick{at(0, nil), at(2, nil)}, "[n guard]0", ""},
+		{
+			"steps",
+			[]*tick.Tick{at(0, nil), at(2, nil, "CPUs", "quota"), at(4, nil), at(8, nil)},
+			"[n guard]2", "held back 25.0 % of the time",
+		},
+		{
+			"both at once count once in all",
+			[]*tick.Tick{at(0, no), at(2, yes, "CPUs"), at(3, yes), at(4, no)},
+			"[n guard]2 [n starved]3", "held back 75.0 % of the time",
+		},
+		{
+			"starvation becomes unknown",
+			[]*tick.Tick{at(0, no), at(2, yes), at(4, nil)},
+			"[n guard]0 [n starved]2", "held back 50.0 % of the time",
+		},
+		{"a dry run of isolate", []*tick.Tick{at(0, no), dryRun}, "[n guard]0 [n starved]2", "held back 100.0 % of the time"},
+		{"isolate applies it", []*tick.Tick{at(0, no), applied}, "[n guard]2 [n starved]0", "held back 100.0 % of the time"},
+		{
+			"a tick without an advice",
+			[]*tick.Tick{at(0, no, "CPUs"), {Node: "n", Time: noon.Add(time.Second)}, at(2, no, "CPUs")},
+			"[n guard]2 [n starved]0", "held back 100.0 % of the time",
+		},
+		{"a gap", []*tick.Tick{at(0, no, "CPUs"), at(3600, no, "CPUs"), at(3601, no)}, "[n guard]0 [n starved]0", ""},
+		{
+			"the clock is set back",
+			[]*tick.Tick{at(0, no, "CPUs"), at(-10, yes, "CPUs"), at(-10, yes, "CPUs")},
+			"[n guard]0 [n starved]0", "",
+		},
+		{"next to nothing", []*tick.Tick{at(0, no), at(0.01, yes), at(100, no)}, "[n guard]0 [n starved]0.01", ""},
+	} {
+		n := NewNode("advise") // it has the section advice alone
+		for _, x := range tt.ticks {
+			n.Add(x)
+		}
+		var got []string
+		for _, line := range text(n.Samples(tt.ticks[len(tt.ticks)-1])) {
+			if after, ok := strings.CutPrefix(line, batchSqueezed.Name); ok {
+				got = append(got, after)
+			}
+		}
+		if text := strings.Join(got, " "); text != tt.want {
+			t.Errorf("%s: %s; want %s", tt.name, text, tt.want)
+		}
+		if held := n.Worth().OfSqueeze(); held != tt.held {
+			t.Errorf("%s: %q; want %q", tt.name, held, tt.held)
+		}
+	}
+}
+
+// The closing sentence names how long batch was held back, between batch and services.
+func TestWorthOfSqueeze(t *testing.T) {
+	n := NewNode("report")
+	service := batchPod("s", 0)
+	service.QoS, service.CPUWaitPermille = tick.QoSShared, new(10.0)
+	for i := range 5 {
+		x := used(time.Duration(i)*time.Second, 1, 2000, batchPod("a", 1000), service)
+		x.Advice = &tick.Advice{}
+		if i == 4 {
+			x.Advice.GuardSteps = []string{"CPUs"}
+		}
+		n.Add(x)
+	}
+	const want = "batch got 5.0 of 15.0 idle core-seconds (33 %) in 5s, throttled 0.0 % of it; batch was held back 25.0 % of the time; " +
+		"services waited 1.0 % of the time"
+	if got := n.Worth().String(); got != want {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+}

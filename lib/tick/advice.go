@@ -36,6 +36,9 @@ type Advice struct {
 	// BatchStarved reports whether batch pods in a scheduling class below the services' get less than their floor on a full machine; nil
 	// if there are none, or if that is unknown.
 	BatchStarved *bool `json:"batchStarved,omitempty"`
+	// GuardSteps are the kinds of the guard's steps in force, oldest first, as in "CPUs", "quota": what it takes from batch while services
+	// wait (docs/guard.md). Empty if there is no step.
+	GuardSteps []string `json:"guardSteps,omitempty"`
 	// Reasons has one short sentence for each limit that determined the result.
 	Reasons []string `json:"reasons,omitempty"`
 	// Shadow is the decision of a second policy. No tool acts on it.

@@ -70,7 +70,8 @@ func TestSchemaNamesTheTypesFields(t *testing.T) {
 
 func TestSchemaRefuses(t *testing.T) {
 	const good = `{"v":1,"node":"n","time":"2026-01-01T00:00:00Z"`
-	if err := ticktest.Validate([]byte(good + `,"mine":[1],"advice":{"policy":"p","cgroups":[{"cgroup":"/a","cpusetCPUs":"0-3,7"}]}}`)); err != nil {
+	const advice = `"policy":"p","cgroups":[{"cgroup":"/a","cpusetCPUs":"0-3,7"}],"guardSteps":["CPUs","quota"]`
+	if err := ticktest.Validate([]byte(good + `,"mine":[1],"advice":{` + advice + `}}`)); err != nil {
 		t.Errorf("a good tick: %v", err)
 	}
 	for _, bad := range []string{
@@ -78,6 +79,7 @@ func TestSchemaRefuses(t *testing.T) {
 		good + `,"advice":{"cgroups":[{"cgroup":"/a","cpusetCPUs":"0-"}]}}`,
 		good + `,"advice":{"cgroups":[{"cgroup":"a"}]}}`,
 		good + `,"advice":{"reclaimed":{"milliCPU":-1}}}`,
+		good + `,"advice":{"policy":"p","guardSteps":["network"]}}`,
 		good + `,"sample":{"pods":[{"uid":"u","name":"n","qos":"gold"}]}}`,
 	} {
 		if ticktest.Validate([]byte(bad)) == nil {

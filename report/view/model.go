@@ -99,13 +99,20 @@ func planned(before []writeAt, t *tick.Tick) []writeAt {
 // inForce reports whether the advice of the newest tick is written to the cgroups.
 func (m *Model) inForce() bool { return m.Tick.Isolation != nil && !m.Tick.Isolation.DryRun }
 
-// Worth describes batch's use since the first tick, and how long services waited; it is empty where both are unknown.
-func (m *Model) Worth() (batch, services string) {
+// Worth describes batch's use since the first tick, in pieces, and how long services waited; it is empty where both are unknown.
+func (m *Model) Worth() (batch, services []string) {
 	if m.counted == nil || m.partial {
-		return "", ""
+		return nil, nil
 	}
 	w := m.counted.Worth()
-	return w.OfBatch(), w.OfServices()
+	batch = w.OfBatch()
+	if held := w.OfSqueeze(); held != "" && len(batch) > 0 {
+		batch = append(batch, held)
+	}
+	if waited := w.OfServices(); waited != "" {
+		services = []string{waited}
+	}
+	return batch, services
 }
 
 func remember(history []*float64, v *float64) []*float64 {

@@ -309,10 +309,22 @@ func (m *Model) offerLine(look Look) []*line {
 		return lines
 	}
 	batch, services := m.Worth()
-	for _, of := range []struct{ what, text string }{{"batch", batch}, {"services", services}} {
-		if rest, any := strings.CutPrefix(of.text, of.what+" "); any {
-			lines = append(lines, (&line{}).add(heading, fit(of.what, max(labelWidth, len(of.what)+1))).add(plain, rest))
-		}
+	return append(append(lines, sentenceLines(look, "batch", batch)...), sentenceLines(look, "services", services)...)
+}
+
+// sentenceLines show a sentence that begins with its subject. Pieces that the first line has no room for are in a second one.
+func sentenceLines(look Look, subject string, pieces []string) []*line {
+	if len(pieces) == 0 {
+		return nil
+	}
+	label := fit(subject, max(labelWidth, len(subject)+1))
+	first, rest := strings.TrimPrefix(pieces[0], subject+" "), pieces[1:]
+	for len(rest) > 0 && len([]rune(label+first+", "+rest[0])) <= look.Width {
+		first, rest = first+", "+rest[0], rest[1:]
+	}
+	lines := []*line{(&line{}).add(heading, label).add(plain, first)}
+	if len(rest) > 0 {
+		lines = append(lines, (&line{}).add(plain, fit("", len(label))+strings.Join(rest, ", ")))
 	}
 	return lines
 }

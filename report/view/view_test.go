@@ -96,6 +96,27 @@ func TestFrames(t *testing.T) {
 	}
 }
 
+// What the line on batch has no room for is in a second line.
+func TestFramesOfBatchHeldBack(t *testing.T) {
+	for _, tt := range []struct {
+		look   Look
+		golden string
+	}{
+		{Look{Width: 80, Height: 24}, "held-80x24.txt"},
+		{Look{Width: 120, Height: 40}, "held-120x40.txt"},
+	} {
+		t.Run(tt.golden, func(t *testing.T) {
+			ticks := read(t, "node48.jsonl")
+			for _, x := range ticks[len(ticks)-5:] {
+				x.Advice.GuardSteps = []string{"CPUs", "quota"}
+			}
+			m, now := model(ticks, 400*time.Millisecond)
+			lines := Frame(m, tt.look, now)
+			golden(t, tt.golden, strings.Join(lines[:min(len(lines), 10)], "\n")+"\n")
+		})
+	}
+}
+
 func TestTable(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(TableHeader() + "\n")

@@ -43,6 +43,7 @@ func Everything() *tick.Tick {
 			},
 			Pools:   []tick.Pool{{Name: tick.PoolShare, CPUs: "0-1"}, {Name: tick.PoolReclaim, CPUs: "2-3"}},
 			Reasons: []string{"the floor"}, Shadow: &tick.Shadow{Policy: "koordinator", Reclaimed: &tick.Reclaimed{MilliCPU: new(int64(1000)), MemoryBytes: new(int64(1 << 30))}}, BatchStarved: new(true),
+			GuardSteps: []string{"CPUs"},
 		},
 		Isolation: &tick.Isolation{Applied: 1, Unchanged: 2, Reclaims: []tick.Reclaim{{Cgroup: "/batch/a", Bytes: 1 << 20, ReclaimedBytes: 1 << 20, State: tick.ReclaimDone}}, Writes: []tick.Write{{Cgroup: "/p", Key: "cpusetCPUs", Old: "0-3", New: "2-3"}}},
 		Eviction: &tick.Eviction{
