@@ -69,6 +69,10 @@ cannot be attributed, because the use or the class of a pod is unknown, is drawn
 by colour: S share, R reclaim, D dedicated, V reserve. NO_COLOR is respected; --ascii draws with ASCII characters alone. A stream of
 several nodes counts a node for an hour after its last tick.
 
+Its line on batch has the CPU time that batch got, of what services left idle, and what of it was beyond its requests; how long a quota
+throttled it; the evictions; and for how much of the time it was held back, because steps of advise's guard were in force or because it
+got less than its floor. The line on services has how long they waited for a CPU. report logs both at its end.
+
 Ticks that are too old or of another node (--max-age, --node) are not written as metrics or to the cluster, and the section
 reports that. The screen and the table show every tick: they are for recordings, too. In a live stream they mark a tick that is too
 old as stale, and one that is ahead of the clock as early. An input is a recording if it is a file, or if its first tick is more than

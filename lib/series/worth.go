@@ -178,8 +178,9 @@ func requested(p *tick.Pod) (sum float64) {
 	return sum
 }
 
-// String returns the sum in a sentence, as in "batch got 3.1 of 4.0 idle core-hours (78 %) in 2h00m, throttled 0.5 % of it, 2
-// evictions; batch was held back 1.2 % of the time; services waited 0.1 % of the time". It is empty if nothing was counted.
+// String returns the sum in a sentence, as in "batch got 3.1 of 4.0 idle core-hours (78 %, 0.4 beyond requests) in 2h00m,
+// throttled 0.5 % of it, 2 evictions; batch was held back 1.2 % of the time; services waited 0.1 % of the time". It is empty if nothing
+// was counted.
 func (w *Worth) String() string {
 	text := strings.Join(w.OfBatch(), ", ")
 	if text == "" {
@@ -225,8 +226,15 @@ func (w *Worth) OfBatch() []string {
 		unit, per = "core-seconds", 1
 	}
 	text := fmt.Sprintf("batch got %.1f of %.1f idle %s", w.Batch/per, w.Free/per, unit)
+	var inBrackets []string
 	if w.Free > 0 {
-		text += fmt.Sprintf(" (%.0f %%)", 100*w.Batch/w.Free)
+		inBrackets = append(inBrackets, fmt.Sprintf("%.0f %%", 100*w.Batch/w.Free))
+	}
+	if beyond := fmt.Sprintf("%.1f", w.BeyondRequests/per); beyond != "0.0" {
+		inBrackets = append(inBrackets, beyond+" beyond requests")
+	}
+	if len(inBrackets) > 0 {
+		text += " (" + strings.Join(inBrackets, ", ") + ")"
 	}
 	pieces := []string{text + " in " + shortSpan(w.Seconds), fmt.Sprintf("throttled %.1f %% of it", 100*w.Throttled/w.Seconds)}
 	switch w.Evicted {

@@ -235,7 +235,7 @@ func TestWorthOfEvictions(t *testing.T) {
 		n.Add(x)
 		n.Add(&tick.Tick{V: 1, Node: "n", Time: x.Time, Eviction: &tick.Eviction{Refused: "late"}}) // it says nothing of evictions
 	}
-	const want = "batch got 4.0 of 12.0 idle core-seconds (33 %) in 4s, throttled 0.0 % of it, 1 eviction"
+	const want = "batch got 4.0 of 12.0 idle core-seconds (33 %, 4.0 beyond requests) in 4s, throttled 0.0 % of it, 1 eviction"
 	if got := n.Worth().String(); got != want {
 		t.Errorf("%s\nwant %s", got, want)
 	}
@@ -351,9 +351,34 @@ func TestWorthOfSqueeze(t *testing.T) {
 		}
 		n.Add(x)
 	}
-	const want = "batch got 5.0 of 15.0 idle core-seconds (33 %) in 5s, throttled 0.0 % of it; batch was held back 25.0 % of the time; " +
-		"services waited 1.0 % of the time"
+	const want = "batch got 5.0 of 15.0 idle core-seconds (33 %, 5.0 beyond requests) in 5s, throttled 0.0 % of it; " +
+		"batch was held back 25.0 % of the time; services waited 1.0 % of the time"
 	if got := n.Worth().String(); got != want {
 		t.Errorf("%s\nwant %s", got, want)
+	}
+}
+
+// The sentence has what was beyond requests in the unit of the rest, and omits it where it would be shown as 0.
+func TestWorthBeyondRequests(t *testing.T) {
+	requesting := func(milliCPU float64) tick.Pod {
+		p := batchPod("a", 1000)
+		p.Requests = &tick.Resources{ReclaimedMilliCPU: &milliCPU}
+		return p
+	}
+	for _, tt := range []struct {
+		interval float64
+		pod      tick.Pod
+		want     string
+	}{
+		{1, requesting(1000), "batch got 1.0 of 3.0 idle core-seconds (33 %) in 1s, throttled 0.0 % of it"},
+		{1, requesting(980), "batch got 1.0 of 3.0 idle core-seconds (33 %) in 1s, throttled 0.0 % of it"},
+		{10, requesting(600), "batch got 10.0 of 30.0 idle core-seconds (33 %, 4.0 beyond requests) in 10s, throttled 0.0 % of it"},
+		{7200, requesting(600), "batch got 2.0 of 6.0 idle core-hours (33 %, 0.8 beyond requests) in 2h00m, throttled 0.0 % of it"},
+	} {
+		var w Worth
+		w.add(used(0, tt.interval, 2000, tt.pod))
+		if got := w.String(); got != tt.want {
+			t.Errorf("%s\nwant %s", got, tt.want)
+		}
 	}
 }
