@@ -35,6 +35,8 @@ type Worth struct {
 	lastTick time.Time
 	squeezed counts // the parts of Advised in which something held batch back, by cause
 	pods     counts // the CPU time of each present batch pod, by namespace and name, and that of others beyond the bound
+	// classes are the classes of the pods in pods ([batchClass]), as they were first known: the labels of a counter do not change.
+	classes map[string]string
 }
 
 // maxGapIntervals is the longest time between two ticks that counts, in intervals of the tick: a longer gap is unknown.
@@ -85,7 +87,9 @@ func (w *Worth) add(t *tick.Tick) {
 			}
 		}
 		podSeconds.add(podKey(p), use/1000*seconds)
+		w.addClass(podSeconds, p)
 	}
+	maps.DeleteFunc(w.classes, func(key, _ string) bool { _, counted := podSeconds[key]; return !counted })
 	w.pods = podSeconds
 	w.Seconds += seconds
 	w.Batch += batch / 1000 * seconds
@@ -106,6 +110,33 @@ func mayHaveUnknownBatch(pods []tick.Pod) bool {
 
 // podKey identifies a pod's counter.
 func podKey(p *tick.Pod) string { return p.Namespace + "\x00" + p.Name }
+
+// batchMid is the class of batch pods on Koordinator's mid resources. All others have their class in the tick.
+const batchMid = "mid"
+
+// batchClass returns the offer that a batch pod runs on: mid for one that requests Koordinator's mid resources, otherwise its class.
+func batchClass(p *tick.Pod) string {
+	if r := p.Requests; r != nil {
+		for _, v := range []*float64{r.MidMilliCPU, r.MidMemoryBytes} {
+			if v != nil && *v > 0 {
+				return batchMid
+			}
+		}
+	}
+	return p.QoS
+}
+
+// addClass remembers the class of a pod that has a counter of its own. Pods beyond the bound have none.
+func (w *Worth) addClass(counted counts, p *tick.Pod) {
+	key := podKey(p)
+	if _, isCounted := counted[key]; !isCounted || w.classes[key] != "" {
+		return
+	}
+	if w.classes == nil {
+		w.classes = map[string]string{}
+	}
+	w.classes[key] = batchClass(p)
+}
 
 // presentPods returns the counters of the pods that a sample has, whatever is known of their use or class this time, and that of the pods
 // beyond the bound, which never ends. They come before the counters of new pods, so that the bound does not end the counter of a pod that

@@ -95,7 +95,7 @@ func TestWorthOfPods(t *testing.T) {
 	}
 	n.Add(used(0, 1, 4000, batchPod("a", 1000), batchPod("b", 500), batchPod("b", 250)))
 	n.Add(used(time.Second, 1, 4000, batchPod("b", 1000)))
-	if got := strings.Join(series(), " "); got != "[n spark b]1.75" {
+	if got := strings.Join(series(), " "); got != "[n spark b reclaimed]1.75" {
 		t.Errorf("series: %s", got)
 	}
 	var many []tick.Pod
@@ -380,5 +380,48 @@ func TestWorthBeyondRequests(t *testing.T) {
 		if got := w.String(); got != tt.want {
 			t.Errorf("%s\nwant %s", got, tt.want)
 		}
+	}
+}
+
+// A batch pod's counter has its class, which stays while the pod is there; the counter of the pods beyond the bound has none of theirs.
+func TestClassesOfPods(t *testing.T) {
+	requesting := func(name string, r *tick.Resources) tick.Pod {
+		p := batchPod(name, 1000)
+		p.Requests = r
+		return p
+	}
+	mid, none := &tick.Resources{MidMilliCPU: new(500.0)}, &tick.Resources{MidMilliCPU: new(0.0)}
+	n := NewNode("report")
+	series := func() string {
+		var lines []string
+		for _, line := range text(n.Samples(used(0, 1, 0))) {
+			if after, ok := strings.CutPrefix(line, batchPodTime.Name); ok {
+				lines = append(lines, after)
+			}
+		}
+		return strings.Join(lines, " ")
+	}
+	check := func(want string) {
+		t.Helper()
+		if got := series(); got != want {
+			t.Errorf("series %s; want %s", got, want)
+		}
+	}
+	memory := &tick.Resources{MidMemoryBytes: new(1e9)}
+	n.Add(used(0, 1, 4000, requesting("a", mid), requesting("b", none), requesting("c", memory)))
+	check("[n spark a mid]1 [n spark b reclaimed]1 [n spark c mid]1")
+	n.Add(used(time.Second, 1, 4000, requesting("a", nil), requesting("c", memory)))
+	check("[n spark a mid]2 [n spark c mid]2")
+	n.Add(used(2*time.Second, 1, 4000))
+	n.Add(used(3*time.Second, 1, 4000, requesting("a", nil))) // another one of the same name
+	check("[n spark a reclaimed]1")
+
+	var many []tick.Pod
+	for i := range maxKeys + 10 {
+		many = append(many, requesting(fmt.Sprintf("p%03d", i), mid))
+	}
+	n.Add(used(4*time.Second, 1, 4000, many...))
+	if got := series(); !strings.Contains(got, "[n other  other]10") || len(n.Worth().classes) > maxKeys {
+		t.Errorf("%d classes, series %s", len(n.Worth().classes), got)
 	}
 }
