@@ -3,6 +3,7 @@ package metrics
 import (
 	"encoding/json"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -38,5 +39,32 @@ func TestDashboardDrawsWhatIsLeftTheOtherWayRound(t *testing.T) {
 	}
 	if !found {
 		t.Error("the dashboard has no such panel")
+	}
+}
+
+// How long batch was held back, and whether it starves now, are in one panel: the alert is about the second.
+func TestDashboardShowsHowBatchIsHeldBack(t *testing.T) {
+	data, err := os.ReadFile("../../deploy/monitoring/dashboard.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var board dashboard
+	if err := json.Unmarshal(data, &board); err != nil {
+		t.Fatal(err)
+	}
+	var exprs []string
+	for _, p := range board.Panels {
+		if p.Title == "Batch held back, part of the time" {
+			for _, target := range p.Targets {
+				exprs = append(exprs, target.Expr)
+			}
+		}
+	}
+	for _, want := range []string{
+		`polder_batch_starved{node="$node"}`, `rate(polder_batch_squeezed_seconds_total{node="$node"}[$__rate_interval])`,
+	} {
+		if !slices.Contains(exprs, want) {
+			t.Errorf("the panel has %q; want also %s", exprs, want)
+		}
 	}
 }
