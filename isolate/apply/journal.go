@@ -45,12 +45,13 @@ type record struct {
 	Inode        uint64
 	RootInode    uint64 // 0 if unknown
 	Original     string
-	Written      []string // the last ones, the newest at the end
+	Written      []string // the last different ones, the newest at the end
 	IsSideEffect bool
 }
 
-// maxWritten is the number of written values that are remembered for a file: one plan writes a file at most three
-// times, and a process that was killed during a plan may have stopped before any of these writes.
+// maxWritten is the number of written values that are remembered for a file: one plan writes a file at most three times. A process that was
+// killed during a plan may have stopped before any of these writes, and the kernel may refuse all of them: then the file keeps its value
+// from before the plan.
 const maxWritten = 4
 
 // isOurs reports whether the value is the original one or one that isolate wrote.
@@ -61,13 +62,32 @@ func (r *record) isOurs(name, text string) bool {
 	return slices.ContainsFunc(r.Written, func(w string) bool { return plan.Same(name, text, w) })
 }
 
-func (r *record) addWritten(text string) {
+// addWritten adds a value as the newest one, and reports whether that changed the record.
+func (r *record) addWritten(text string) bool {
 	if n := len(r.Written); n > 0 && r.Written[n-1] == text {
-		return
+		return false
 	}
-	if r.Written = append(r.Written, text); len(r.Written) > maxWritten {
-		r.Written = slices.Delete(r.Written, 0, len(r.Written)-maxWritten)
+	r.Written = append(slices.DeleteFunc(r.Written, func(w string) bool { return w == text }), text)
+	r.Written = r.Written[max(0, len(r.Written)-maxWritten):]
+	return true
+}
+
+// addWrite adds the value of a write that is about to be made, and returns the entries that the journal needs for it. If the file has an
+// earlier value of isolate's, that one is added again before: otherwise refused writes, of which every one is recorded, would push it out.
+func (r *record) addWrite(w plan.Write) []entry {
+	texts := []string{w.New}
+	if n := len(r.Written); n > 0 && r.Written[n-1] != w.New && !plan.Same(w.Name, w.Old, r.Original) && r.isOurs(w.Name, w.Old) {
+		texts = []string{w.Old, w.New}
 	}
+	var entries []entry
+	for _, text := range texts {
+		if r.addWritten(text) {
+			e := entryOf(w.File, r.Inode)
+			e.Written = &text
+			entries = append(entries, e)
+		}
+	}
+	return entries
 }
 
 // Journal is the file that stores the original value of everything that was changed. It is locked while it is open.

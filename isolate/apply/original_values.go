@@ -3,6 +3,7 @@ package apply
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	"polder/isolate/plan"
 )
@@ -13,24 +14,22 @@ const rewriteThreshold = 1 << 20
 // recordOriginals records, before anything is written, the original value of every file that the writes
 // change, and the values to be written.
 func (a *Applier) recordOriginals(writes []plan.Write) error {
-	notes := journalEntries{Applier: a, newRecords: map[plan.File]*record{}}
+	notes := journalEntries{Applier: a, changed: map[plan.File]*record{}}
 	for _, w := range writes {
 		if err := notes.add(w); err != nil {
 			return err
 		}
 	}
-	if a.Journal != nil {
+	if a.Journal != nil && len(notes.entries) > 0 {
 		if err := a.Journal.Append(notes.entries); err != nil {
 			return err
 		}
 	}
-	for _, e := range notes.entries {
-		f := e.file()
-		r := notes.newRecords[f]
-		a.records[f] = r
-		r.IsSideEffect = r.IsSideEffect || e.IsSideEffect
-		if e.Written != nil {
-			r.addWritten(*e.Written)
+	for f, r := range notes.changed {
+		if known := a.records[f]; known != nil && known.Inode == r.Inode {
+			*known = *r // others refer to it
+		} else {
+			a.records[f] = r
 		}
 	}
 	return nil
@@ -39,8 +38,8 @@ func (a *Applier) recordOriginals(writes []plan.Write) error {
 // journalEntries are the entries that the journal needs for some writes.
 type journalEntries struct {
 	*Applier
-	newRecords map[plan.File]*record // they become valid when the entries are in the journal, not before
-	entries    []entry
+	changed map[plan.File]*record // new ones and changed copies; they become valid when the entries are in the journal, not before
+	entries []entry
 }
 
 func (n *journalEntries) add(w plan.Write) error {
@@ -48,9 +47,7 @@ func (n *journalEntries) add(w plan.Write) error {
 	if r == nil {
 		return nil
 	}
-	e := entryOf(w.File, r.Inode)
-	e.Written = &w.New
-	n.entries = append(n.entries, e)
+	n.entries = append(n.entries, r.addWrite(w)...)
 	if w.SideEffect == "" {
 		return nil
 	}
@@ -63,7 +60,8 @@ func (n *journalEntries) add(w plan.Write) error {
 	case err != nil:
 		return fmt.Errorf("read the file that the kernel changes with %s: %w", w.Name, err)
 	}
-	if r := n.record(f, "cpuWeight", observed, observed); r != nil {
+	if r := n.record(f, "cpuWeight", observed, observed); r != nil && !r.IsSideEffect {
+		r.IsSideEffect = true
 		e := entryOf(f, r.Inode)
 		e.IsSideEffect = true
 		n.entries = append(n.entries, e)
@@ -74,26 +72,30 @@ func (n *journalEntries) add(w plan.Write) error {
 // record returns the record of a file, and creates it if there is none of this very file. It returns nil if the file is gone,
 // because it is then not written.
 func (n *journalEntries) record(f plan.File, key, observed, original string) *record {
-	r := n.newRecords[f]
-	if r != nil {
+	if r := n.changed[f]; r != nil {
 		return r
 	}
 	inode := n.inode(f)
 	if inode == 0 {
 		return nil
 	}
-	if r = n.records[f]; r == nil || r.Inode != inode {
-		r = &record{Key: key, Inode: inode, RootInode: n.inode(plan.File{Controller: f.Controller, Cgroup: "/"}), Original: original}
-		e := entryOf(f, inode)
-		e.Key, e.Original, e.RootInode = key, &r.Original, r.RootInode
-		n.entries = append(n.entries, e)
-		if original != observed { // the present value is a plan's as well, should the write not come to pass
-			present := entryOf(f, inode)
-			present.Written = &observed
-			n.entries = append(n.entries, present)
-		}
+	if known := n.records[f]; known != nil && known.Inode == inode {
+		r := *known
+		r.Written = slices.Clone(known.Written)
+		n.changed[f] = &r
+		return &r
 	}
-	n.newRecords[f] = r
+	r := &record{Key: key, Inode: inode, RootInode: n.inode(plan.File{Controller: f.Controller, Cgroup: "/"}), Original: original}
+	n.changed[f] = r
+	e := entryOf(f, inode)
+	e.Key, e.Original, e.RootInode = key, &r.Original, r.RootInode
+	n.entries = append(n.entries, e)
+	if original != observed { // the present value is a plan's as well, should the write not come to pass
+		r.addWritten(observed)
+		present := entryOf(f, inode)
+		present.Written = &observed
+		n.entries = append(n.entries, present)
+	}
 	return r
 }
 

@@ -167,10 +167,7 @@ func (a *Applier) recordWrites(writes []plan.Write) {
 	var entries []entry
 	for _, w := range writes {
 		if r := a.records[w.File]; r != nil {
-			e := entryOf(w.File, r.Inode)
-			e.Written = &w.New
-			entries = append(entries, e)
-			r.addWritten(w.New)
+			entries = append(entries, r.addWrite(w)...)
 		}
 	}
 	if len(entries) == 0 {
