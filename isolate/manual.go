@@ -72,7 +72,8 @@ with it; each refusal is in isolation.errors:
 
 OTHER KEYS
 The root of a CPU partition (cgroup v2: cpuset.cpus.partition) keeps its list, and its CPUs are removed from the list of every cgroup
-outside it, in a restore too; each is in isolation.errors.
+outside it, in a restore too; each is in isolation.errors. A restore that finds another list there than the original one changes
+nothing, counts it as failed, also with --force, and keeps the original value in the journal until the cgroup is a member again.
 
 advice.resctrl has groups of /sys/fs/resctrl (L3 cache and memory bandwidth): isolate creates a missing group, checks its schemata
 against the machine's masks before it writes a line that differs, and moves the tasks of the listed cgroups to it; forked tasks

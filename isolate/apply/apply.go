@@ -284,17 +284,26 @@ func (a *Applier) itemsToWrite(r *round) []*item {
 	return out
 }
 
-// isPartitionRoot reports whether the cgroup is the root of a CPU partition of version 2, which another program manages.
+// isPartitionRoot reports whether the item is the list of the root of a CPU partition, which another program manages.
 func (a *Applier) isPartitionRoot(it *item, r *round) bool {
-	if it.Version != 2 || it.Name != "cpuset.cpus" {
+	reason := a.partitionReason(it.File)
+	if reason == "" {
 		return false
 	}
-	state, err := a.Hierarchy.ReadFile(it.Controller, it.Cgroup, "cpuset.cpus.partition")
-	if err != nil || state == "member" || state == "" {
-		return false
-	}
-	r.fail(tick.IsolationError{Cgroup: it.Cgroup, Key: it.Key, Error: "not written: the cgroup is a CPU partition (cpuset.cpus.partition is " + clip.Text(state, maxShownBytes) + ")"})
+	r.fail(tick.IsolationError{Cgroup: it.Cgroup, Key: it.Key, Error: "not written: " + reason})
 	return true
+}
+
+// partitionReason returns why a file is not written if it is the list of the root of a CPU partition of version 2; empty for other files.
+func (a *Applier) partitionReason(f plan.File) string {
+	if f.Name != "cpuset.cpus" || a.Hierarchy.Version(f.Controller) != 2 {
+		return ""
+	}
+	state, err := a.Hierarchy.ReadFile(f.Controller, f.Cgroup, "cpuset.cpus.partition")
+	if err != nil || state == "member" || state == "" {
+		return ""
+	}
+	return "the cgroup is a CPU partition (cpuset.cpus.partition is " + clip.Text(state, maxShownBytes) + ")"
 }
 
 // needsJournal reports whether a value must not be written without a journal, which has the original value after a restart.

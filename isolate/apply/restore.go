@@ -1,6 +1,8 @@
 package apply
 
 import (
+	"errors"
+
 	"polder/isolate/plan"
 	"polder/lib/phrase"
 )
@@ -94,7 +96,7 @@ func (a *Applier) filesToRestore(force bool, out *Restored) []*restoredFile {
 			out.External++
 			a.Log.Warn("skipped: changed externally (--force restores it too)", "cgroup", f.Cgroup, "file", f.Name, "value", observed, "original", r.Original)
 		default:
-			text, err := a.machine.RestoreText(f, r.Original, observed)
+			text, err := a.restoreText(f, r.Original, observed)
 			if err != nil {
 				out.Failed++
 				a.Log.Warn("not restored", "cgroup", f.Cgroup, "file", f.Name, "error", err)
@@ -104,6 +106,18 @@ func (a *Applier) filesToRestore(force bool, out *Restored) []*restoredFile {
 		}
 	}
 	return files
+}
+
+// restoreText returns the text that a restore may write: the original value, as far as kubelet and CPU partitions leave it. It
+// returns an error, and the record stays in the journal, if nothing may be written.
+func (a *Applier) restoreText(f plan.File, original, observed string) (string, error) {
+	if reason := a.partitionReason(f); reason != "" {
+		if !plan.Same(f.Name, observed, original) {
+			return "", errors.New(reason)
+		}
+		return observed, nil
+	}
+	return a.machine.RestoreText(f, original, observed)
 }
 
 // isRestorable reports whether a value is the original one, one that isolate wrote, or one that the kernel set as a side effect of another
