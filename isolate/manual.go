@@ -79,7 +79,8 @@ advice.resctrl has groups of /sys/fs/resctrl (L3 cache and memory bandwidth): is
 against the machine's masks before it writes a line that differs, and moves the tasks of the listed cgroups to it; forked tasks
 are in their parent's group. Writes and errors name it as the cgroup "resctrl/GROUP", with the keys group, schemata and tasks.
 Other groups and lines are not changed. Its journal is FILE.resctrl; --restore removes the groups that isolate created, which
-moves their tasks to the root group, and restores the lines of existing groups.
+moves their tasks to the root group, and restores the lines of existing groups: each domain that an advice named gets its value from
+before the first such advice, except one that another program changed.
 
 A burst (cpuBurstMilliCPU) is limited to its cgroup's quota, as the kernel requires, and a burst that is not in the advice is
 reduced when the quota falls below it; quotas and bursts are written in an order in which no burst is over its quota. memory.min and

@@ -34,11 +34,12 @@ func (r *round) isContested(group string, current schemata.Line) bool {
 	if r.DryRun || c == nil {
 		return false
 	}
-	if c.expected.Contains(current) { // the advice changed, or the value stays as the other program set it
+	known := current.Select(c.expected) // nothing is known of a domain that is named for the first time
+	if c.expected.Contains(known) {     // the advice changed, or the value stays as the other program set it
 		c.RecordUnchanged()
 	} else {
 		c.RecordChange()
-		r.fail(group, keySchemata, fmt.Errorf("changed externally from %s to %s", textOf(c.expected), textOf(current)))
+		r.fail(group, keySchemata, fmt.Errorf("changed externally from %s to %s", textOf(c.expected.Select(known)), textOf(known)))
 		c.expected = current
 	}
 	reason := c.YieldReason(r.Contest)

@@ -31,12 +31,57 @@ type entry struct {
 type record struct {
 	inode     uint64 // 0 if isolate was killed between creating the group and recording it
 	isCreated bool
-	originals map[string]schemata.Line   // by resource
-	written   map[string][]schemata.Line // the last ones
+	originals map[string]schemata.Line // by resource; each domain's value from before isolate first named it
+	written   map[domain][]uint64      // the last different ones, the newest at the end
 }
 
-// maxWritten is the number of written lines that are remembered for a resource: isolate may be killed before the last write.
+// domain is one domain of a resource.
+type domain struct {
+	resource string
+	id       int64
+}
+
+// maxWritten is the number of written values that are remembered for a domain: isolate may be killed before the last write.
 const maxWritten = 2
+
+// isOurs reports whether a domain's value is one that isolate wrote.
+func (r *record) isOurs(resource string, v schemata.Value) bool {
+	return slices.Contains(r.written[domain{resource, v.ID}], v.Part)
+}
+
+// addWritten adds the values of a line as the newest ones.
+func (r *record) addWritten(l schemata.Line) {
+	for _, v := range l.Values {
+		d := domain{l.Resource, v.ID}
+		parts := append(slices.DeleteFunc(r.written[d], func(part uint64) bool { return part == v.Part }), v.Part)
+		r.written[d] = parts[max(0, len(parts)-maxWritten):]
+	}
+}
+
+// isNewest reports whether the line's values are the newest ones in all its domains.
+func (r *record) isNewest(l schemata.Line) bool {
+	return !slices.ContainsFunc(l.Values, func(v schemata.Value) bool {
+		parts := r.written[domain{l.Resource, v.ID}]
+		return len(parts) == 0 || parts[len(parts)-1] != v.Part
+	})
+}
+
+// writtenLines returns the remembered values of a resource as lines, the newest at the end.
+func (r *record) writtenLines(resource string) []schemata.Line {
+	var lines []schemata.Line
+	for i := range maxWritten {
+		l := schemata.Line{Resource: resource}
+		for d, parts := range r.written {
+			if d.resource == resource && i < len(parts) {
+				l = l.Merge(schemata.Line{Resource: resource, Values: []schemata.Value{{ID: d.id, Part: parts[i]}}})
+			}
+		}
+		if len(l.Values) > 0 {
+			lines = append(lines, l)
+		}
+	}
+	return lines
+}
 
 // Journal is the file that records which groups were created, and the original lines of groups that existed before. The lock of
 // the cgroups' journal protects it too. The first entry creates the file. All its methods may be called on nil.
@@ -76,20 +121,17 @@ func (j *Journal) load(e *entry) {
 		j.records[e.Group] = &record{inode: e.Inode, isCreated: true}
 		return
 	case r == nil || r.inode != e.Inode:
-		r = &record{inode: e.Inode, originals: map[string]schemata.Line{}, written: map[string][]schemata.Line{}}
+		r = &record{inode: e.Inode, originals: map[string]schemata.Line{}, written: map[domain][]uint64{}}
 		j.records[e.Group] = r
 	}
 	if r.isCreated {
 		return
 	}
 	if l, err := schemata.Parse(e.Original); err == nil {
-		if _, known := r.originals[l.Resource]; !known {
-			r.originals[l.Resource] = l
-		}
+		r.originals[l.Resource] = r.originals[l.Resource].Merge(l)
 	}
 	if l, err := schemata.Parse(e.Written); err == nil {
-		list := append(r.written[l.Resource], l)
-		r.written[l.Resource] = list[max(0, len(list)-maxWritten):]
+		r.addWritten(l)
 	}
 }
 
@@ -112,7 +154,7 @@ func (j *Journal) Compact() error {
 			original := e
 			original.Original = textOf(r.originals[resource])
 			entries = append(entries, original)
-			for _, l := range r.written[resource] {
+			for _, l := range r.writtenLines(resource) {
 				written := e
 				written.Written = l.String()
 				entries = append(entries, written)
@@ -153,9 +195,17 @@ func (j *Journal) recordChange(group string, inode uint64, old, desired schemata
 		return nil
 	}
 	e := entry{Group: group, Inode: inode, Written: desired.String()}
-	if r == nil || r.isCreated || r.inode != inode || r.originals[old.Resource].Values == nil {
+	if r == nil || r.isCreated || r.inode != inode {
 		e.Original = textOf(old)
-	} else if written := r.written[desired.Resource]; len(written) > 0 && written[len(written)-1].String() == e.Written {
+		return j.add(e)
+	}
+	// A domain that an earlier advice did not name has its original value still. One that an earlier version of isolate wrote without
+	// recording it has no known original value.
+	e.Original = textOf(old.Filter(func(v schemata.Value) bool {
+		_, known := r.originals[old.Resource].Part(v.ID)
+		return !known && len(r.written[domain{old.Resource, v.ID}]) == 0
+	}))
+	if e.Original == "" && r.isNewest(desired) {
 		return nil // the same value again, after another program changed it
 	}
 	return j.add(e)

@@ -94,7 +94,8 @@ func (a *Applier) removeGroup(at *os.Root, group string, out *Restored) bool {
 	return true
 }
 
-// restoreLines restores the original lines of a group; it reports whether all of them are restored.
+// restoreLines restores the original lines of a group, without the domains that another program changed. It reports whether all of them
+// are restored.
 func (a *Applier) restoreLines(at *os.Root, group string, rec *record, force bool, out *Restored) bool {
 	name := filepath.Join(group, keySchemata)
 	read := func() ([]schemata.Line, error) {
@@ -116,15 +117,27 @@ func (a *Applier) restoreLines(at *os.Root, group string, rec *record, force boo
 	for _, resource := range slices.Sorted(maps.Keys(rec.originals)) {
 		original := rec.originals[resource]
 		current, _ := schemata.Find(lines, resource)
-		isOurs := slices.ContainsFunc(rec.written[resource], current.Contains)
-		switch {
-		case current.Contains(original):
+		if current.Contains(original) {
 			out.Unchanged++
 			continue
-		case !isOurs && !force:
+		}
+		external := schemata.Line{Resource: resource}
+		if !force {
+			external = original.Filter(func(v schemata.Value) bool {
+				part, found := current.Part(v.ID)
+				return !found || part != v.Part && !rec.isOurs(resource, schemata.Value{ID: v.ID, Part: part})
+			})
+		}
+		if len(external.Values) > 0 {
 			out.External++
 			isComplete = false
-			a.Log.Warn("resctrl: skipped: changed externally (--force restores it too)", "group", group, "value", textOf(current), "original", original.String())
+			a.Log.Warn("resctrl: skipped: changed externally (--force restores it too)", "group", group, "value", textOf(current), "original", external.String())
+		}
+		original = original.Filter(func(v schemata.Value) bool {
+			_, isExternal := external.Part(v.ID)
+			return !isExternal
+		})
+		if current.Contains(original) {
 			continue
 		}
 		if !a.DryRun {

@@ -220,8 +220,8 @@ func FuzzJournal(f *testing.F) {
 			if CheckName(group) != nil || r.isCreated && len(r.originals) > 0 {
 				t.Fatalf("%q: %+v", group, r)
 			}
-			for resource, wrote := range r.written {
-				if len(wrote) > maxWritten || r.originals[resource].Resource != "" && r.originals[resource].Resource != resource {
+			for d, wrote := range r.written {
+				if len(wrote) > maxWritten || r.originals[d.resource].Resource != "" && r.originals[d.resource].Resource != d.resource {
 					t.Fatalf("%q: %+v", group, r)
 				}
 			}

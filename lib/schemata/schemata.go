@@ -150,8 +150,8 @@ func (l Line) IDs() []int64 {
 	return ids
 }
 
-// part returns the line's allocation in a domain.
-func (l Line) part(id int64) (uint64, bool) {
+// Part returns the line's allocation in a domain; false if the line does not name the domain.
+func (l Line) Part(id int64) (uint64, bool) {
 	i, found := slices.BinarySearchFunc(l.Values, Value{ID: id}, byID)
 	if !found {
 		return 0, false
@@ -162,16 +162,36 @@ func (l Line) part(id int64) (uint64, bool) {
 // Contains reports whether the line has the same allocation as want in each domain that want names.
 func (l Line) Contains(want Line) bool {
 	return l.Resource == want.Resource && !slices.ContainsFunc(want.Values, func(v Value) bool {
-		part, found := l.part(v.ID)
+		part, found := l.Part(v.ID)
 		return !found || part != v.Part
 	})
 }
 
 // Select returns the line limited to the domains that other names.
 func (l Line) Select(other Line) Line {
+	return l.Filter(func(v Value) bool {
+		_, named := other.Part(v.ID)
+		return named
+	})
+}
+
+// Merge returns the line with the domains of other that it does not name itself. Both are of the same resource.
+func (l Line) Merge(other Line) Line {
+	out := Line{Resource: other.Resource, Values: slices.Clone(l.Values)}
+	for _, v := range other.Values {
+		if _, named := l.Part(v.ID); !named {
+			out.Values = append(out.Values, v)
+		}
+	}
+	slices.SortFunc(out.Values, byID)
+	return out
+}
+
+// Filter returns the line limited to the domains whose value keep accepts.
+func (l Line) Filter(keep func(Value) bool) Line {
 	out := Line{Resource: l.Resource}
 	for _, v := range l.Values {
-		if _, named := other.part(v.ID); named {
+		if keep(v) {
 			out.Values = append(out.Values, v)
 		}
 	}

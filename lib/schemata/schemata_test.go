@@ -227,3 +227,29 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// A merged line keeps its own values and gets those of domains that it does not name, in order.
+func TestMerge(t *testing.T) {
+	for _, c := range []struct{ line, other, want string }{
+		{"L3:1=f", "L3:0=ff;1=ff;2=ff", "L3:0=ff;1=f;2=ff"},
+		{"L3:0=f;2=f", "L3:0=ff", "L3:0=f;2=f"},
+		{"", "MB:1=20", "MB:1=20"},
+	} {
+		var line Line
+		if c.line != "" {
+			line = mustParse(t, c.line)
+		}
+		if got := line.Merge(mustParse(t, c.other)).String(); got != c.want {
+			t.Errorf("%q merged with %s is %s, want %s", c.line, c.other, got, c.want)
+		}
+	}
+}
+
+func mustParse(t *testing.T, text string) Line {
+	t.Helper()
+	l, err := Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
