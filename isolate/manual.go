@@ -103,7 +103,8 @@ slow timers. The threads end with the advice, with the fallback and with isolate
 which isolate moves to the root cgroup; where the machine's root cgroup is not visible, as in a container with its own part of the
 hierarchy, there is none, and isolation.unavailable names both keys.
 
-isolate does not write a memory.max of version 2 that the kernel could enforce only by killing.
+isolate does not write a memory.max of version 2 that the kernel could enforce only by killing. Nor does --restore without --force:
+it counts such a limit as failed, and keeps it in the journal for another --restore, when the cgroup uses less.
 
 NETWORK
 isolate --only network is a second instance, with only CAP_NET_ADMIN, that applies advice.network: HTB at the root of each listed link,

@@ -59,7 +59,8 @@ func command() stage.Command {
 			f.Path(&o.journal, "journal", "", "keep the original value of every changed file in `FILE`, for --restore")
 			f.Bool(&o.restore, "restore", "restore the values in the journal, read no ticks, and end")
 			f.Bool(&o.ifExists, "if-exists", "with --restore: a missing journal is not an error\nThis is for a unit that cannot know whether isolate ever ran.")
-			f.Bool(&o.force, "force", "with --restore: also restore externally changed values")
+			f.Bool(&o.force, "force", "with --restore: also restore externally changed values\n"+
+				"So it does with limits of memory that the kernel can enforce only by killing.")
 			f.Int(&o.contest, "contest", 5, "times that a value is written again after an external change\nAfter that the value is not written until there was no external change for 100 rounds.")
 			f.Duration(&o.staleAfter, "stale-after", 30*time.Second, "apply the fallback after this long without advice (0: never)\n"+
 				"The fallback is the one of the last advice. Unless it is given, it is three intervals of the ticks where that is longer.")

@@ -5,39 +5,48 @@ import (
 	"strconv"
 	"strings"
 
+	"polder/isolate/plan"
 	"polder/lib/tick"
 )
 
-// wouldKill reports whether a write of a memory limit would make the kernel kill processes at once: version 2 enforces a lower
-// memory.max by killing if dropping caches is not enough. Version 1 refuses such a write (EBUSY). isolate does not kill, so it
-// refuses the write too. memory.high does not kill.
+// wouldKill reports whether the item is a memory limit that isolate does not write because it would kill.
 func (a *Applier) wouldKill(it *item, r *round) bool {
-	if it.Version != 2 || it.Name != "memory.max" {
-		return false
-	}
 	text, err := it.Desired()
 	if err != nil {
 		return false
 	}
-	limit, err := strconv.ParseInt(text, 10, 64)
-	if err != nil { // no limit
+	reason := a.killReason(it.File, text)
+	if reason == "" {
 		return false
 	}
-	used, err := a.readBytes(it, "memory.current")
-	if err != nil || used <= limit {
-		return false
-	}
-	// Memory that is not known to be droppable counts as needed. Swap does not count, because it may be full.
-	if needed := used - a.droppableBytes(it); needed > limit {
-		r.fail(tick.IsolationError{Cgroup: it.Cgroup, Key: it.Key, Error: fmt.Sprintf(
-			"not written: the cgroup has %d bytes that the kernel cannot drop: it would kill processes to enforce a limit of %d", needed, limit)})
-		return true
-	}
-	return false
+	r.fail(tick.IsolationError{Cgroup: it.Cgroup, Key: it.Key, Error: "not written: " + reason})
+	return true
 }
 
-func (a *Applier) readBytes(it *item, name string) (int64, error) {
-	text, err := a.Hierarchy.ReadFile(it.Controller, it.Cgroup, name)
+// killReason returns why a write of a memory limit would make the kernel kill processes at once; empty if it would not. Version 2
+// enforces a lower memory.max by killing if dropping caches is not enough. Version 1 refuses such a write (EBUSY). isolate does not kill,
+// so it refuses the write too. memory.high does not kill.
+func (a *Applier) killReason(f plan.File, text string) string {
+	if f.Name != "memory.max" || a.Hierarchy.Version(f.Controller) != 2 {
+		return ""
+	}
+	limit, err := strconv.ParseInt(text, 10, 64)
+	if err != nil { // no limit
+		return ""
+	}
+	used, err := a.readBytes(f, "memory.current")
+	if err != nil || used <= limit {
+		return ""
+	}
+	// Memory that is not known to be droppable counts as needed. Swap does not count, because it may be full.
+	if needed := used - a.droppableBytes(f); needed > limit {
+		return fmt.Sprintf("the cgroup has %d bytes that the kernel cannot drop: it would kill processes to enforce a limit of %d", needed, limit)
+	}
+	return ""
+}
+
+func (a *Applier) readBytes(f plan.File, name string) (int64, error) {
+	text, err := a.Hierarchy.ReadFile(f.Controller, f.Cgroup, name)
 	if err != nil {
 		return 0, err
 	}
@@ -46,8 +55,8 @@ func (a *Applier) readBytes(it *item, name string) (int64, error) {
 
 // droppableBytes returns how much of a cgroup's memory the kernel can drop: file pages except shared memory, and the slabs
 // that it reports as reclaimable.
-func (a *Applier) droppableBytes(it *item) int64 {
-	text, err := a.Hierarchy.ReadFile(it.Controller, it.Cgroup, "memory.stat")
+func (a *Applier) droppableBytes(f plan.File) int64 {
+	text, err := a.Hierarchy.ReadFile(f.Controller, f.Cgroup, "memory.stat")
 	if err != nil {
 		return 0
 	}

@@ -22,7 +22,8 @@ type Restored struct {
 }
 
 // Restore restores the original value of everything in the journal, in an order that the kernel accepts, and removes the journal when
-// everything is restored. It does not touch values that another program changed since, unless force is set.
+// everything is restored. Unless force is set, it does not touch values that another program changed since, nor does it write a memory limit
+// that the kernel could enforce only by killing.
 func (a *Applier) Restore(force bool) (Restored, error) {
 	out := Restored{Unknown: a.Journal.UnknownLines()}
 	a.isRestoring = true
@@ -96,7 +97,7 @@ func (a *Applier) filesToRestore(force bool, out *Restored) []*restoredFile {
 			out.External++
 			a.Log.Warn("skipped: changed externally (--force restores it too)", "cgroup", f.Cgroup, "file", f.Name, "value", observed, "original", r.Original)
 		default:
-			text, err := a.restoreText(f, r.Original, observed)
+			text, err := a.restoreText(f, r.Original, observed, force)
 			if err != nil {
 				out.Failed++
 				a.Log.Warn("not restored", "cgroup", f.Cgroup, "file", f.Name, "error", err)
@@ -109,13 +110,18 @@ func (a *Applier) filesToRestore(force bool, out *Restored) []*restoredFile {
 }
 
 // restoreText returns the text that a restore may write: the original value, as far as kubelet and CPU partitions leave it. It
-// returns an error, and the record stays in the journal, if nothing may be written.
-func (a *Applier) restoreText(f plan.File, original, observed string) (string, error) {
+// returns an error, and the record stays in the journal, if nothing may be written. force permits a limit that kills.
+func (a *Applier) restoreText(f plan.File, original, observed string, force bool) (string, error) {
 	if reason := a.partitionReason(f); reason != "" {
 		if !plan.Same(f.Name, observed, original) {
 			return "", errors.New(reason)
 		}
 		return observed, nil
+	}
+	if !force && !plan.Same(f.Name, observed, original) {
+		if reason := a.killReason(f, original); reason != "" {
+			return "", errors.New(reason + "; run --restore again when it uses less, or with --force")
+		}
 	}
 	return a.machine.RestoreText(f, original, observed)
 }
