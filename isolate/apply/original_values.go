@@ -43,7 +43,10 @@ type journalEntries struct {
 }
 
 func (n *journalEntries) add(w plan.Write) error {
-	r := n.record(w.File, w.Key, w.Old, cmp.Or(w.Original, w.Old))
+	r, err := n.record(w.File, w.Key, func(present string) (string, bool) { return cmp.Or(w.Original, w.Old), present == w.Old })
+	if err != nil {
+		return err
+	}
 	if r == nil {
 		return nil
 	}
@@ -53,14 +56,11 @@ func (n *journalEntries) add(w plan.Write) error {
 	}
 	f := w.File
 	f.Name = w.SideEffect
-	observed, err := n.Hierarchy.ReadFile(f.Controller, f.Cgroup, f.Name)
-	switch {
-	case isGone(err):
-		return nil
-	case err != nil:
-		return fmt.Errorf("read the file that the kernel changes with %s: %w", w.Name, err)
+	r, err = n.record(f, "cpuWeight", func(present string) (string, bool) { return present, true })
+	if err != nil {
+		return fmt.Errorf("the kernel changes that file with %s: %w", w.Name, err)
 	}
-	if r := n.record(f, "cpuWeight", observed, observed); r != nil && !r.IsSideEffect {
+	if r != nil && !r.IsSideEffect {
 		r.IsSideEffect = true
 		e := entryOf(f, r.Inode)
 		e.IsSideEffect = true
@@ -69,34 +69,49 @@ func (n *journalEntries) add(w plan.Write) error {
 	return nil
 }
 
-// record returns the record of a file, and creates it if there is none of this very file. It returns nil if the file is gone,
-// because it is then not written.
-func (n *journalEntries) record(f plan.File, key, observed, original string) *record {
+// record returns the record of a file, and creates it if there is none of this very file: then original returns the original value, given
+// the present one, or false if that is not what the plan was made for. It returns nil if the file is gone or has another value than
+// planned, because it is then not written before the next tick.
+func (n *journalEntries) record(f plan.File, key string, original func(present string) (string, bool)) (*record, error) {
 	if r := n.changed[f]; r != nil {
-		return r
+		return r, nil
 	}
 	inode := n.inode(f)
 	if inode == 0 {
-		return nil
+		return nil, nil
 	}
 	if known := n.records[f]; known != nil && known.Inode == inode {
 		r := *known
 		r.Written = slices.Clone(known.Written)
 		n.changed[f] = &r
-		return &r
+		return &r, nil
 	}
-	r := &record{Key: key, Inode: inode, RootInode: n.inode(plan.File{Controller: f.Controller, Cgroup: "/"}), Original: original}
+	// The cgroup may have been removed and created again since the plan's values were read, perhaps through the handle of the old one. This
+	// reading by the path comes after that of the inode: should the cgroup be replaced in between, then the record is of a cgroup that
+	// is gone, and the new one is not written without a record of its own.
+	present, err := n.readText(f)
+	switch {
+	case isGone(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read the present value of %s: %w", f.Name, err)
+	}
+	text, isAsPlanned := original(present)
+	if !isAsPlanned {
+		return nil, nil
+	}
+	r := &record{Key: key, Inode: inode, RootInode: n.inode(plan.File{Controller: f.Controller, Cgroup: "/"}), Original: text}
 	n.changed[f] = r
 	e := entryOf(f, inode)
 	e.Key, e.Original, e.RootInode = key, &r.Original, r.RootInode
 	n.entries = append(n.entries, e)
-	if original != observed { // the present value is a plan's as well, should the write not come to pass
-		r.addWritten(observed)
-		present := entryOf(f, inode)
-		present.Written = &observed
-		n.entries = append(n.entries, present)
+	if text != present { // the present value is a plan's as well, should the write not come to pass
+		r.addWritten(present)
+		written := entryOf(f, inode)
+		written.Written = &present
+		n.entries = append(n.entries, written)
 	}
-	return r
+	return r, nil
 }
 
 // minPruneThreshold is the number of records from which records of removed cgroups are searched.

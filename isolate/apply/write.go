@@ -94,6 +94,10 @@ func firstRefused(refused []bool, needs []int) int {
 	return -1
 }
 
+// errChangedMeanwhile means that a value was not written because its original value is not recorded: it would be lost. A retry reads the
+// file again.
+var errChangedMeanwhile = errors.New("not written yet: the cgroup was created again, or its value changed, since the value was read")
+
 // write executes one write and reads the value back. A cgroup that was removed meanwhile is no error, because nothing depends on it.
 func (a *Applier) write(r *round, w plan.Write) error {
 	f := a.files[w.File]
@@ -107,8 +111,13 @@ func (a *Applier) write(r *round, w plan.Write) error {
 		}
 		return fmt.Errorf("not written: %w", err)
 	}
-	if rec := a.records[w.File]; a.Journal != nil && !a.isRestoring && (rec == nil || rec.Inode != a.inode(w.File)) {
-		return nil // removed and created again since it was read: the next tick reads the new one
+	if rec := a.records[w.File]; !a.isRestoring {
+		switch inode := a.inode(w.File); {
+		case inode == 0: // gone
+			return nil
+		case rec == nil || rec.Inode != inode:
+			return errChangedMeanwhile
+		}
 	}
 	old := f.text
 	a.waitForChildren(w, old)
