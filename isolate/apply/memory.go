@@ -40,7 +40,8 @@ func (a *Applier) killReason(f plan.File, text string) string {
 	}
 	// Memory that is not known to be droppable counts as needed. Swap does not count, because it may be full.
 	if needed := used - a.droppableBytes(f); needed > limit {
-		return fmt.Sprintf("the cgroup has %d bytes that the kernel cannot drop: it would kill processes to enforce a limit of %d", needed, limit)
+		return fmt.Sprintf("the cgroup has %d bytes that the kernel cannot drop: it would kill processes to enforce a limit of %d",
+			needed, limit)
 	}
 	return ""
 }

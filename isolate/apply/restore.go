@@ -22,8 +22,8 @@ type Restored struct {
 }
 
 // Restore restores the original value of everything in the journal, in an order that the kernel accepts, and removes the journal when
-// everything is restored. Unless force is set, it does not touch values that another program changed since, nor does it write a memory limit
-// that the kernel could enforce only by killing.
+// everything is restored. Unless force is set, it does not touch values that another program changed since, nor does it write a memory
+// limit that the kernel could enforce only by killing.
 func (a *Applier) Restore(force bool) (Restored, error) {
 	out := Restored{Unknown: a.Journal.UnknownLines()}
 	a.isRestoring = true

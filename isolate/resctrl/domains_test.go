@@ -114,3 +114,20 @@ func TestWrittenDomainHasNoOriginal(t *testing.T) {
 		t.Errorf("the original line is %s, want L3:0=ff0", got)
 	}
 }
+
+// Writes that the kernel refuses do not hide the value that a domain keeps, also for another process.
+func TestRefusedWritesDoNotHideWrittenValue(t *testing.T) {
+	m := newMachine(t)
+	m.setTheirs("L3:0=ff0;1=ff0")
+	m.a = m.applier(m.journal())
+	m.apply(theirs("L3:0=f;1=f"))
+	for _, advised := range []string{"L3:0=3f", "L3:0=7f", "L3:0=3;1=3", "L3:0=7;1=7", "L3:0=fc;1=fc"} {
+		m.setTheirs("L3:0=f;1=f") // as the kernel leaves it
+		m.apply(theirs(advised))
+	}
+	m.setTheirs("L3:0=f;1=f")
+	if out, err := m.applier(m.journal()).Restore(false); err != nil || out != (Restored{Lines: 1}) ||
+		!strings.HasSuffix(m.read("theirs/schemata"), " L3:0=ff0;1=ff0") {
+		t.Errorf("%s, %v, the file is %s; want all domains restored", out, err, m.read("theirs/schemata"))
+	}
+}

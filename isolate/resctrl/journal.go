@@ -41,7 +41,8 @@ type domain struct {
 	id       int64
 }
 
-// maxWritten is the number of written values that are remembered for a domain: isolate may be killed before the last write.
+// maxWritten is the number of written values that are remembered for a domain: isolate may be killed before the last write, or the kernel
+// may refuse it.
 const maxWritten = 2
 
 // isOurs reports whether a domain's value is one that isolate wrote.
@@ -206,20 +207,27 @@ func (j *Journal) recordChange(group string, inode uint64, old, desired schemata
 		return !known && len(r.written[domain{old.Resource, v.ID}]) == 0
 	}))
 	if e.Original == "" && r.isNewest(desired) {
-		return nil // the same value again, after another program changed it
+		return nil // the same value again, after another program changed it, or the kernel refused it
 	}
-	return j.add(e)
+	// The kernel may refuse this write and later ones: they must not push the value that the domain keeps out of the remembered ones.
+	present := old.Filter(func(v schemata.Value) bool { return r.isOurs(old.Resource, v) })
+	if len(present.Values) == 0 || r.isNewest(present) {
+		return j.add(e)
+	}
+	return j.add(entry{Group: group, Inode: inode, Written: present.String()}, e)
 }
 
-// add adds an entry, which is in the file before it returns.
-func (j *Journal) add(e entry) error {
+// add adds entries, which are in the file before it returns.
+func (j *Journal) add(entries ...entry) error {
 	if j == nil {
 		return nil
 	}
-	if err := j.Append([]entry{e}); err != nil {
+	if err := j.Append(entries); err != nil {
 		return err
 	}
-	j.load(&e)
+	for i := range entries {
+		j.load(&entries[i])
+	}
 	return nil
 }
 

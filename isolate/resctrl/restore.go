@@ -131,7 +131,8 @@ func (a *Applier) restoreLines(at *os.Root, group string, rec *record, force boo
 		if len(external.Values) > 0 {
 			out.External++
 			isComplete = false
-			a.Log.Warn("resctrl: skipped: changed externally (--force restores it too)", "group", group, "value", textOf(current), "original", external.String())
+			a.Log.Warn("resctrl: skipped: changed externally (--force restores it too)", "group", group,
+				"value", textOf(current), "original", external.String())
 		}
 		original = original.Filter(func(v schemata.Value) bool {
 			_, isExternal := external.Part(v.ID)
