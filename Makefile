@@ -11,7 +11,7 @@ TIER    := $(GO) run ./tests/run $(TESTFLAGS)
 export CGO_ENABLED := 0
 
 .DEFAULT_GOAL := check
-.PHONY: help build check test test-deep lint test-vm test-cluster test-node test-vmnode test-faults test-browser fuzz golden bench bench-cluster bench-colocation bench-offers soak demo man install uninstall dist dist-check clean
+.PHONY: help build check test test-deep lint test-vm test-cluster test-node test-vmnode test-faults test-browser fuzz golden bench bench-cluster bench-colocation bench-disks bench-offers soak demo man install uninstall dist dist-check clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "%-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,10 +62,14 @@ bench: ## the figures of docs/performance.md
 bench-cluster: ## its figures of 1,000 nodes: five minutes, and the programs of test-cluster
 	POLDER_CLUSTER=$$(scripts/setup-cluster) && export POLDER_CLUSTER && $(GO) test -run '^$$' -bench ThousandNodes -benchtime 1x -timeout 15m ./tests/cluster/report
 
-bench-colocation: ## latency of services and CPU time of batch, compared with a one-line shell script: about half an hour, writes docs/colocation.md and .svg; ROUNDS=N: with N rounds; QUICK=1: 4 minutes, prints
+bench-colocation: ## latency of services and CPU time of batch, compared with a one-line shell script: under half an hour, writes docs/colocation.md and .svg; ROUNDS=N: with N rounds; QUICK=1: 4 minutes, prints
 	scripts/setup-bench
-	$(if $(QUICK),,scripts/setup-vm)
 	$(if $(QUICK),,POLDER_CLUSTER=$$(scripts/setup-cluster) && export POLDER_CLUSTER &&) COLOCATION_OUTPUT=$(if $(QUICK),,$(CURDIR)/docs/colocation.md) $(GO) test -run '^$$' -bench Colocation -benchtime 1x -timeout 100m ./tests/colocation
+
+bench-disks: ## latency of a service beside a job that fills the same disk, here and in a guest with cgroup v2: ten minutes, writes its sections of docs/colocation.md
+	scripts/setup-bench
+	scripts/setup-vm
+	COLOCATION_OUTPUT=$(CURDIR)/docs/colocation.md $(GO) test -run '^$$' -bench Disks -benchtime 1x -timeout 60m ./tests/colocation
 
 bench-offers: ## each policy's offer on real load, with the real advise: OFFERS_TRACES=DIR has PlanetLab's and Alibaba's traces; five minutes
 	$(GO) test -run '^$$' -bench Offers -benchtime 1x -timeout 30m ./tests/offers

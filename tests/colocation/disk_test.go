@@ -20,12 +20,12 @@ import (
 	"polder/tests/vm/wire"
 )
 
-// BenchmarkColocationDisk measures redis with fsync on every write beside a job that fills the same disk, on this machine: cgroup v1
-// limits a job only as far as it writes past the page cache itself. The results are a part of docs/colocation.md.
-func BenchmarkColocationDisk(b *testing.B) { disksBenchmark(b, "Disks", nativeDisk) }
+// BenchmarkDisks measures redis with fsync on every write beside a job that fills the same disk, on this machine: cgroup v1
+// limits a job only as far as it writes past the page cache itself. The results are a section of docs/colocation.md.
+func BenchmarkDisks(b *testing.B) { disksBenchmark(b, disksTitle, nativeDisk) }
 
-// BenchmarkColocationGuestDisk is the same in a guest with cgroup v2, where Polder has its whole loop.
-func BenchmarkColocationGuestDisk(b *testing.B) { disksBenchmark(b, "Disks with cgroup v2", guestDisk) }
+// BenchmarkDisksGuest is the same in a guest with cgroup v2, where Polder has its whole loop.
+func BenchmarkDisksGuest(b *testing.B) { disksBenchmark(b, disksV2Title, guestDisk) }
 
 func disksBenchmark(b *testing.B, title string, measure func(*testing.B, string) string) {
 	b.Helper()
@@ -36,30 +36,7 @@ func disksBenchmark(b *testing.B, title string, measure func(*testing.B, string)
 	need.Root(b)
 	need.Program(b, "redis-server", "redis-server")
 	need.Program(b, "stress-ng", "stress-ng")
-	text := measure(b, build(b))
-	out := os.Getenv("COLOCATION_OUTPUT")
-	if out == "" {
-		fmt.Print(text)
-		return
-	}
-	page, err := os.ReadFile(out)
-	if err == nil {
-		err = os.WriteFile(out, []byte(withSection(string(page), title, text)), 0o644)
-	}
-	if err != nil {
-		b.Fatal(err)
-	}
-}
-
-// withSection returns a page with a section in the place of the one with that title, or at the end.
-func withSection(page, title, text string) string {
-	heading := "\n## " + title + "\n"
-	before, old, _ := strings.Cut(page, heading)
-	after := ""
-	if at := strings.Index(old, "\n## "); at >= 0 {
-		after = old[at:]
-	}
-	return before + heading + text + after
+	writeSection(b, title, measure(b, build(b)))
 }
 
 // directJob is a job that writes past the page cache: cgroup v1, too, attributes these writes to it.

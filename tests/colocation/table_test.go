@@ -107,6 +107,7 @@ func (t *table) page() string {
 
 `+"`make bench-colocation`"+` makes these measurements and writes this page (`+"`ROUNDS=N`"+`: with N rounds; `+"`QUICK=1`"+`: a part of them in
 4 minutes, without the page). Measured on a machine of %d CPUs, %s.
+`+"`make bench-disks`"+` writes the sections on disks.
 
 Each service runs in a cgroup of its own at the top of the hierarchy, as below systemd's slices, together with its client. The client
 starts a request whenever one is due, and counts the latency from that time. Each batch job has twice as many processes as there are
@@ -200,10 +201,10 @@ func (t *table) find(c cell, method string) *row {
 	return nil
 }
 
-// write writes the page, and the chart beside it.
+// write writes the page, and the chart beside it. Sections of other benchmarks stay on the page.
 func (t *table) write(path string) error {
 	svg := strings.TrimSuffix(path, ".md") + ".svg"
-	return errors.Join(os.WriteFile(path, []byte(t.page()), 0o644), os.WriteFile(svg, []byte(t.chart(runtime.NumCPU())), 0o644))
+	return errors.Join(changePage(path, func(earlier string) string { return withSectionsOf(t.page(), earlier) }), os.WriteFile(svg, []byte(t.chart(runtime.NumCPU())), 0o644))
 }
 
 // kernel is the running kernel's version, and that of its cgroups.
