@@ -64,6 +64,7 @@ bench-cluster: ## its figures of 1,000 nodes: five minutes, and the programs of 
 
 bench-colocation: ## latency of services and CPU time of batch, compared with a one-line shell script: under half an hour, writes docs/colocation.md and .svg; ROUNDS=N: with N rounds; QUICK=1: 4 minutes, prints
 	scripts/setup-bench
+	$(if $(QUICK),,scripts/setup-vm || true) # without virtual machines the page says so
 	$(if $(QUICK),,POLDER_CLUSTER=$$(scripts/setup-cluster) && export POLDER_CLUSTER &&) COLOCATION_OUTPUT=$(if $(QUICK),,$(CURDIR)/docs/colocation.md) $(GO) test -run '^$$' -bench Colocation -benchtime 1x -timeout 100m ./tests/colocation
 
 bench-disks: ## latency of a service beside a job that fills the same disk, here and in a guest with cgroup v2: ten minutes, writes its sections of docs/colocation.md

@@ -2,7 +2,6 @@ package colocation
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -187,20 +186,6 @@ func guestRows(b *testing.B, lab *vm.Lab, data string) (rows []wire.DiskRow) {
 	if out, err := exec.Command("/usr/sbin/mke2fs", "-q", "-t", "ext4", "-E", "lazy_itable_init=0,lazy_journal_init=0", machine.DiskFile, "1024M").CombinedOutput(); err != nil {
 		b.Fatalf("mke2fs: %v: %s", err, out)
 	}
-	report, err := lab.Run(context.Background(), machine, "redis")
-	if err != nil {
-		b.Fatalf("%v\n%v\n%s", err, report, report.Tail())
-	}
-	fmt.Print(report)
-	if slices.ContainsFunc(report.Lines, func(line wire.Line) bool { return line.State == wire.Fail }) {
-		b.Error("the guest's suite failed")
-	}
-	text, err := report.File(wire.DiskFile)
-	if err == nil {
-		err = json.Unmarshal(text, &rows)
-	}
-	if err != nil {
-		b.Fatal(err)
-	}
+	runGuest(b, lab, machine, "redis", wire.DiskFile, &rows)
 	return rows
 }

@@ -14,7 +14,7 @@ import (
 
 // ownSections are the titles of the sections that have a benchmark of their own, in their order at the end of the page. Each benchmark
 // replaces its own ones and leaves all others as they are.
-var ownSections = []string{disksV2Title, disksTitle}
+var ownSections = []string{guestTitle, disksV2Title, disksTitle}
 
 // The titles of the sections on disks, which `make bench-disks` writes.
 const (
@@ -97,6 +97,10 @@ Of then.
 
 Old rows.
 
+## With cgroup v2
+
+| shares |
+
 ## Disks with cgroup v2
 
 | rows of a guest |
@@ -112,7 +116,8 @@ func TestSectionIsReplaced(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	got = withSection(got, disksTitle, "\n| the last section |\n")
-	if want := strings.NewReplacer("rows of a guest", "new rows", "rows of this machine", "the last section").Replace(earlierPage); got != want {
+	replacer := strings.NewReplacer("rows of a guest", "new rows", "rows of this machine", "the last section")
+	if want := replacer.Replace(earlierPage); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -189,7 +194,7 @@ func TestTargetsRunTheirBenchmarks(t *testing.T) {
 		}
 	}
 	for target, want := range map[string][]string{
-		"bench-colocation": {"BenchmarkColocation"},
+		"bench-colocation": {"BenchmarkColocation", "BenchmarkColocationGuest"},
 		"bench-disks":      {"BenchmarkDisks", "BenchmarkDisksGuest"},
 	} {
 		recipe := regexp.MustCompile(`(?m)^` + target + `:.*\n(?:\t.*\n)*?\t.* -bench (\S+) .*\./tests/colocation$`).FindSubmatch(makefile)

@@ -128,7 +128,8 @@ If the host took more than %.0f %% of this virtual machine's CPUs (steal time) d
 %d times in a run. Rounds above that do not count, unless all rounds of a row are above it: then the one with the
 least steal time counts.
 
-Not measured here: clients on another machine; latency on cgroup v2 (a guest's CPUs are emulated)%s.
+Not measured here: clients on another machine; latency on cgroup v2 (a guest's CPUs are emulated:
+[shares of CPU and waiting](#with-cgroup-v2) only)%s.
 `, runtime.NumCPU(), kernel(), warmUp, measureTime, maxSteal, maxRepeats, t.missing())
 	b.WriteString(t.summary("Summary", func(c cell) bool { return c.service != &onKubernetes }, idleByHand))
 	b.WriteString(t.summary("On the Kubernetes node", func(c cell) bool { return c.service == &onKubernetes }, podIdle))

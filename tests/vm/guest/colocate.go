@@ -1,83 +1,187 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
+	"runtime"
 	"strings"
 	"time"
 
 	"polder/lib/tick"
+	"polder/tests/cputime"
+	"polder/tests/vm/wire"
 )
 
-// share is the CPU of a service and of a batch job over a span of the guest's clock, in CPUs, and the part of the span in which a thread
-// of the service waited for a CPU (cpu.pressure).
-type share struct{ service, batch, waited float64 }
-
-func (s share) String() string {
-	return fmt.Sprintf("service %.2f CPUs, batch %.2f CPUs, the service waited %.1f %% of the time", s.service, s.batch, 100*s.waited)
+// shareOfCPUs is a benchmark: the test colocate's service and batch job, measured in each way in several rounds.
+var shareOfCPUs = suite{
+	name:  wire.SharesSuite,
+	doc:   "a service's CPU and waiting beside batch, and batch's CPU",
+	mount: mountV2,
+	tests: []test{{"shares", measureShares}},
 }
 
-// shares measures for two seconds.
-func shares(service, batch string) share {
-	at, web, job, waited := uptime(), usageMicros(service), usageMicros(batch), waitedMicros(service)
-	time.Sleep(2 * time.Second)
-	span := float64((uptime() - at).Microseconds())
-	part := func(now, then int64) float64 { return float64(now-then) / span }
-	return share{part(usageMicros(service), web), part(usageMicros(batch), job), part(waitedMicros(service), waited)}
+// The benchmark measures each way once in each of shareRounds rounds for shareSpan, after shareWarm: the first ticks change CPU lists.
+const (
+	shareRounds = 2
+	shareWarm   = 2 * time.Second
+	shareSpan   = 5 * time.Second
+)
+
+// shareText is a share as the test logs it.
+func shareText(s wire.Share) string {
+	return fmt.Sprintf("service %.2f CPUs, batch %.2f CPUs, the service waited %.1f %% of the time, machine %.0f %% busy",
+		s.ServiceCPUs, s.BatchCPUs, s.WaitedPercent, s.BusyPercent)
 }
 
-// waitedMicros is for how long at least one thread of a cgroup has waited for a CPU, in microseconds.
-func waitedMicros(dir string) (total int64) {
-	some, _, _ := strings.Cut(read(dir+"/cpu.pressure"), "\n")
+// colocation is a service that is busy half of the time on all CPUs, and a batch job that is always busy, in a cgroup below one of its
+// own.
+type colocation struct {
+	t                     *T
+	web, grid, job, rules string
+}
+
+// newColocation makes the cgroups, and starts the service.
+func (t *T) newColocation() colocation {
+	t.group("/colo", "cpuset", "cpu", "memory", "pids")
+	c := colocation{t: t, web: t.group("/colo/web"), grid: t.group("/colo/grid", "cpuset", "cpu", "memory", "pids")}
+	c.job = t.group("/colo/grid/job")
+	c.rules = t.classify("  - {cgroup: /colo/web, class: shared}\n  - {cgroup: /colo/grid/*, class: reclaimed}\n")
+	t.startLoad(c.web, "spin", "-duty", "50", "8")
+	c.awaitUse(c.web)
+	return c
+}
+
+// startJob starts the batch job.
+func (c colocation) startJob() {
+	c.t.startLoad(c.job, "spin", "16")
+	c.awaitUse(c.job)
+}
+
+func (c colocation) awaitUse(dir string) {
+	if !within(func() bool { return usageMicros(dir) > 500_000 }) {
+		c.t.Fatalf("%s used %d us", dir, usageMicros(dir))
+	}
+}
+
+// shares measures for a span of the guest's clock.
+func (c colocation) shares(span time.Duration) wire.Share {
+	idle, at, web, job, waited := c.idleMicros(), uptime(), usageMicros(c.web), usageMicros(c.job), c.waitedMicros()
+	time.Sleep(span)
+	micros := float64((uptime() - at).Microseconds())
+	part := func(now, then int64) float64 { return float64(now-then) / micros }
+	return wire.Share{
+		ServiceCPUs: part(usageMicros(c.web), web), BatchCPUs: part(usageMicros(c.job), job),
+		WaitedPercent: 100 * part(c.waitedMicros(), waited),
+		BusyPercent:   100 * (1 - part(c.idleMicros(), idle)/float64(runtime.NumCPU())),
+	}
+}
+
+// idleMicros is for how long the CPUs have been idle, in microseconds. The kernel measures this by the clock, but counts busy time at
+// its ticks, many of which an emulated CPU misses.
+func (c colocation) idleMicros() int64 {
+	times, err := cputime.Read()
+	c.t.Must(err)
+	return times.Idle.Microseconds()
+}
+
+// waitedMicros is for how long at least one thread of the service has waited for a CPU, in microseconds (cpu.pressure).
+func (c colocation) waitedMicros() (total int64) {
+	some, _, _ := strings.Cut(read(c.web+"/cpu.pressure"), "\n")
 	_, text, _ := strings.Cut(some, "total=")
-	_, _ = fmt.Sscan(text, &total) // an unreadable one is 0, and the test shows it: the service's wait is too short
+	if _, err := fmt.Sscan(text, &total); err != nil {
+		c.t.Fatalf("cpu.pressure is %q: %v", some, err)
+	}
 	return total
 }
 
-// colocate runs a service that is busy half of the time on all CPUs beside a batch job that is always busy, in a cgroup below one of its
-// own. With a line of shell and with each policy the service waits less than beside the unmanaged job or, if its pool has fewer CPUs than
-// it has threads, gets more CPU; and batch runs.
-// Emulated CPUs have no meaningful latency.
-func colocate(t *T) {
-	t.group("/colo", "cpuset", "cpu", "memory", "pids")
-	web := t.group("/colo/web")
-	grid := t.group("/colo/grid", "cpuset", "cpu", "memory", "pids")
-	job := t.group("/colo/grid/job")
-	rules := t.classify("  - {cgroup: /colo/web, class: shared}\n  - {cgroup: /colo/grid/*, class: reclaimed}\n")
-	t.startLoad(web, "spin", "-duty", "50", "8")
-	t.startLoad(job, "spin", "16")
-	if !within(func() bool { return usageMicros(web) > 500_000 && usageMicros(job) > 500_000 }) {
-		t.Fatalf("the service used %d us, batch %d us", usageMicros(web), usageMicros(job))
-	}
-	// Of three: while the host runs few of the guest's CPUs, the service hardly waits for another of the guest's threads.
-	unmanaged := shares(web, job)
-	for range 2 {
-		if again := shares(web, job); again.waited > unmanaged.waited {
-			unmanaged = again
-		}
-	}
-	t.Logf("unmanaged: %s", unmanaged)
-	better := func(way string) {
-		var now share
-		if !within(func() bool {
-			now = shares(web, job)
-			return (now.waited < unmanaged.waited*0.8 || now.service > unmanaged.service*1.1) && now.batch >= 0.5
-		}) {
-			t.Errorf("%s: %s; want the service to wait clearly less than unmanaged, or to get clearly more CPU, and batch to run", way, now)
-		}
-		t.Logf("%s: %s", way, now)
-	}
-	t.Must(write(grid+"/cpu.idle", "1"))
-	better("cpu.idle by hand")
-	t.Must(write(grid+"/cpu.idle", "0"))
+// shareWay is one way to protect the service; the end of it reverts it.
+type shareWay struct {
+	name  string
+	start func() (end func())
+}
+
+// ways are what is compared with the unmanaged job.
+func (c colocation) ways() []shareWay {
+	list := []shareWay{{"cpu.idle by hand", func() func() {
+		c.t.Must(write(c.grid+"/cpu.idle", "1"))
+		return func() { c.t.Must(write(c.grid+"/cpu.idle", "0")) }
+	}}}
 	for _, policy := range []string{"katalyst", "koordinator", "harvest"} {
-		journal := "/run/journal-" + policy
-		p := t.startPipe("collect --interval 1s --classify "+rules, "advise --policy "+policy, "isolate "+anyAge+" --journal "+journal)
-		t.await(p, "batch's class on the cgroup above the job", func(*tick.Tick) bool { return has(grid, "cpu.idle", "1") })
-		better("Polder, policy " + policy)
+		list = append(list, shareWay{"Polder, policy " + policy, func() func() { return c.polder(policy) }})
+	}
+	return list
+}
+
+// polder runs the pipe until its end, which restores the cgroups.
+func (c colocation) polder(policy string) (end func()) {
+	t, journal := c.t, "/run/journal-"+policy
+	p := t.startPipe("collect --interval 1s --classify "+c.rules, "advise --policy "+policy, "isolate "+anyAge+" --journal "+journal)
+	t.await(p, "batch's class on the cgroup above the job", func(*tick.Tick) bool { return has(c.grid, "cpu.idle", "1") })
+	return func() {
 		t.stop(p)
 		t.tool(0, "", "isolate --restore --journal "+journal)
-		for _, dir := range []string{grid, job} { // a list that was empty cannot be while there are processes: all CPUs are the same
+		for _, dir := range []string{c.grid, c.job} { // a list that was empty cannot be while there are processes: all CPUs are the same
 			t.expect(dir, "cpu.idle", "0", "cpu.weight", "100", "cpu.max", "max 100000", "cpuset.cpus.effective", "0-7")
 		}
 	}
+}
+
+// colocate compares the service beside the batch job in each way. With a line of shell and with each policy the service waits less than
+// beside the unmanaged job or, if its pool has fewer CPUs than it has threads, gets more CPU; and batch runs.
+// Emulated CPUs have no meaningful latency.
+func colocate(t *T) {
+	const span = 2 * time.Second
+	c := t.newColocation()
+	c.startJob()
+	// Of three: while the host runs few of the guest's CPUs, the service hardly waits for another of the guest's threads.
+	unmanaged := c.shares(span)
+	for range 2 {
+		if again := c.shares(span); again.WaitedPercent > unmanaged.WaitedPercent {
+			unmanaged = again
+		}
+	}
+	t.Logf("unmanaged: %s", shareText(unmanaged))
+	for _, way := range c.ways() {
+		end := way.start()
+		var now wire.Share
+		if !within(func() bool {
+			now = c.shares(span)
+			return (now.WaitedPercent < unmanaged.WaitedPercent*0.8 || now.ServiceCPUs > unmanaged.ServiceCPUs*1.1) && now.BatchCPUs >= 0.5
+		}) {
+			t.Errorf("%s: %s; want the service to wait clearly less than unmanaged, or to get clearly more CPU, and batch to run",
+				way.name, shareText(now))
+		}
+		t.Logf("%s: %s", way.name, shareText(now))
+		end()
+	}
+}
+
+// measureShares measures the service alone, beside the job, and beside it in each way.
+func measureShares(t *T) {
+	c := t.newColocation()
+	var rows []wire.ShareRow
+	measure := func(row int, name string) {
+		if row == len(rows) {
+			rows = append(rows, wire.ShareRow{Way: name})
+		}
+		time.Sleep(shareWarm)
+		share := c.shares(shareSpan)
+		t.Logf("%s: %s", name, shareText(share))
+		rows[row].Rounds = append(rows[row].Rounds, share)
+	}
+	for range shareRounds {
+		measure(0, "alone")
+	}
+	c.startJob()
+	for range shareRounds {
+		measure(1, "unmanaged")
+		for i, way := range c.ways() {
+			end := way.start()
+			measure(2+i, way.name)
+			end()
+		}
+	}
+	data, err := json.Marshal(rows)
+	t.Must(err)
+	t.Send(wire.SharesFile, data)
 }

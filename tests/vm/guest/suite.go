@@ -29,7 +29,10 @@ type test struct {
 	run  func(*T)
 }
 
-var suites = []suite{guide48, load48, basics, cold, sharedDisks, redisDisk, newFiles, version1, hybrid, faults, systemd, packaged, record48, wedged, crashing}
+var suites = []suite{
+	guide48, load48, basics, cold, sharedDisks, redisDisk, shareOfCPUs, newFiles,
+	version1, hybrid, faults, systemd, packaged, record48, wedged, crashing,
+}
 
 const (
 	// patience is how long a test waits for an expected event. It comes at once or in some seconds; with a busy host the guest
