@@ -11,7 +11,7 @@ TIER    := $(GO) run ./tests/run $(TESTFLAGS)
 export CGO_ENABLED := 0
 
 .DEFAULT_GOAL := check
-.PHONY: help build check test test-deep lint test-vm test-cluster test-node test-vmnode test-faults test-browser fuzz golden bench bench-cluster bench-colocation bench-disks bench-offers soak demo man install uninstall dist dist-check clean
+.PHONY: help build check test test-deep lint test-vm test-cluster test-node test-vmnode test-faults test-browser fuzz golden bench bench-cluster bench-colocation bench-disks bench-guard bench-offers soak demo man install uninstall dist dist-check clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "%-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -71,6 +71,10 @@ bench-disks: ## latency of a service beside a job that fills the same disk, here
 	scripts/setup-bench
 	scripts/setup-vm
 	COLOCATION_OUTPUT=$(CURDIR)/docs/colocation.md $(GO) test -run '^$$' -bench Disks -benchtime 1x -timeout 60m ./tests/colocation
+
+bench-guard: ## how often the guard changes batch's limits while a real service's load alternates: ten minutes, prints; GUARD_SECONDS=N: N seconds
+	scripts/setup-bench
+	$(GO) test -run '^$$' -bench GuardSquareWave -benchtime 1x -timeout 2h ./tests/colocation
 
 bench-offers: ## each policy's offer on real load, with the real advise: OFFERS_TRACES=DIR has PlanetLab's and Alibaba's traces; five minutes
 	$(GO) test -run '^$$' -bench Offers -benchtime 1x -timeout 30m ./tests/offers

@@ -339,28 +339,35 @@ func (m *measurement) startLoad(b *testing.B, rate float64, span, skip time.Dura
 func polder(policy string) func(*testing.B, *measurement) func() {
 	return func(b *testing.B, m *measurement) func() {
 		b.Helper()
-		dir := b.TempDir()
-		journal := filepath.Join(dir, "journal")
-		tool := func(name string) string { return binaries.Path(b, name) }
-		pipe := m.polder.Run(b, fmt.Sprintf("%[2]s --classify %[3]s --interval 1s 2>%[1]s/collect.log | %[4]s --policy %[5]s 2>%[1]s/advise.log | %[6]s --journal %[7]s >%[1]s/ticks 2>%[1]s/isolate.log",
-			dir, tool("collect"), m.classify, tool("advise"), policy, tool("isolate"), journal))
-		// The client starts after the first decision: else the requests that queue before it, beside the unmanaged job, would be measured.
-		await.Until(b, 30*time.Second, "batch's class", func() string {
-			if idle := m.batch.Read("cpu.idle"); idle != "1" {
-				return fmt.Sprintf("cpu.idle of batch is %q", idle)
-			}
-			return ""
-		})
-		return func() {
-			b.Helper()
-			if pids := m.polder.PIDs(b); len(pids) < len([]string{"collect", "advise", "isolate"}) {
-				b.Errorf("only %v of the pipe run:\n%s", pids, logs(dir))
-			}
-			m.polder.Kill(b)
-			_ = pipe.Wait() // it was killed
-			if out, err := exec.Command(tool("isolate"), "--restore", "--if-exists", "--journal", journal).CombinedOutput(); err != nil {
-				b.Fatalf("isolate --restore: %v\n%s", err, out)
-			}
+		return startPolder(b, m, b.TempDir(), policy)
+	}
+}
+
+// startPolder starts the pipe with a policy and perhaps more of advise's flags. Its logs and its output, "ticks", are in dir. The function
+// that it returns ends the pipe and restores the cgroups.
+func startPolder(b *testing.B, m *measurement, dir, policy string) (end func()) {
+	b.Helper()
+	journal := filepath.Join(dir, "journal")
+	tool := func(name string) string { return binaries.Path(b, name) }
+	pipe := m.polder.Run(b, fmt.Sprintf("%[2]s --classify %[3]s --interval 1s 2>%[1]s/collect.log | %[4]s --policy %[5]s 2>%[1]s/advise.log | "+
+		"%[6]s --journal %[7]s >%[1]s/ticks 2>%[1]s/isolate.log",
+		dir, tool("collect"), m.classify, tool("advise"), policy, tool("isolate"), journal))
+	// The client starts after the first decision: else the requests that queue before it, beside the unmanaged job, would be measured.
+	await.Until(b, 30*time.Second, "batch's class", func() string {
+		if idle := m.batch.Read("cpu.idle"); idle != "1" {
+			return fmt.Sprintf("cpu.idle of batch is %q", idle)
+		}
+		return ""
+	})
+	return func() {
+		b.Helper()
+		if pids := m.polder.PIDs(b); len(pids) < len([]string{"collect", "advise", "isolate"}) {
+			b.Errorf("only %v of the pipe run:\n%s", pids, logs(dir))
+		}
+		m.polder.Kill(b)
+		_ = pipe.Wait() // it was killed
+		if out, err := exec.Command(tool("isolate"), "--restore", "--if-exists", "--journal", journal).CombinedOutput(); err != nil {
+			b.Fatalf("isolate --restore: %v\n%s", err, out)
 		}
 	}
 }

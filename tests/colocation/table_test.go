@@ -205,7 +205,10 @@ func (t *table) find(c cell, method string) *row {
 // write writes the page, and the chart beside it. Sections of other benchmarks stay on the page.
 func (t *table) write(path string) error {
 	svg := strings.TrimSuffix(path, ".md") + ".svg"
-	return errors.Join(changePage(path, func(earlier string) string { return withSectionsOf(t.page(), earlier) }), os.WriteFile(svg, []byte(t.chart(runtime.NumCPU())), 0o644))
+	return errors.Join(
+		changePage(path, func(earlier string) string { return withSectionsOf(t.page(), earlier) }),
+		os.WriteFile(svg, []byte(t.chart(runtime.NumCPU())), 0o644),
+	)
 }
 
 // kernel is the running kernel's version, and that of its cgroups.
