@@ -373,8 +373,8 @@ func TestIsService(t *testing.T) {
 	}
 }
 
-// Nothing is taken from a batch pod that does not exist, that the cluster has deleted, or whose cgroup cannot be named. The use of a deleted
-// one that still runs counts.
+// Nothing is taken from a batch pod that does not exist, that the cluster has deleted, or whose cgroup cannot be named. The use of a
+// deleted one that still runs counts.
 func TestViewOfBatch(t *testing.T) {
 	use := 100.0
 	pod := func(cgroup, missing string) tick.Pod {
@@ -384,7 +384,8 @@ func TestViewOfBatch(t *testing.T) {
 		pod("/a", ""), pod("/", ""), pod("b", ""), pod("/c", tick.MissingCluster), pod("/d", tick.MissingCgroup),
 	}})
 	if v.pods != 2 || v.batchUse != 300 || len(v.groups) != 1 || len(v.podCgroups) != 1 || !v.podCgroups["/a"] {
-		t.Errorf("%d pods, use %vm, groups %+v, disks of %v; want that of /a, and the use of the top and /c as well", v.pods, v.batchUse, v.groups, v.podCgroups)
+		t.Errorf("%d pods, use %vm, groups %+v, disks of %v; want that of /a, and the use of the top and /c as well",
+			v.pods, v.batchUse, v.groups, v.podCgroups)
 	}
 }
 

@@ -299,7 +299,8 @@ func (st *State) takeStep(now time.Time, a *tick.Advice, v *view, worst *waiting
 		a.Reasons = append(a.Reasons, fmt.Sprintf("guard: %s: batch was not the cause: no step for %s",
 			worst, st.NoStepUntil.Sub(now).Round(time.Second)))
 		return
-	case next == "" && !st.ExhaustedSince.IsZero() && now.Sub(st.ExhaustedSince) >= judgeAfter && st.OverTicks >= takeTicks && st.isNotCause(now, v, worst):
+	case next == "" && !st.ExhaustedSince.IsZero() && now.Sub(st.ExhaustedSince) >= judgeAfter && st.OverTicks >= takeTicks &&
+		st.isNotCause(now, v, worst):
 		st.revertAll(now, a, worst)
 		return
 	case next == "":

@@ -41,7 +41,8 @@ func (n *node) observeDemand(t *tick.Tick, s Settings) demand {
 		}
 		d.newPods++
 		if p.Requests != nil {
-			request, used := policy.Amount(p.Requests.MilliCPU)-own.request, policy.Amount(use)-own.use // no other pod can use exclusive CPUs
+			// No other pod can use exclusive CPUs.
+			request, used := policy.Amount(p.Requests.MilliCPU)-own.request, policy.Amount(use)-own.use
 			d.newMilliCPU = policy.Bounded(d.newMilliCPU + max(request-max(used, 0), 0))
 			d.newBytes = policy.Bounded(d.newBytes + max(policy.Amount(p.Requests.MemoryBytes)-policy.Amount(workingSet), 0))
 		}

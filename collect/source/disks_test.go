@@ -151,7 +151,8 @@ func TestIOOfPodsWhileDisksChange(t *testing.T) {
 	slave := "sys/block/dm-0/slaves/vda/dev"
 	m.write(slave, "254:0")
 	m.cgroup("/a", "1")
-	m.write("sys/fs/cgroup/a/io.stat", "253:0 rbytes=100000000000 wbytes=0 rios=10 wios=0 dbytes=0 dios=0\n254:0 rbytes=5 wbytes=0 rios=1 wios=0\n")
+	m.write("sys/fs/cgroup/a/io.stat", "253:0 rbytes=100000000000 wbytes=0 rios=10 wios=0 dbytes=0 dios=0\n"+
+		"254:0 rbytes=5 wbytes=0 rios=1 wios=0\n")
 	c := m.collector("rules: [{cgroup: /*, class: shared}]")
 	rate := func(uptime string) *float64 {
 		m.write("proc/uptime", uptime+" 1.00")

@@ -50,7 +50,10 @@ func TestSignalsThatWereSent(t *testing.T) {
 		sent int
 		fail bool
 	}{
-		{none, []process{self, ended}, 2, false}, {noSignal, []process{self, ended}, 1, true}, {noSignal, []process{self}, 0, true}, {none, nil, 0, false},
+		{none, []process{self, ended}, 2, false},
+		{noSignal, []process{self, ended}, 1, true},
+		{noSignal, []process{self}, 0, true},
+		{none, nil, 0, false},
 	} {
 		if sent, err := signalAll(tt.list, tt.sig); sent != tt.sent || (err != nil) != tt.fail {
 			t.Errorf("signal %d to %v: %d sent, %v; want %d sent", tt.sig, tt.list, sent, err, tt.sent)

@@ -97,10 +97,12 @@ func TestColocateThaws(t *testing.T) {
 	}
 	c := newColocated(t, "freezing")
 	const requests = "    requests: {reclaimedMilliCPU: 90000}\n" // more than any offer: the pod is evicted
-	put(t, c.classify, fmt.Sprintf("rules:\n  - {cgroup: %s, class: shared}\n  - cgroup: %s\n    class: reclaimed\n%s", c.service.Name, c.batch.Name, requests))
+	const rules = "rules:\n  - {cgroup: %s, class: shared}\n  - cgroup: %s\n    class: reclaimed\n%s"
+	put(t, c.classify, fmt.Sprintf(rules, c.service.Name, c.batch.Name, requests))
 	settings := filepath.Join(t.TempDir(), "evict.yaml")
 	put(t, settings, "reclaimed-tolerance: 0s\n")
-	colocate := exec.Command("../../scripts/colocate", "--interval", "200ms", "--classify", c.classify, "--evict", settings, "--action", "freeze")
+	colocate := exec.Command("../../scripts/colocate", "--interval", "200ms", "--classify", c.classify,
+		"--evict", settings, "--action", "freeze")
 	colocate.Env = append(os.Environ(), "POLDER_BIN="+bin, "TMPDIR="+t.TempDir())
 	var log await.Log
 	colocate.Stdout, colocate.Stderr = &log, &log

@@ -75,7 +75,9 @@ func walkGuide(t *T) {
 		"advise", "isolate "+anyAge+" --journal "+guideJournal, "evict "+anyAge,
 		"report --to prometheus --metrics-file "+guideMetrics)
 	// The guide's 44000, or a core less while the tools themselves use CPU, which is not offered.
-	tk := t.await(p, "44000 or 42000 milli-CPU to reclaim", func(tk *tick.Tick) bool { return reclaimed(tk) == 44000 || reclaimed(tk) == 42000 })
+	tk := t.await(p, "44000 or 42000 milli-CPU to reclaim", func(tk *tick.Tick) bool {
+		return reclaimed(tk) == 44000 || reclaimed(tk) == 42000
+	})
 	t.Logf("idle: reclaimed %d, pools %v", reclaimed(tk), tk.Advice.Pools)
 	t.Must(os.Mkdir(v2+"/polder/service", 0o755))
 	service := v2 + "/polder/service"
