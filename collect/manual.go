@@ -49,7 +49,9 @@ driver; containerd, CRI-O, Docker; kubelet's cgroupRoot by --cgroup-root). A pod
 it has ended. A pod's cgroup without a pod object has missing "cluster", and what was known of the pod holds while the cgroup
 exists; a pod of which nothing was known does not count as reclaimed. The sandbox's cgroup (the pause container's) is in no list.
 A container that the status does not have yet is listed under its cgroup's name, or under its own where only one is awaited. CRI-O gives
-most pods no sandbox: there each cgroup counts as a container while one is awaited.
+most pods no sandbox: there each cgroup counts as a container while one is awaited. The containers of a virtual machine
+(runtimeClassName, as with Kata) have one cgroup, which is listed as the container, or under its own name where there are several.
+gVisor's containers have cgroups of their own, but their use is in the sandbox's, and is not counted as the pod's.
 
 CLASSES OF PODS
 A pod's class is that of the first of these:

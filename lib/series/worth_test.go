@@ -248,7 +248,10 @@ func TestWorthOfEvictions(t *testing.T) {
 func TestARepeatedRequestCounts(t *testing.T) {
 	n := NewNode("report")
 	for _, states := range [][]string{
-		{tick.StateRequested}, {tick.StateFailed, tick.StateRequested}, {tick.StateRequested}, {tick.StateFailed, tick.StateRequested},
+		{tick.StateRequested},
+		{tick.StateFailed, tick.StateRequested},
+		{tick.StateRequested},
+		{tick.StateFailed, tick.StateRequested},
 		{tick.StateCreated},
 	} {
 		x := &tick.Tick{V: 1, Node: "n", Eviction: &tick.Eviction{}}
