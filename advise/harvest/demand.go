@@ -141,35 +141,34 @@ type exclusive struct {
 
 // exclusiveOf returns a pod's part on exclusive CPUs. If all its containers have such CPUs that is the whole pod; otherwise containers
 // whose use is unknown count as not exclusive, so that what they use is the services' need.
-func (sh *shape) exclusiveOf(p *tick.Pod) (own exclusive) {
+func (sh *shape) exclusiveOf(p *tick.Pod) exclusive {
 	if sh.Exclusive.IsEmpty() {
-		return own
+		return exclusive{}
 	}
-	sum, others := exclusive{}, 0
+	whole, part, isWhole := exclusive{}, exclusive{}, true
 	for i := range p.Containers {
 		c := &p.Containers[i]
 		count := policy.ExclusiveCount(c.CPUSetCPUs, sh.Exclusive)
 		if c.CPUSetCPUs == "" || !policy.HasExclusiveCPUs(c, count) {
-			others++
+			isWhole = false
 			continue
 		}
 		list, _ := cpus.Parse(c.CPUSetCPUs)
-		own.cpus = own.cpus.Union(list)
-		if c.UsageMilliCPU == nil || *c.UsageMilliCPU < 0 {
-			continue
+		whole.cpus = whole.cpus.Union(list)
+		if c.UsageMilliCPU != nil && *c.UsageMilliCPU >= 0 {
+			part.cpus = part.cpus.Union(list)
+			part.use = policy.Bounded(part.use + *c.UsageMilliCPU)
+			part.request += float64(count) * 1000
 		}
-		sum.cpus = sum.cpus.Union(list)
-		sum.use = policy.Bounded(sum.use + *c.UsageMilliCPU)
-		sum.request += float64(count) * 1000
 	}
-	if others > 0 || own.cpus.IsEmpty() {
-		return sum
+	if !isWhole || whole.cpus.IsEmpty() {
+		return part
 	}
-	own.use = policy.Amount(useOf(p))
+	whole.use = policy.Amount(useOf(p))
 	if p.Requests != nil {
-		own.request = policy.Amount(p.Requests.MilliCPU)
+		whole.request = policy.Amount(p.Requests.MilliCPU)
 	}
-	return own
+	return whole
 }
 
 // useOf returns a pod's CPU use; nil if that of one of its containers is unknown.

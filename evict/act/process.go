@@ -117,6 +117,7 @@ func (p process) wrapError(sig unix.Signal, err error) error {
 	return fmt.Errorf("send %s to process %d: %w", unix.SignalName(sig), p.pid, err)
 }
 
+// signalAll sends a signal to each process, and returns how many got it or had already ended.
 func signalAll(processes []process, sig unix.Signal) (sent int, err error) {
 	var errs []error
 	for _, p := range processes {

@@ -45,9 +45,9 @@ func FuzzMeasure(f *testing.F) {
 			return
 		}
 		all := *strategy(every)
-		all.ServiceWaitingEnabled, all.ServiceWaitingThreshold = true, 1
-		all.ServiceIOEnabled, all.ServiceIOThreshold, all.ServiceIOHysteresis = true, 1, 0.5
-		all.ServiceMemoryEnabled, all.ServiceMemoryThreshold, all.ServiceMemoryHysteresis = true, 1, 0.5
+		all.ServiceWaiting.Enabled, all.ServiceWaiting.Threshold = true, 1
+		all.ServiceIO.Enabled, all.ServiceIO.Threshold, all.ServiceIO.Hysteresis = true, 1, 0.5
+		all.ServiceMemory.Enabled, all.ServiceMemory.Threshold, all.ServiceMemory.Hysteresis = true, 1, 0.5
 		all.RSSOveruseEnabled, all.ReclaimedSoftCPUThreshold, all.MemoryPSIPods, all.SuppressionMinDuration, all.MemoryKswapdTimes = true, 1.5, 1, time.Second, 1
 		all.ReclaimedHysteresis, all.MemoryHysteresis, all.LoadHysteresis, all.SuppressionHysteresis, all.RSSOveruseHysteresis = 0.5, 0.5, 0.5, 0.5, 0.5
 		for _, r := range All {

@@ -3,7 +3,6 @@ package rule
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	"polder/lib/evictconfig"
 	"polder/lib/tick"
@@ -28,14 +27,9 @@ PSI the run delays of its threads, added up. If a service waits more than servic
 reclaimed pod that uses most CPU is evicted. The cooldown is service-waiting-cooldown. Pods with unknown use or a use of 0 are not
 evicted. The waiting of a service that its own CPU limit throttles is unknown: the kernel counts that as waiting too. If no service's
 waiting is known, nothing is measured.`,
-		scope: ScopeServiceWaiting,
-		rows:  (*evictconfig.Settings).WaitingRows,
-		settings: func(s *Settings) waitingSettings {
-			return waitingSettings{
-				enabled: s.ServiceWaitingEnabled, threshold: s.ServiceWaitingThreshold, hysteresis: s.ServiceWaitingHysteresis,
-				duration: s.ServiceWaitingDuration, cooldown: s.ServiceWaitingCooldown, gracePeriod: s.ServiceWaitingGracePeriod,
-			}
-		},
+		scope:    ScopeServiceWaiting,
+		rows:     (*evictconfig.Settings).WaitingRows,
+		settings: func(s *Settings) *evictconfig.Waiting { return &s.ServiceWaiting },
 		resource: "a CPU",
 		waiting:  cpuWaiting,
 		use: func(p *tick.Pod) []float64 {
@@ -51,14 +45,9 @@ Off unless service-io-enabled. The value is the longest waiting of all services 
 the time: some avg10 of their io.pressure, which only cgroup v2 has. If a service waits more than service-io-threshold for
 service-io-duration, the reclaimed pod that reads and writes most is evicted. The cooldown is service-io-cooldown. Pods whose reading and
 writing is unknown or 0 are not evicted. If no service's waiting is known, nothing is measured.`,
-		scope: ScopeServiceIO,
-		rows:  (*evictconfig.Settings).ServiceIORows,
-		settings: func(s *Settings) waitingSettings {
-			return waitingSettings{
-				enabled: s.ServiceIOEnabled, threshold: s.ServiceIOThreshold, hysteresis: s.ServiceIOHysteresis,
-				duration: s.ServiceIODuration, cooldown: s.ServiceIOCooldown, gracePeriod: s.ServiceIOGracePeriod,
-			}
-		},
+		scope:    ScopeServiceIO,
+		rows:     (*evictconfig.Settings).ServiceIORows,
+		settings: func(s *Settings) *evictconfig.Waiting { return &s.ServiceIO },
 		resource: "the disk",
 		waiting:  ioWaiting,
 		use:      func(p *tick.Pod) []float64 { return []float64{ioUse(p)} },
@@ -73,14 +62,9 @@ service-memory-duration, the reclaimed pod with the most anonymous memory (rssBy
 without its end; among equals the one with the largest working set. The cooldown is service-memory-cooldown. Pods of which both are
 unknown or 0 are not evicted. The waiting of a service that uses 95 % of its own memory limit or more is unknown: the kernel reclaims from
 it then, whatever other pods use. If no service's waiting is known, nothing is measured.`,
-		scope: ScopeServiceMemory,
-		rows:  (*evictconfig.Settings).ServiceMemoryRows,
-		settings: func(s *Settings) waitingSettings {
-			return waitingSettings{
-				enabled: s.ServiceMemoryEnabled, threshold: s.ServiceMemoryThreshold, hysteresis: s.ServiceMemoryHysteresis,
-				duration: s.ServiceMemoryDuration, cooldown: s.ServiceMemoryCooldown, gracePeriod: s.ServiceMemoryGracePeriod,
-			}
-		},
+		scope:    ScopeServiceMemory,
+		rows:     (*evictconfig.Settings).ServiceMemoryRows,
+		settings: func(s *Settings) *evictconfig.Waiting { return &s.ServiceMemory },
 		resource: "memory",
 		waiting:  memoryWaiting,
 		use:      memoryUse,
@@ -102,19 +86,13 @@ func cpuWaiting(p *tick.Pod) (permille float64, known bool) {
 type waitingSource struct {
 	name, doc, scope string
 	rows             func(*evictconfig.Settings) []evictconfig.Row
-	settings         func(*Settings) waitingSettings
+	settings         func(*Settings) *evictconfig.Waiting
 	resource         string // the name in messages
 	// waiting returns how long a service waits, in thousandths of the time; false if unknown.
 	waiting func(*tick.Pod) (permille float64, known bool)
 	// use returns how much a batch pod uses, by which batch pods are ranked, from left to right; 0 if unknown. A pod that has only zeros is
 	// not a candidate.
 	use func(*tick.Pod) []float64
-}
-
-type waitingSettings struct {
-	enabled                         bool
-	threshold, hysteresis           float64
-	duration, cooldown, gracePeriod time.Duration
 }
 
 func (src waitingSource) rule() *Rule {
@@ -132,7 +110,7 @@ type waitingWindow struct {
 func (w *waitingWindow) Measure(all *Settings, t *tick.Tick) Measure {
 	var m Measure
 	s := w.source.settings(all)
-	if !s.enabled {
+	if !s.Enabled {
 		w.Waiting = condition{}
 		return m
 	}
@@ -141,12 +119,12 @@ func (w *waitingWindow) Measure(all *Settings, t *tick.Tick) Measure {
 		w.Waiting.observe(t, false)
 		return m
 	}
-	threshold, met := w.Waiting.isOver(t, value, s.threshold, s.hysteresis)
+	threshold, met := w.Waiting.isOver(t, value, s.Threshold, s.Hysteresis)
 	f := Finding{PressureFinding: tick.PressureFinding{
 		Rule: w.source.name, Scope: w.source.scope,
 		Value: value, Threshold: threshold, Met: met, Hard: true, Since: formatTime(w.Waiting.Start),
 	}}
-	f.Tolerance, f.Cooldown, f.GracePeriodSeconds = s.duration, s.cooldown, graceSeconds(s.gracePeriod)
+	f.Tolerance, f.Cooldown, f.GracePeriodSeconds = s.Duration, s.Cooldown, graceSeconds(s.GracePeriod)
 	if met {
 		f.Candidates = w.source.candidates(t, value)
 		f.Message = fmt.Sprintf("service %s waits for %s for %.0f permille of the time, over the threshold of %.0f, for %.0fs",

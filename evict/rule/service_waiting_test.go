@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"polder/lib/evictconfig"
 	"polder/lib/tick"
 )
 
@@ -81,18 +82,18 @@ var waitingRules = []struct {
 }{
 	{
 		serviceWaiting, func(s *Settings, hysteresis float64) {
-			s.ServiceWaitingEnabled, s.ServiceWaitingHysteresis = true, hysteresis
+			s.ServiceWaiting.Enabled, s.ServiceWaiting.Hysteresis = true, hysteresis
 		}, waitingPod, "a CPU",
 	},
 	{
-		serviceIO, func(s *Settings, hysteresis float64) { s.ServiceIOEnabled, s.ServiceIOHysteresis = true, hysteresis },
+		serviceIO, func(s *Settings, hysteresis float64) { s.ServiceIO.Enabled, s.ServiceIO.Hysteresis = true, hysteresis },
 		func(name, class string, permille, use float64) tick.Pod {
 			return ioWaitingPod(name, class, permille/10, use, -1)
 		}, "the disk",
 	},
 	{
 		serviceMemory, func(s *Settings, hysteresis float64) {
-			s.ServiceMemoryEnabled, s.ServiceMemoryHysteresis = true, hysteresis
+			s.ServiceMemory.Enabled, s.ServiceMemory.Hysteresis = true, hysteresis
 		},
 		func(name, class string, permille, use float64) tick.Pod {
 			return memoryPod(name, class, permille/10, use, -1)
@@ -177,8 +178,8 @@ func TestServiceWaiting(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := Defaults()
-			s.ServiceWaitingEnabled, s.ServiceIOEnabled = tt.rule == serviceWaiting, tt.rule == serviceIO
-			s.ServiceMemoryEnabled = tt.rule == serviceMemory
+			s.ServiceWaiting.Enabled, s.ServiceIO.Enabled = tt.rule == serviceWaiting, tt.rule == serviceIO
+			s.ServiceMemory.Enabled = tt.rule == serviceMemory
 			m := tt.rule.New().Measure(&s, tickAt(0, tt.pods...))
 			if text := strings.Join(m.Errors, "; "); text != tt.err {
 				t.Errorf("errors %q; want %q", text, tt.err)
@@ -192,15 +193,12 @@ func TestServiceWaiting(t *testing.T) {
 			if len(m.Findings) != 1 {
 				t.Fatalf("findings %+v; want one", m.Findings)
 			}
-			duration, cooldown := s.ServiceWaitingDuration, s.ServiceWaitingCooldown
-			switch tt.rule {
-			case serviceIO:
-				duration, cooldown = s.ServiceIODuration, s.ServiceIOCooldown
-			case serviceMemory:
-				duration, cooldown = s.ServiceMemoryDuration, s.ServiceMemoryCooldown
-			}
+			of := map[*Rule]evictconfig.Waiting{
+				serviceWaiting: s.ServiceWaiting, serviceIO: s.ServiceIO, serviceMemory: s.ServiceMemory,
+			}[tt.rule]
 			f := m.Findings[0]
-			if f.Value != tt.value || f.Threshold != 200 || f.Met != (tt.value > 200) || !f.Hard || f.Tolerance != duration || f.Cooldown != cooldown {
+			if f.Value != tt.value || f.Threshold != 200 || f.Met != (tt.value > 200) || !f.Hard ||
+				f.Tolerance != of.Duration || f.Cooldown != of.Cooldown {
 				t.Errorf("finding %+v; want %v over 200, hard, with tolerance and cooldown", f, tt.value)
 			}
 			if d := cmp.Diff(tt.want, ranked(f)); d != "" {

@@ -165,7 +165,7 @@ func TestHundredPercentIsKnown(t *testing.T) {
 // Of services that wait equally long the first one is named.
 func TestFirstOfEqualServicesIsNamed(t *testing.T) {
 	s := Defaults()
-	s.ServiceWaitingEnabled = true
+	s.ServiceWaiting.Enabled = true
 	m := serviceWaiting.New().Measure(&s, tickAt(0, waitingPod("a", tick.QoSShared, 500, 1), waitingPod("b", tick.QoSShared, 500, 1)))
 	if f := onlyFinding(t, m); !strings.HasPrefix(f.Message, "service a ") {
 		t.Errorf("message %q", f.Message)

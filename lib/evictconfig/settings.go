@@ -64,23 +64,17 @@ type Settings struct {
 	RSSOveruseTolerance, RSSOveruseGracePeriod time.Duration
 	RSSOveruseHysteresis                       float64
 
-	ServiceWaitingEnabled bool
-	// ServiceWaitingThreshold is in thousandths of the time.
-	ServiceWaitingThreshold                                                   float64
-	ServiceWaitingDuration, ServiceWaitingCooldown, ServiceWaitingGracePeriod time.Duration
-	ServiceWaitingHysteresis                                                  float64
+	// ServiceWaiting is for CPUs, ServiceIO for disks and ServiceMemory for memory.
+	ServiceWaiting, ServiceIO, ServiceMemory Waiting
+}
 
-	ServiceIOEnabled bool
-	// ServiceIOThreshold is in thousandths of the time.
-	ServiceIOThreshold                                         float64
-	ServiceIODuration, ServiceIOCooldown, ServiceIOGracePeriod time.Duration
-	ServiceIOHysteresis                                        float64
-
-	ServiceMemoryEnabled bool
-	// ServiceMemoryThreshold is in thousandths of the time.
-	ServiceMemoryThreshold                                                 float64
-	ServiceMemoryDuration, ServiceMemoryCooldown, ServiceMemoryGracePeriod time.Duration
-	ServiceMemoryHysteresis                                                float64
+// Waiting are the settings of a rule for services that wait for a resource.
+type Waiting struct {
+	Enabled bool
+	// Threshold is in thousandths of the time.
+	Threshold                       float64
+	Duration, Cooldown, GracePeriod time.Duration
+	Hysteresis                      float64
 }
 
 // Defaults returns the settings with the default of each row.

@@ -197,49 +197,29 @@ func (s *Settings) RSSRows() []Row {
 
 // WaitingRows returns those of the rule service-waiting.
 func (s *Settings) WaitingRows() []Row {
-	return []Row{
-		onOff("service-waiting-enabled", &s.ServiceWaitingEnabled, false, "measure how long services wait for a CPU"),
-		number("service-waiting-threshold", &s.ServiceWaitingThreshold, 200, positive(MaxRatio),
-			"a service may wait for a CPU for this many thousandths of the time"),
-		span("service-waiting-duration", &s.ServiceWaitingDuration, time.Minute, upToDay,
-			"how long a service must have waited too long before a reclaimed pod is evicted"),
-		span("service-waiting-cooldown", &s.ServiceWaitingCooldown, 2*time.Minute, upToDay,
-			"time between two evictions because of services' waiting"),
-		grace("service-waiting-grace-period", &s.ServiceWaitingGracePeriod, 0,
-			"grace period of pods evicted because of it (0: the pod's own)"),
-		hysteresis("service-waiting", &s.ServiceWaitingHysteresis),
-	}
+	return s.ServiceWaiting.rows("service-waiting", "a CPU", MaxRatio)
 }
 
 // ServiceIORows returns those of the rule service-io-waiting.
-func (s *Settings) ServiceIORows() []Row {
-	return []Row{
-		onOff("service-io-enabled", &s.ServiceIOEnabled, false, "measure how long services wait for disks"),
-		number("service-io-threshold", &s.ServiceIOThreshold, 200, positive(1000),
-			"a service may wait for disks for this many thousandths of the time"),
-		span("service-io-duration", &s.ServiceIODuration, time.Minute, upToDay,
-			"how long a service must have waited too long for disks"),
-		span("service-io-cooldown", &s.ServiceIOCooldown, 2*time.Minute, upToDay,
-			"time between two evictions because of services' disks"),
-		grace("service-io-grace-period", &s.ServiceIOGracePeriod, 0,
-			"grace period of pods evicted because of it (0: the pod's own)"),
-		hysteresis("service-io", &s.ServiceIOHysteresis),
-	}
-}
+func (s *Settings) ServiceIORows() []Row { return s.ServiceIO.rows("service-io", "disks", 1000) }
 
 // ServiceMemoryRows returns those of the rule service-memory-waiting.
 func (s *Settings) ServiceMemoryRows() []Row {
+	return s.ServiceMemory.rows("service-memory", "memory", 1000)
+}
+
+// rows returns the settings of one of these rules, whose names begin with a prefix. most is the largest threshold.
+func (w *Waiting) rows(prefix, resource string, most float64) []Row {
 	return []Row{
-		onOff("service-memory-enabled", &s.ServiceMemoryEnabled, false, "measure how long services wait for memory"),
-		number("service-memory-threshold", &s.ServiceMemoryThreshold, 200, positive(1000),
-			"a service may wait for memory for this many thousandths of the time"),
-		span("service-memory-duration", &s.ServiceMemoryDuration, time.Minute, upToDay,
-			"how long a service must have waited too long for memory"),
-		span("service-memory-cooldown", &s.ServiceMemoryCooldown, 2*time.Minute, upToDay,
-			"time between two evictions because of services' memory"),
-		grace("service-memory-grace-period", &s.ServiceMemoryGracePeriod, 0,
-			"grace period of pods evicted because of it (0: the pod's own)"),
-		hysteresis("service-memory", &s.ServiceMemoryHysteresis),
+		onOff(prefix+"-enabled", &w.Enabled, false, "measure how long services wait for "+resource),
+		number(prefix+"-threshold", &w.Threshold, 200, positive(most),
+			"a service may wait for "+resource+" for this many thousandths of the time"),
+		span(prefix+"-duration", &w.Duration, time.Minute, upToDay,
+			"how long a service must have waited too long for "+resource),
+		span(prefix+"-cooldown", &w.Cooldown, 2*time.Minute, upToDay,
+			"time between two evictions because services wait for "+resource),
+		grace(prefix+"-grace-period", &w.GracePeriod, 0, "grace period of pods evicted because of it (0: the pod's own)"),
+		hysteresis(prefix, &w.Hysteresis),
 	}
 }
 

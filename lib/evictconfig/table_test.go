@@ -89,15 +89,20 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// hasRows fails for each field that no row points to, and returns the number of fields.
-func hasRows(t *testing.T, of reflect.Value, pointers map[any]bool) int {
+// hasRows fails for each field that no row points to, and returns the number of fields, with those of the waiting rules' settings.
+func hasRows(t *testing.T, of reflect.Value, pointers map[any]bool) (fields int) {
 	t.Helper()
 	for i := range of.NumField() {
-		if !pointers[of.Field(i).Addr().Interface()] {
+		switch field := of.Field(i); {
+		case field.Type() == reflect.TypeFor[Waiting]():
+			fields += hasRows(t, field, pointers)
+			continue
+		case !pointers[field.Addr().Interface()]:
 			t.Errorf("%s has no row", of.Type().Field(i).Name)
 		}
+		fields++
 	}
-	return of.NumField()
+	return fields
 }
 
 // A write to one Settings value does not change another one.

@@ -349,8 +349,8 @@ func startPolder(b *testing.B, m *measurement, dir, policy string) (end func()) 
 	b.Helper()
 	journal := filepath.Join(dir, "journal")
 	tool := func(name string) string { return binaries.Path(b, name) }
-	pipe := m.polder.Run(b, fmt.Sprintf("%[2]s --classify %[3]s --interval 1s 2>%[1]s/collect.log | %[4]s --policy %[5]s 2>%[1]s/advise.log | "+
-		"%[6]s --journal %[7]s >%[1]s/ticks 2>%[1]s/isolate.log",
+	pipe := m.polder.Run(b, fmt.Sprintf("%[2]s --classify %[3]s --interval 1s 2>%[1]s/collect.log | "+
+		"%[4]s --policy %[5]s 2>%[1]s/advise.log | %[6]s --journal %[7]s >%[1]s/ticks 2>%[1]s/isolate.log",
 		dir, tool("collect"), m.classify, tool("advise"), policy, tool("isolate"), journal))
 	// The client starts after the first decision: else the requests that queue before it, beside the unmanaged job, would be measured.
 	await.Until(b, 30*time.Second, "batch's class", func() string {

@@ -188,9 +188,8 @@ func (c guardCount) table(p99 map[int][]float64) string {
 	}
 	for _, level := range waveLevels {
 		if list := p99[level]; len(list) > 0 {
-			slices.Sort(list)
-			n := len(list)
-			fmt.Fprintf(&b, "| p99 at %d %%, ms | %.2f (%.2f-%.2f) |\n", level, (list[(n-1)/2]+list[n/2])/2, list[0], list[n-1])
+			median, lowest, highest := spread(list)
+			fmt.Fprintf(&b, "| p99 at %d %%, ms | %.2f (%.2f-%.2f) |\n", level, median, lowest, highest)
 		}
 	}
 	return b.String()

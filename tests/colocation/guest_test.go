@@ -80,10 +80,8 @@ run when the host lets them. Medians of %d rounds, with minimum and maximum in b
 			for _, s := range r.Rounds {
 				values = append(values, value(s))
 			}
-			slices.Sort(values)
-			n := len(values)
-			median := (values[(n-1)/2] + values[n/2]) / 2
-			return fmt.Sprintf(format+" ("+format+"-"+format+")", median, values[0], values[n-1])
+			median, lowest, highest := spread(values)
+			return fmt.Sprintf(format+" ("+format+"-"+format+")", median, lowest, highest)
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s %% | %s | %s %% |\n", r.Way,
 			column(func(s wire.Share) float64 { return s.ServiceCPUs }, "%.2f"),

@@ -91,7 +91,7 @@ func writeSection(b *testing.B, title, text string) {
 
 const earlierPage = `# Does colocation work?
 
-Of then.
+Text of an earlier run.
 
 ## Summary
 

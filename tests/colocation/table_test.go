@@ -51,9 +51,14 @@ func (r *row) stats(value func(result) float64) (median, lowest, highest float64
 			values = append(values, value(one))
 		}
 	}
-	slices.Sort(values)
-	n := len(values)
-	return (values[(n-1)/2] + values[n/2]) / 2, values[0], values[n-1]
+	return spread(values)
+}
+
+// spread is the median of some values, with the least and the most.
+func spread(values []float64) (median, lowest, highest float64) {
+	sorted := slices.Sorted(slices.Values(values))
+	n := len(sorted)
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2, sorted[0], sorted[n-1]
 }
 
 // title names what a row was measured for.

@@ -146,7 +146,8 @@ func TestDemo(t *testing.T) {
 	if len(batch) != 3 || batch["alone"] != 0 || batch["unmanaged"] <= 0 || batch["with Polder"] <= 0 && !others {
 		t.Errorf("batch CPUs %v; want none alone, and some in both other parts\n%s%s", batch, out, log)
 	}
-	if !strings.HasSuffix(strings.TrimSpace(table), "everything was restored: the cgroups of the service and the batch job are as they were") {
+	const restored = "everything was restored: the cgroups of the service and the batch job are as they were"
+	if !strings.HasSuffix(strings.TrimSpace(table), restored) {
 		t.Errorf("the last line of %s does not report that everything was restored", out)
 	}
 	if !strings.Contains(log, "restored ") {
