@@ -48,7 +48,7 @@ var (
 	requestedCPU        = gauge("polder_reclaimed_requested_cpu_cores", "Reclaimed CPU that pods request.")
 	requestedMemory     = gauge("polder_reclaimed_requested_memory_bytes", "Reclaimed memory that pods request.")
 	batchTime           = counter("polder_batch_cpu_seconds_total", "CPU time that batch pods used.")
-	batchPodTime        = counter("polder_batch_pod_cpu_seconds_total", "CPU time of each batch pod that exists.", "namespace", "pod", "class")
+	batchPodTime        = counter("polder_batch_pod_cpu_seconds_total", "CPU time of each present batch pod.", "namespace", "pod", "class")
 	batchBeyondRequests = counter("polder_batch_beyond_requests_cpu_seconds_total", "CPU time that batch pods used beyond what they request.")
 	batchThrottled      = counter("polder_batch_throttled_seconds_total", "Time in which a quota throttled batch.")
 	batchSqueezed       = counter("polder_batch_squeezed_seconds_total", "Time in which batch was held back, by cause.", "cause")
