@@ -160,7 +160,7 @@ func (st *State) Advise(t *tick.Tick, a *tick.Advice, s Settings, m Machine) *St
 		}
 	}
 	seen := map[string]time.Time{}
-	for _, cgroup := range BatchCgroups(t.Sample) {
+	for _, cgroup := range policy.BatchCgroups(t.Sample) {
 		if c.add(cgroup, className(s.Class)) {
 			seen[cgroup] = time.Time{}
 		}
@@ -296,22 +296,6 @@ func undoStart(since, now time.Time) time.Time {
 		return now
 	}
 	return since
-}
-
-// BatchCgroups returns the cgroups above reclaimed pods that contain no other pod, without kubelet's: a value set there affects only batch.
-func BatchCgroups(s *tick.Sample) (list []string) {
-	for _, cgroup := range s.BatchCgroups {
-		if len(cgroup) < 2 || cgroup[0] != '/' || tick.IsKubeletCgroup(cgroup) {
-			continue
-		}
-		prefix := strings.TrimSuffix(cgroup, "/") + "/"
-		if !slices.ContainsFunc(s.Pods, func(p tick.Pod) bool {
-			return p.QoS != tick.QoSReclaimed && strings.HasPrefix(p.Cgroup+"/", prefix)
-		}) {
-			list = append(list, cgroup)
-		}
-	}
-	return list
 }
 
 // hasCgroup reports whether a pod runs in a cgroup of its own that an advice can name.

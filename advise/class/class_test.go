@@ -485,13 +485,6 @@ func TestAClockSetBackEndsTheFloorsWeight(t *testing.T) {
 	}
 }
 
-// TestTheRootIsNoBatchCgroup: also one with a name of one letter.
-func TestTheRootIsNoBatchCgroup(t *testing.T) {
-	if got := BatchCgroups(&tick.Sample{BatchCgroups: []string{"/", "", "g", "/g", "/grid"}}); !slices.Equal(got, []string{"/g", "/grid"}) {
-		t.Errorf("%q; want /g and /grid", got)
-	}
-}
-
 // TestReasonNamesTheFirstCgroupWithServices: by name, so that the reason does not depend on the order of the pods.
 func TestReasonNamesTheFirstCgroupWithServices(t *testing.T) {
 	for _, order := range [][]string{{"/a", "/b"}, {"/b", "/a"}} {

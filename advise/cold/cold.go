@@ -169,7 +169,7 @@ func readings(s *tick.Sample, counts *step) []reading {
 	seen := map[string]bool{}
 	for i := range s.Pods {
 		p := &s.Pods[i]
-		if p.QoS != tick.QoSReclaimed || p.Missing != "" || p.Ended() || p.Terminating || !isPath(p.Cgroup) {
+		if p.QoS != tick.QoSReclaimed || p.Missing != "" || p.Ended() || p.Terminating || !policy.IsCgroup(p.Cgroup) {
 			continue
 		}
 		m := p.Memory
@@ -201,11 +201,6 @@ func readings(s *tick.Sample, counts *step) []reading {
 }
 
 func isKnown(v *float64) bool { return v != nil && *v >= 0 }
-
-// maxPath is the longest path that the kernel accepts (PATH_MAX).
-const maxPath = 4096
-
-func isPath(path string) bool { return len(path) > 1 && len(path) <= maxPath && path[0] == '/' }
 
 // step is what one tick requests.
 type step struct {

@@ -17,7 +17,6 @@ import (
 	"strings"
 	"time"
 
-	"polder/advise/class"
 	"polder/advise/policy"
 	"polder/lib/phrase"
 	"polder/lib/tick"
@@ -139,7 +138,7 @@ func (st *State) sanitize(now time.Time) {
 		st.UndoCostsAt = now
 	}
 	for path, s := range st.Set {
-		if s == nil || !isPath(path) || len(s.Disks) > maxDisks || len(s.Undo.Disks) > 2*maxDisks {
+		if s == nil || !policy.IsCgroup(path) || len(s.Disks) > maxDisks || len(s.Undo.Disks) > 2*maxDisks {
 			delete(st.Set, path)
 			continue
 		}
@@ -237,82 +236,35 @@ func (st *State) withKnownIO(s *tick.Sample, list []string) []string {
 			return false
 		}
 		return !slices.ContainsFunc(s.Pods, func(p tick.Pod) bool {
-			return p.IO != nil && isBatch(&p) && (isWithin(p.Cgroup, path) || isWithin(path, p.Cgroup))
+			return p.IO != nil && policy.IsRunningBatch(&p) && (policy.IsWithin(p.Cgroup, path) || policy.IsWithin(path, p.Cgroup))
 		})
 	})
 }
 
-// outermostBatch returns the outermost cgroups that contain only batch, including kubelet's of the BestEffort pods, and the batch pods that
-// are in none of those.
-func outermostBatch(s *tick.Sample) (list []string) {
-	parents := class.BatchCgroups(s) // outermost first
-	for i := range s.Tiers {
-		if tier := &s.Tiers[i]; tier.Name == tick.TierBestEffort && isPath(tier.Cgroup) && hasOnlyBatch(s, tier.Cgroup) {
-			parents = append(parents, tier.Cgroup)
-		}
+// outermostBatch returns the outermost cgroups that contain only batch, sorted.
+func outermostBatch(s *tick.Sample) []string {
+	found := map[string]bool{}
+	for path := range policy.OutermostBatch(s) {
+		found[path] = true
 	}
-	add := func(path string) {
-		if isPath(path) && !slices.ContainsFunc(list, func(parent string) bool { return isWithin(path, parent) }) {
-			list = append(list, path)
-		}
-	}
-	for _, path := range parents {
-		add(path)
-	}
-	for i := range s.Pods {
-		if p := &s.Pods[i]; isBatch(p) {
-			add(p.Cgroup)
-		}
-	}
-	slices.Sort(list)
-	return list
+	return slices.Sorted(maps.Keys(found))
 }
 
 // containerCgroups returns the cgroups that contain batch's processes.
 func containerCgroups(s *tick.Sample) (list []string) {
 	for i := range s.Pods {
 		p := &s.Pods[i]
-		if !isBatch(p) {
+		if !policy.IsRunningBatch(p) {
 			continue
 		}
 		for j := range policy.Cgroups(p) {
-			if path := policy.Cgroup(p, j); isPath(path) {
+			if path := policy.Cgroup(p, j); policy.IsCgroup(path) {
 				list = append(list, path)
 			}
 		}
 	}
 	slices.Sort(list)
 	return slices.Compact(list)
-}
-
-func isBatch(p *tick.Pod) bool {
-	return p.QoS == tick.QoSReclaimed && p.Missing == "" && !p.Ended()
-}
-
-// hasOnlyBatch reports whether a cgroup contains some pod, and no service.
-func hasOnlyBatch(s *tick.Sample, path string) bool {
-	hasPod := false
-	for i := range s.Pods {
-		p := &s.Pods[i]
-		if !isWithin(p.Cgroup, path) {
-			continue
-		}
-		if p.QoS != tick.QoSReclaimed {
-			return false
-		}
-		hasPod = true
-	}
-	return hasPod
-}
-
-// maxPath is the longest path that the kernel accepts (PATH_MAX).
-const maxPath = 4096
-
-func isPath(path string) bool { return len(path) > 1 && len(path) <= maxPath && path[0] == '/' }
-
-// isWithin reports whether path is parent or below it.
-func isWithin(path, parent string) bool {
-	return strings.HasPrefix(path, parent) && (len(path) == len(parent) || path[len(parent)] == '/')
 }
 
 // entryOf returns what is desired of a cgroup, and creates it if there is nothing.

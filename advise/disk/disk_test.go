@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"polder/advise/policy"
 	"polder/lib/tick"
 )
 
@@ -103,6 +104,21 @@ func TestShare(t *testing.T) {
 	expect(t, "with a service in it", r.tickAfter(1), "/batch weight -1; /batch/job weight 1; /batch/other weight 1")
 }
 
+// A batch pod that was deleted from the cluster keeps its weight while its processes run.
+func TestDeletedBatchKeepsItsWeight(t *testing.T) {
+	r := newRun(2)
+	r.idle = true
+	r.sample.BatchCgroups = nil
+	deleted := pod("d", tick.QoSReclaimed, "/kubepods/burstable/pod-d", true)
+	deleted.QoSSource = tick.QoSFromKatalyst
+	r.sample.Pods = []tick.Pod{deleted}
+	expect(t, "before", r.tickAfter(1), "/kubepods/burstable/pod-d weight 1")
+	r.sample.Pods[0].Missing = tick.MissingCluster
+	expect(t, "deleted", r.tickAfter(1), "/kubepods/burstable/pod-d weight 1")
+	r.sample.Pods[0].Missing = tick.MissingCgroup
+	expect(t, "gone", r.tickAfter(1), "/kubepods/burstable/pod-d weight -1")
+}
+
 func TestLimits(t *testing.T) {
 	r := newRun(2)
 	r.settings.Limits = []tick.DiskLimit{{Disk: "all", ReadBytesPerSecond: new(int64(1 << 20))}, {Disk: "/var", WritesPerSecond: new(int64(100))}}
@@ -175,7 +191,7 @@ func FuzzAdvise(f *testing.F) {
 			}
 			st = st.Advise(x, a, s, Strategy{}, false)
 			for _, c := range a.Cgroups {
-				if !isPath(c.Cgroup) || len(c.IOMax) > 4*maxDisks {
+				if !policy.IsCgroup(c.Cgroup) || len(c.IOMax) > 4*maxDisks {
 					t.Fatalf("advised %+v", c)
 				}
 				for _, d := range c.IOMax {

@@ -330,18 +330,6 @@ func TestFloorAndBase(t *testing.T) {
 	}
 }
 
-// A cgroup is within another one by the components of its path, not by its first letters.
-func TestWithin(t *testing.T) {
-	for _, tt := range []struct {
-		path, parent string
-		want         bool
-	}{{"/job", "/job", true}, {"/job/a", "/job", true}, {"/job2", "/job", false}, {"/jo", "/job", false}} {
-		if got := isWithin(tt.path, tt.parent); got != tt.want {
-			t.Errorf("%s in %s: %v", tt.path, tt.parent, got)
-		}
-	}
-}
-
 // Services that were absent for more than an hour are forgotten, and a time in the future becomes now.
 func TestServicesAreForgottenAfterAnHour(t *testing.T) {
 	st := &State{Services: map[string]*service{

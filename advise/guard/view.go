@@ -149,26 +149,7 @@ func (v *view) hasOnlyBatch(path string) bool {
 	if v.isBatch(path) {
 		return true
 	}
-	if len(path) < 2 {
-		return false
-	}
-	hasPod := false
-	for i := range v.sample.Pods {
-		p := &v.sample.Pods[i]
-		if !isWithin(p.Cgroup, path) {
-			continue
-		}
-		if p.QoS != tick.QoSReclaimed {
-			return false
-		}
-		hasPod = true
-	}
-	return hasPod
-}
-
-// isWithin reports whether path is parent or below it.
-func isWithin(path, parent string) bool {
-	return strings.HasPrefix(path, parent) && (len(path) == len(parent) || path[len(parent)] == '/')
+	return policy.IsCgroup(path) && policy.HasOnlyBatch(v.sample, path)
 }
 
 // knowsMemory reports whether some batch cgroup's memory is known.

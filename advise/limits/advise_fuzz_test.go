@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"polder/advise/policy"
 	"polder/lib/tick"
 )
 
@@ -58,7 +59,7 @@ func checkBounds(t *testing.T, s *tick.Sample, before, after []tick.Cgroup) {
 		previous, current := tick.Cgroup{}, &after[i]
 		if i < len(before) {
 			previous = before[i]
-		} else if !isPath(current.Cgroup) {
+		} else if !policy.IsCgroup(current.Cgroup) {
 			t.Fatalf("%q is no cgroup", current.Cgroup)
 		}
 		for _, limit := range []struct {

@@ -6,9 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"polder/advise/class"
 	"polder/advise/policy"
-	"polder/lib/tick"
 )
 
 const (
@@ -23,33 +21,22 @@ const (
 	unknownAfter = time.Minute
 )
 
-// cappedCgroup is a cgroup that is capped: the outermost one that contains only batch.
+// cappedCgroup is a cgroup that is capped ([policy.OutermostBatch]), with the memory of its pods in bytes.
 type cappedCgroup struct {
 	path     string
 	use, rss float64
 }
 
-// cappedCgroups returns the cgroups that are capped, and whether the use of each is known: the outermost cgroups that contain only batch,
-// including kubelet's of the BestEffort pods, and the batch pods that are in none of those.
+// cappedCgroups returns the cgroups that are capped, sorted, and whether the use of each of their pods is known.
 func (w *round) cappedCgroups() (list []cappedCgroup, isKnown bool) {
-	parents := class.BatchCgroups(w.tick.Sample) // outermost first
-	for i := range w.tick.Sample.Tiers {
-		if t := &w.tick.Sample.Tiers[i]; t.Name == tick.TierBestEffort && isPath(t.Cgroup) && w.hasOnlyBatch(t.Cgroup) {
-			parents = append(parents, t.Cgroup)
-		}
-	}
-	for _, path := range parents {
-		if !slices.ContainsFunc(list, func(u cappedCgroup) bool { return isWithin(path, u.path) }) {
-			list = append(list, cappedCgroup{path: path})
-		}
-	}
-	parentCount := len(list)
-	hasPods := make([]bool, parentCount)
 	isKnown = true
-	for i := range w.tick.Sample.Pods {
-		p := &w.tick.Sample.Pods[i]
-		if p.QoS != tick.QoSReclaimed || p.Missing == tick.MissingCgroup || p.Ended() || !isPath(p.Cgroup) {
-			continue
+	indexOf := map[string]int{}
+	for path, p := range policy.OutermostBatch(w.tick.Sample) {
+		index, found := indexOf[path]
+		if !found {
+			index = len(list)
+			indexOf[path] = index
+			list = append(list, cappedCgroup{path: path})
 		}
 		use, ok := useOf(p.Memory)
 		isKnown = isKnown && ok
@@ -57,27 +44,10 @@ func (w *round) cappedCgroups() (list []cappedCgroup, isKnown bool) {
 		if p.Memory != nil && p.Memory.RSSBytes != nil {
 			rss = min(policy.Amount(p.Memory.RSSBytes), use)
 		}
-		index := slices.IndexFunc(list[:parentCount], func(u cappedCgroup) bool { return isWithin(p.Cgroup, u.path) })
-		if index < 0 {
-			list = append(list, cappedCgroup{path: p.Cgroup, use: use, rss: rss})
-			continue
-		}
-		hasPods[index] = true
 		list[index].use, list[index].rss = list[index].use+use, list[index].rss+rss
 	}
-	for i := parentCount - 1; i >= 0; i-- { // a cgroup whose pods have ended, or a configured one without pods
-		if !hasPods[i] {
-			list = slices.Delete(list, i, i+1)
-		}
-	}
 	slices.SortFunc(list, func(x, y cappedCgroup) int { return cmp.Compare(x.path, y.path) })
-	list = slices.CompactFunc(list, func(x, y cappedCgroup) bool { return x.path == y.path })
 	return list, isKnown
-}
-
-// hasOnlyBatch reports whether no pod in a cgroup is a service.
-func (w *round) hasOnlyBatch(path string) bool {
-	return !slices.ContainsFunc(w.tick.Sample.Pods, func(p tick.Pod) bool { return p.QoS != tick.QoSReclaimed && isWithin(p.Cgroup, path) })
 }
 
 // applyCap sets memory.high and memory.max of batch: in total at most what is offered, and at most batch's use plus the free memory, less a

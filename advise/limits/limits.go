@@ -161,7 +161,7 @@ func (st *State) sanitize(now time.Time) {
 		st.Set = nil
 	}
 	for path, s := range st.Set {
-		if s == nil || !isPath(path) {
+		if s == nil || !policy.IsCgroup(path) {
 			delete(st.Set, path)
 			continue
 		}
@@ -205,11 +205,11 @@ func (w *round) readPods() {
 			c := &p.Containers[j]
 			limits := kubeletLimitsOf(c.Limits)
 			milliCPU, memory = milliCPU && limits.milliCPU > 0, memory && limits.bytes > 0
-			if isPath(c.Cgroup) && c.Cgroup != p.Cgroup {
+			if policy.IsCgroup(c.Cgroup) && c.Cgroup != p.Cgroup {
 				w.pods[c.Cgroup] = limits
 			}
 		}
-		if !isPath(p.Cgroup) {
+		if !policy.IsCgroup(p.Cgroup) {
 			continue
 		}
 		limits := kubeletLimitsOf(p.Limits)
@@ -245,16 +245,6 @@ func bytesOf(limit *float64) int64 {
 		return tick.Unlimited
 	}
 	return int64(*limit)
-}
-
-// maxPath is the longest path that the kernel accepts (PATH_MAX).
-const maxPath = 4096
-
-func isPath(path string) bool { return len(path) > 1 && len(path) <= maxPath && path[0] == '/' }
-
-// isWithin reports whether path is parent or below it.
-func isWithin(path, parent string) bool {
-	return strings.HasPrefix(path, parent) && (len(path) == len(parent) || path[len(parent)] == '/')
 }
 
 // entry returns what is desired of a cgroup, and creates it if there is nothing.

@@ -44,7 +44,7 @@ func (w *round) applyOwnLimits(limitsMemory bool) {
 				memory, overLimit = memory+limited, overLimit+over
 			}
 		}
-		if sum > 0 && isPath(p.Cgroup) {
+		if sum > 0 && policy.IsCgroup(p.Cgroup) {
 			w.entry(p.Cgroup).Own.CPU = smaller(min(sum, maxMilliCPU), w.pods[p.Cgroup].milliCPU)
 			cpu++
 		}
@@ -60,7 +60,7 @@ func (w *round) applyOwnLimits(limitsMemory bool) {
 
 // limitMemory sets the memory limit of one cgroup. It counts those that have one, and those whose use exceeds it.
 func (w *round) limitMemory(path string, limits *tick.Resources, m *tick.Memory) (limited, over int) {
-	if !isPath(path) || limits == nil {
+	if !policy.IsCgroup(path) || limits == nil {
 		return 0, 0
 	}
 	bytes := bytesOf(limits.ReclaimedMemoryBytes)

@@ -119,7 +119,7 @@ func (w *round) leaves() (list []leaf, isAnyUnknown bool) {
 			if len(p.Containers) > 0 {
 				m = p.Containers[j].Memory
 			}
-			if !isPath(cgroup) || path.Clean(cgroup) != cgroup || strings.Count(cgroup, "/") > maxDepth || seen[cgroup] {
+			if !policy.IsCgroup(cgroup) || path.Clean(cgroup) != cgroup || strings.Count(cgroup, "/") > maxDepth || seen[cgroup] {
 				continue
 			}
 			seen[cgroup] = true

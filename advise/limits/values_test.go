@@ -49,20 +49,6 @@ func TestSteadyValue(t *testing.T) {
 	}
 }
 
-// Paths are compared by components, not by letters, and are no longer than the kernel accepts.
-func TestPaths(t *testing.T) {
-	for path, want := range map[string]bool{"": false, "/": false, "a": false, "ab": false, "/a": true, "/" + strings.Repeat("a", maxPath-1): true, "/" + strings.Repeat("a", maxPath): false} {
-		if got := isPath(path); got != want {
-			t.Errorf("%.20s of %d bytes: %v", path, len(path), got)
-		}
-	}
-	for path, want := range map[string]bool{"/batch": true, "/batch/a": true, "/batch2": false, "/bat": false} {
-		if got := isWithin(path, "/batch"); got != want {
-			t.Errorf("%s: %v", path, got)
-		}
-	}
-}
-
 // kubelet limits a pod only if it limits each of its containers: an undo restores that limit, and no wider one.
 func TestKubeletsLimitsOfAPod(t *testing.T) {
 	limits := func(milli, bytes float64) *tick.Resources {

@@ -1,8 +1,6 @@
 package network
 
 import (
-	"slices"
-	"strings"
 	"testing"
 
 	"polder/lib/tick"
@@ -59,17 +57,5 @@ func TestRatesAsText(t *testing.T) {
 		if got := bits(rate); got != want {
 			t.Errorf("%d: %s; want %s", rate, got, want)
 		}
-	}
-}
-
-// A cgroup's path is no longer than the kernel accepts.
-func TestBatchCgroups(t *testing.T) {
-	longest := "/" + strings.Repeat("x", maxPath-1)
-	s := &tick.Sample{}
-	for _, where := range []string{"", "/", "x", "/b", longest, longest + "x"} {
-		s.Pods = append(s.Pods, tick.Pod{QoS: tick.QoSReclaimed, Cgroup: where})
-	}
-	if got := batchCgroups(s); !slices.Equal(got, []string{"/b", longest}) {
-		t.Errorf("%d cgroups: %.20q", len(got), got)
 	}
 }

@@ -92,7 +92,6 @@ const (
 	maxBatchPart = 0.5
 	// maxCgroups bounds the advice, whatever a sample contains.
 	maxCgroups = 2000
-	maxPath    = 4096
 )
 
 // Advise adds the desired shaping to the advice.
@@ -196,19 +195,17 @@ func bits(n int64) string {
 	return fmt.Sprintf("%d kbit/s", n/1000)
 }
 
-// batchCgroups returns the cgroups of the reclaimed pods.
+// batchCgroups returns the cgroups of the running batch pods, sorted.
 func batchCgroups(s *tick.Sample) (list []string) {
 	seen := map[string]bool{}
 	for i := range s.Pods {
 		p := &s.Pods[i]
 		cgroup := p.Cgroup
-		if p.QoS != tick.QoSReclaimed || p.Missing == tick.MissingCgroup || p.Ended() || seen[cgroup] || len(list) == maxCgroups {
+		if !policy.IsRunningBatch(p) || seen[cgroup] || len(list) == maxCgroups || path.Clean(cgroup) != cgroup {
 			continue
 		}
-		if len(cgroup) > 1 && len(cgroup) <= maxPath && cgroup[0] == '/' && path.Clean(cgroup) == cgroup {
-			seen[cgroup] = true
-			list = append(list, strings.Clone(cgroup))
-		}
+		seen[cgroup] = true
+		list = append(list, strings.Clone(cgroup))
 	}
 	slices.Sort(list)
 	return list
