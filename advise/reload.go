@@ -92,7 +92,7 @@ func (l *loaded) inFile(name string) bool { return l.lines[name] > 0 }
 // position returns the place of a setting in the file.
 func (l *loaded) position(name string) string { return fmt.Sprintf("%s:%d", l.path, l.lines[name]) }
 
-// watch loads the file again when it changes. It rejects an invalid file, and the settings in force stay.
+// watch loads the file, and again when it changes. It rejects a later file that is invalid, and the settings in force stay.
 func (l *liveSettings) watch(ctx context.Context, s *stage.Session) error {
 	return config.Reload(ctx, l.path, s.Log, func() (*loaded, error) {
 		next, err := l.load()

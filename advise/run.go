@@ -114,14 +114,10 @@ func run(ctx context.Context, s *stage.Session, o *options) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if err := o.live.watch(ctx, s); err != nil { // before the first reading, so that no change is missed
-		return stage.OpenError(fmt.Errorf("--config: %w", err))
-	}
-	current, err := o.live.load()
-	if err != nil {
+	if err := o.live.watch(ctx, s); err != nil {
 		return stage.OpenError(err)
 	}
-
+	current := o.live.changed.Swap(nil)
 	shadow, err := newShadow(o.shadow, current)
 	if err != nil {
 		return err

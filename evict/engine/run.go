@@ -16,12 +16,9 @@ import (
 
 func run(ctx context.Context, s *stage.Session, o *options) error {
 	var live settings.Live
-	initial, err := o.Resolve(s)
-	if err != nil {
+	if err := o.Watch(ctx, s, &live); err != nil {
 		return err
 	}
-	live.Store(initial)
-
 	if o.explain {
 		s.DryRun = true
 	}
@@ -36,15 +33,13 @@ func run(ctx context.Context, s *stage.Session, o *options) error {
 	}
 	var runner *act.Runner
 	if isActing {
+		var err error
 		if runner, err = o.runner(e); err != nil {
 			return fmt.Errorf("--action %s: %w", o.action, err)
 		}
 	}
-	if err := o.Watch(ctx, s, &live); err != nil {
-		return err
-	}
 	e.Begin(ctx, runner)
-	err = s.Filter(ctx, stage.Filter{
+	err := s.Filter(ctx, stage.Filter{
 		Section:  tick.SectionEviction,
 		Reads:    []string{tick.SectionSample, tick.SectionAdvice},
 		Ignores:  unreadFields,

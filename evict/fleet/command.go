@@ -51,15 +51,17 @@ func (o *options) flags(f *stage.Flags) {
 const qps = 100
 
 func (o *options) run(ctx context.Context, s *stage.Session) error {
-	initial, err := o.resolve(s)
-	if err != nil {
-		return err
-	}
 	if o.list {
-		return initial.list(s)
+		inForce, err := o.resolve(s)
+		if err != nil {
+			return err
+		}
+		return inForce.list(s)
 	}
 	c := newController(s)
-	c.settings.Store(initial)
+	if err := o.watch(ctx, s, &c.settings); err != nil {
+		return err
+	}
 	if err := c.load(); err != nil {
 		return err
 	}
@@ -72,9 +74,6 @@ func (o *options) run(ctx context.Context, s *stage.Session) error {
 		if runner, err = c.Cluster(o.action, o.kubeconfig, host, qps); err != nil {
 			return fmt.Errorf("--action %s: %w", o.action, err)
 		}
-	}
-	if err := o.watch(ctx, s, &c.settings); err != nil {
-		return err
 	}
 	c.Begin(ctx, runner)
 	return c.Finish(c.processTicks(ctx))

@@ -52,7 +52,8 @@ func (c *settingsOptions) resolve(s *stage.Session) (*settingsInForce, error) {
 	return x, nil
 }
 
-// watch reads the file again whenever it changes. An invalid file is rejected and the settings in force stay.
+// watch resolves the settings, and again whenever the file changes. A later file that is invalid is rejected, and the settings in force
+// stay.
 func (c *settingsOptions) watch(ctx context.Context, s *stage.Session, into *atomic.Pointer[settingsInForce]) error {
 	return config.Reload(ctx, c.config, s.Log, func() (*settingsInForce, error) { return c.resolve(s) }, into.Store)
 }

@@ -57,7 +57,8 @@ func (s *Settings) checkAll() error {
 // Live are the settings in force from flags and file: read by every tick, replaced when the file changes.
 type Live struct{ atomic.Pointer[Settings] }
 
-// Watch reads the file again whenever it changes. An invalid file is rejected and the settings in force stay.
+// Watch resolves the settings, and again whenever the file changes. A later file that is invalid is rejected, and the settings in force
+// stay.
 func (o *Options) Watch(ctx context.Context, s *stage.Session, into *Live) error {
 	return config.Reload(ctx, o.Config, s.Log, func() (*Settings, error) { return o.Resolve(s) }, into.Store)
 }

@@ -120,20 +120,33 @@ const debounce = 100 * time.Millisecond
 // maxDebounce bounds that wait if the directory keeps changing.
 const maxDebounce = 20 * debounce
 
-// Watch calls changed, from its own goroutine, each time the file's content may have changed, until ctx ends. It
-// watches the file's directory, so that it detects a rename over the file and a ConfigMap's symlink swap.
-func Watch(ctx context.Context, path string, log *slog.Logger, changed func()) error {
+// Watch calls first, which reads the file for the first time, and returns its error. Then it calls changed, from its own goroutine, each
+// time the file's content may have changed, until ctx ends: also if that was while first read it. It watches the file's directory, so that
+// it detects a rename over the file and a ConfigMap's symlink swap.
+func Watch(ctx context.Context, path string, log *slog.Logger, first func() error, changed func()) error {
+	w, watchErr := newWatcher(path)
+	data, _ := os.ReadFile(path)
+	err := first() // its error explains more than that of a watch in a directory that does not exist
+	if err = cmp.Or(err, watchErr); err != nil {
+		if w != nil {
+			w.Close()
+		}
+		return err
+	}
+	go watch(ctx, w, path, data, log, changed)
+	return nil
+}
+
+func newWatcher(path string) (*fsnotify.Watcher, error) {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
-		return fmt.Errorf("watch %s: %w", path, err)
+		return nil, fmt.Errorf("watch %s: %w", path, err)
 	}
 	if err := w.Add(filepath.Dir(path)); err != nil {
 		w.Close()
-		return fmt.Errorf("watch %s: %w", path, err)
+		return nil, fmt.Errorf("watch %s: %w", path, err)
 	}
-	data, _ := os.ReadFile(path)
-	go watch(ctx, w, path, data, log, changed)
-	return nil
+	return w, nil
 }
 
 func watch(ctx context.Context, w *fsnotify.Watcher, path string, lastData []byte, log *slog.Logger, changed func()) {

@@ -2,7 +2,7 @@ package config
 
 import (
 	"context"
-	"io"
+	"errors"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -109,6 +109,53 @@ func TestQuantitiesPrintAsTheyAreRead(t *testing.T) {
 	}
 }
 
+// noReading is a first reading that succeeds.
+func noReading() error { return nil }
+
+// A change while the file is read for the first time is not missed, and the error of the first reading is returned.
+func TestWatchFirstReading(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.yaml")
+	read := func() string {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Error(err)
+		}
+		return string(data)
+	}
+	write := func(text string) {
+		if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(path+".new", path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("one")
+	changed, initial := make(chan string, 10), ""
+	first := func() error {
+		initial = read()
+		write("two")
+		return nil
+	}
+	if err := Watch(t.Context(), path, slog.New(slog.DiscardHandler), first, func() { changed <- read() }); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case got := <-changed:
+		if initial != "one" || got != "two" {
+			t.Errorf("first %q, then %q; want one and two", initial, got)
+		}
+	case <-time.After(3 * time.Minute):
+		t.Fatal("the change is not seen")
+	}
+	refused := errors.New("refused")
+	for _, where := range []string{path, filepath.Join(filepath.Dir(path), "no", "x.yaml")} {
+		if err := Watch(t.Context(), where, slog.Default(), func() error { return refused }, func() {}); !errors.Is(err, refused) {
+			t.Errorf("%s: %v; want the error of the first reading", where, err)
+		}
+	}
+}
+
 // Every way of replacing a file is detected, and a touch without a change is ignored.
 func TestWatch(t *testing.T) {
 	dir := t.TempDir()
@@ -131,7 +178,7 @@ func TestWatch(t *testing.T) {
 	changed := make(chan string, 10)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	err := Watch(ctx, path, slog.New(slog.NewTextHandler(io.Discard, nil)), func() {
+	err := Watch(ctx, path, slog.New(slog.DiscardHandler), noReading, func() {
 		data, _ := os.ReadFile(path)
 		changed <- string(data)
 	})
@@ -172,7 +219,7 @@ func TestWatch(t *testing.T) {
 	case <-time.After(3 * time.Minute):
 		t.Fatal("a file that is there again is not seen")
 	}
-	if err := Watch(ctx, filepath.Join(dir, "no", "x.yaml"), slog.Default(), func() {}); err == nil {
+	if err := Watch(ctx, filepath.Join(dir, "no", "x.yaml"), slog.Default(), noReading, func() {}); err == nil {
 		t.Error("Watch in no directory: want an error")
 	}
 }
@@ -207,7 +254,7 @@ func TestWatchBusyDirectory(t *testing.T) {
 	if err := os.WriteFile(path, []byte("one"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := Watch(t.Context(), path, slog.New(slog.DiscardHandler), func() { changed <- struct{}{} }); err != nil {
+	if err := Watch(t.Context(), path, slog.New(slog.DiscardHandler), noReading, func() { changed <- struct{}{} }); err != nil {
 		t.Fatal(err)
 	}
 	busy := time.NewTicker(debounce / 4)

@@ -24,13 +24,20 @@ func ReadFile(path string, into map[string]any) (lines map[string]int, objects O
 	return lines, objects, err
 }
 
-// Reload reads a configuration again whenever its file changes, and passes it to take. An invalid one is rejected: the previous one
-// stays in force. Without a path it does nothing.
+// Reload reads a configuration and passes it to apply, and again whenever its file changes. An invalid one is rejected: the first one's
+// error is returned, later the previous one stays in force. Without a path the configuration never changes.
 func Reload[T any](ctx context.Context, path string, log *slog.Logger, read func() (T, error), apply func(T)) error {
-	if path == "" {
-		return nil
+	first := func() error {
+		initial, err := read()
+		if err == nil {
+			apply(initial)
+		}
+		return err
 	}
-	return Watch(ctx, path, log, func() {
+	if path == "" {
+		return first()
+	}
+	return Watch(ctx, path, log, first, func() {
 		next, err := read()
 		if err != nil {
 			log.Error("configuration refused; the previous settings stay in force", "error", err)

@@ -39,16 +39,14 @@ type File struct {
 // OpenFile reads the file and begins to watch it until ctx ends. Pods of other nodes are left out.
 func OpenFile(ctx context.Context, path, node string, reading kubernetes.Reading, log *slog.Logger, now func() time.Time) (*File, error) {
 	f := &File{path: path, node: node, reading: reading, log: log, now: now}
-	if f.load(); f.err != nil {
-		return nil, f.err
-	}
-	if err := config.Watch(ctx, path, log, f.load); err != nil {
+	if err := config.Watch(ctx, path, log, f.load, func() { _ = f.load() }); err != nil {
 		return nil, err
 	}
 	return f, nil
 }
 
-func (f *File) load() {
+// load reads the file. What it read before stays if that fails.
+func (f *File) load() error {
 	pods, others, err := f.parse()
 	if err == nil && len(pods) == 0 && others > 0 {
 		f.log.Warn("none of the file's pods is on this node", "path", f.path, "pods", others, "node", f.node)
@@ -56,10 +54,11 @@ func (f *File) load() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.err = err; err != nil {
-		return
+		return err
 	}
 	f.pods, f.read = pods, f.now()
 	f.version++
+	return nil
 }
 
 // parse reads the file, and counts the pods of other nodes.
