@@ -74,7 +74,8 @@ func (n *node) LastUsed() time.Time { return n.LastNeed }
 
 // Reboot keeps the dedicated pods' CPUs, and the pools' hold-downs.
 func (n *node) Reboot() {
-	n.Bound, n.RampUpEnds, n.Fallback, n.HadPools, n.HadQuota, n.Tier, n.Class = nil, nil, nil, false, false, "", nil
+	n.Bound, n.RampUpEnds, n.Fallback, n.Tier, n.Class = nil, nil, nil, "", nil
+	n.HadPools, n.HadQuota, n.HadBatchList = false, false, false
 	n.Disk, n.Guard, n.Limits, n.Cold = n.Disk.Reboot(), n.Guard.Reboot(), n.Limits.Reboot(), n.Cold.Reboot()
 }
 
@@ -92,9 +93,11 @@ type divided struct {
 	Bound     map[string]bool   `json:"bound,omitempty"`
 	// HadPools and HadQuota report which of the two was ever in force, so that the other one undoes it, and Tier which cgroup of kubelet's was
 	// ever confined.
-	HadPools bool   `json:"pools,omitempty"`
-	HadQuota bool   `json:"quota,omitempty"`
-	Tier     string `json:"tier,omitempty"`
+	HadPools bool `json:"pools,omitempty"`
+	HadQuota bool `json:"quota,omitempty"`
+	// HadBatchList reports whether batch ever had a list of CPUs without pools, which must be undone if it may run on all of them.
+	HadBatchList bool   `json:"batchList,omitempty"`
+	Tier         string `json:"tier,omitempty"`
 
 	ownedNodes cpus.Set // ids of the NUMA nodes that a pod uses alone
 }

@@ -1,7 +1,9 @@
 package katalyst
 
 import (
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -93,6 +95,34 @@ func TestQuotaChangesOnlyBatch(t *testing.T) {
 	a := New(Defaults()).Decide(tk) // the reserve is a tenth of allocatable
 	if got := *a.Reclaimed.MilliCPU; got != 3500-1000-350 {
 		t.Errorf("%dm are offered: %q", got, a.Reasons)
+	}
+}
+
+// On a small machine, too, batch runs neither on reserved CPUs nor on kubelet's exclusive ones; its list is widened when these are free
+// again.
+func TestBatchOnASmallMachineHasNoReservedCPUs(t *testing.T) {
+	s := Defaults()
+	s.ReservedCPUs = "0"
+	for _, tt := range []struct {
+		settings             Settings // without reserved CPUs, or with one
+		exclusive, list, end string   // kubelet's CPUs in the first tick, batch's list in it and in the next one
+	}{{Defaults(), "", "", ""}, {s, "", "1-3", "1-3"}, {Defaults(), "3", "0-2", "0-3"}, {s, "3", "1-2", "1-3"}} {
+		d, tk := New(tt.settings), smallNode(reclaimed("b"), fromRule("r"), shared("web", 1))
+		tk.Sample.Kubelet = &tick.Kubelet{CPUManagerPolicy: "static", ExclusiveCPUs: tt.exclusive}
+		for _, want := range []string{tt.list, tt.end} {
+			a := d.Decide(tk)
+			for _, list := range [][]tick.Cgroup{a.Cgroups, a.Fallback} {
+				for i := range list {
+					if c := &list[i]; c.CPUSetCPUs != want || strings.HasSuffix(c.Cgroup, "web") {
+						t.Errorf("%s on a machine of %+v: CPUs %q; want %q", c.Cgroup, tt, c.CPUSetCPUs, want)
+					}
+				}
+			}
+			if want != "" && len(a.Cgroups) < 2 || want != "" && len(a.Fallback) < 2 {
+				t.Errorf("%d cgroups, %d in the fallback; want each batch pod's", len(a.Cgroups), len(a.Fallback))
+			}
+			tk.Sample.Kubelet.ExclusiveCPUs, tk.Time = "", tk.Time.Add(time.Second)
+		}
 	}
 }
 

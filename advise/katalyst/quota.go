@@ -65,9 +65,11 @@ func (d *division) limitPods(in inputs, members []member, reclaimed, floor int64
 			classPods++
 		}
 	}
+	d.HadBatchList = d.HadBatchList || in.shape.avail.Size() < in.shape.online.Size()
 	for i := range members {
 		m := &members[i]
-		if m.hasExclusive || m.class == "" || m.Missing == tick.MissingCgroup || m.class != tick.QoSReclaimed && !d.HadPools {
+		isBatch := m.class == tick.QoSReclaimed
+		if m.hasExclusive || m.class == "" || m.Missing == tick.MissingCgroup || !isBatch && !d.HadPools {
 			continue
 		}
 		part := weightOf(m.Pod) / float64(max(existingCgroups(m.Pod), 1)) / sum
@@ -76,19 +78,25 @@ func (d *division) limitPods(in inputs, members []member, reclaimed, floor int64
 			if desired.Cgroup == "" {
 				continue
 			}
-			if d.HadPools { // the machine had pools before CPUs went offline
+			fallback := tick.Cgroup{Cgroup: desired.Cgroup}
+			// The machine had pools before CPUs went offline, or some CPUs are not for batch: reserved ones, and kubelet's exclusive ones.
+			if d.HadPools || isBatch && d.HadBatchList {
 				desired.CPUSetCPUs = in.shape.avail.list
 			}
 			switch {
-			case m.class != tick.QoSReclaimed:
+			case !isBatch:
 			case in.settings.isLimitedByQuota(m.Pod):
-				desired.CPUMaxMilliCPU = quotaOf(m.Pod, j, reclaimed, part)
-				d.advice.Fallback = append(d.advice.Fallback, tick.Cgroup{Cgroup: desired.Cgroup, CPUMaxMilliCPU: quotaOf(m.Pod, j, floor, part)})
+				desired.CPUMaxMilliCPU, fallback.CPUMaxMilliCPU = quotaOf(m.Pod, j, reclaimed, part), quotaOf(m.Pod, j, floor, part)
 			default:
 				if limit := limitOf(m.Pod, j); d.HadQuota || limit != tick.Unlimited { // without a limit or an earlier quota it is left alone
-					desired.CPUMaxMilliCPU = &limit
-					d.advice.Fallback = append(d.advice.Fallback, tick.Cgroup{Cgroup: desired.Cgroup, CPUMaxMilliCPU: &limit})
+					desired.CPUMaxMilliCPU, fallback.CPUMaxMilliCPU = &limit, &limit
 				}
+			}
+			if isBatch && d.HadBatchList {
+				fallback.CPUSetCPUs = in.shape.avail.list
+			}
+			if fallback.CPUSetCPUs != "" || fallback.CPUMaxMilliCPU != nil {
+				d.advice.Fallback = append(d.advice.Fallback, fallback)
 			}
 			if desired.CPUSetCPUs != "" || desired.CPUSetMems != "" || desired.CPUMaxMilliCPU != nil {
 				d.advice.Cgroups = append(d.advice.Cgroups, desired)
