@@ -10,7 +10,7 @@ import (
 
 // The chart's sizes, in pixels.
 const (
-	chartWidth, chartHeight = 760, 460
+	chartWidth, chartHeight = 820, 460
 	plotLeft, plotTop       = 70, 30
 	plotWidth, plotHeight   = 420, 370
 )
