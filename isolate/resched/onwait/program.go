@@ -11,10 +11,11 @@ import (
 const levels = 12
 
 // What the program may cost: on each CPU an event for each of these spans of time, and as many at once as go into the allowance. Usually
-// there are some tens a second. But where something waits that the kernel's choice is not for, such as a thread of the kernel beside
-// kubelet's pods, each choice would cause the next event.
+// there are some tens a second; a service that sleeps and wakes ten thousand times a second needs up to 2,000 (docs/adr/0023). But where
+// something waits that the kernel's choice is not for, such as a thread of the kernel beside kubelet's pods, each choice would cause the
+// next event.
 const (
-	span      = time.Millisecond
+	span      = 500 * time.Microsecond
 	allowance = 50 * time.Millisecond
 )
 
