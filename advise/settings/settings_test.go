@@ -83,6 +83,7 @@ func TestBounds(t *testing.T) {
 		"harvest-new-pod":      {"-5m"},
 		"harvest-burst":        {"99.9"},
 		"harvest-burst-hold":   {"30"},
+		"harvest-min-cpus":     {"0", "x"},
 
 		"batch-network-rate":    {"", "10", "0%", "-1%", "101%", "NaN%", "NaNMbit", "1Kbit", "1Mb", "1e300Gbit", "-5Mbit", "%", "Mbit"},
 		"batch-network-ceiling": {"100", "x%"},

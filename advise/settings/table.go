@@ -246,5 +246,6 @@ func (s *Settings) harvestRows() []Row {
 		duration("harvest-new-pod", &h.NewPod, "how long a new pod's requests count if it uses less"),
 		part("harvest-burst", &h.Burst, "part of services' bursts that idle cores must cover"),
 		duration("harvest-burst-hold", &h.BurstHold, "how long a core is not needed before batch gets it"),
+		whole("harvest-min-cpus", &h.MinCPUs, "fewer CPUs have no idle cores: the class limits batch"),
 	}
 }

@@ -112,9 +112,9 @@ func (c colocation) ways() []shareWay {
 	return list
 }
 
-// polder runs the pipe until its end, which restores the cgroups.
+// polder runs the pipe with a policy, and perhaps more of advise's flags, until its end, which restores the cgroups.
 func (c colocation) polder(policy string) (end func()) {
-	t, journal := c.t, "/run/journal-"+policy
+	t, journal := c.t, "/run/journal-"+strings.ReplaceAll(policy, " ", "")
 	p := t.startPipe("collect --interval 1s --classify "+c.rules, "advise --policy "+policy, "isolate "+anyAge+" --journal "+journal)
 	t.await(p, "batch's class on the cgroup above the job", func(*tick.Tick) bool { return has(c.grid, "cpu.idle", "1") })
 	return func() {
@@ -156,9 +156,11 @@ func colocate(t *T) {
 	}
 }
 
-// measureShares measures the service alone, beside the job, and beside it in each way.
+// measureShares measures the service alone, beside the job, and beside it in each way, also under policy harvest without idle cores.
 func measureShares(t *T) {
 	c := t.newColocation()
+	withoutIdleCores := fmt.Sprintf("harvest --harvest-min-cpus %d", runtime.NumCPU()+1)
+	ways := append(c.ways(), shareWay{"Polder, policy " + withoutIdleCores, func() func() { return c.polder(withoutIdleCores) }})
 	var rows []wire.ShareRow
 	measure := func(row int, name string) {
 		if row == len(rows) {
@@ -175,7 +177,7 @@ func measureShares(t *T) {
 	c.startJob()
 	for range shareRounds {
 		measure(1, "unmanaged")
-		for i, way := range c.ways() {
+		for i, way := range ways {
 			end := way.start()
 			measure(2+i, way.name)
 			end()
