@@ -46,7 +46,7 @@ test-vmnode: ## of test-deep: the guides on a real node in a virtual machine
 test-faults: ## of test-deep: faults and hostile input at the length of docs/reliability.md
 	@$(TIER) faults
 
-test-browser: ## of test-deep: the page of report --to html in a real browser
+test-browser: ## of test-deep: the page of report --to html and the chart of docs/colocation.md in a real browser
 	@$(TIER) browser
 
 fuzz: ## of test-deep: fuzz every target for FUZZTIME (60s), ten at a time

@@ -50,7 +50,7 @@ func TestUsageLoadAndThrottling(t *testing.T) {
 	now = now.Add(time.Second)
 	second := bracket(counters, func() { sample = c.Read(false) })
 	if len(sample.Errors) > 0 {
-		t.Errorf("errors: %v", sample.Errors)
+		t.Errorf("reported errors: %v", sample.Errors)
 	}
 	if len(sample.Pods) != 4 {
 		t.Fatalf("%d pods; want 4", len(sample.Pods))
@@ -140,7 +140,7 @@ func TestCgroupsComeAndGo(t *testing.T) {
 	s.mkdir(s.base + "/a")
 	for range 3 {
 		if sample := c.Read(false); len(sample.Errors) > 0 {
-			t.Errorf("errors while a cgroup is removed: %v", sample.Errors)
+			t.Errorf("reported errors while a cgroup is removed: %v", sample.Errors)
 		}
 	}
 	eventually(t, c, "a cgroup made again", func(sample *tick.Sample) bool {
@@ -214,7 +214,7 @@ func TestVersion2(t *testing.T) {
 	var sample *tick.Sample
 	second := bracket(ran, func() { sample = c.Read(false) })
 	if len(sample.Errors) > 0 {
-		t.Errorf("errors: %v", sample.Errors)
+		t.Errorf("reported errors: %v", sample.Errors)
 	}
 	if len(sample.Pods) != 1 {
 		t.Fatalf("%d pods; want 1", len(sample.Pods))
@@ -263,7 +263,7 @@ func TestGoneInTheMiddle(t *testing.T) {
 		default:
 		}
 		if sample := c.Read(false); len(sample.Errors) > 0 {
-			t.Fatalf("errors: %v", sample.Errors)
+			t.Fatalf("reported errors: %v", sample.Errors)
 		}
 	}
 	eventually(t, c, "all gone", func(sample *tick.Sample) bool { return len(sample.Pods) == 0 })

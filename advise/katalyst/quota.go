@@ -79,9 +79,11 @@ func (d *division) limitPods(in inputs, members []member, reclaimed, floor int64
 				continue
 			}
 			fallback := tick.Cgroup{Cgroup: desired.Cgroup}
-			// The machine had pools before CPUs went offline, or some CPUs are not for batch: reserved ones, and kubelet's exclusive ones.
-			if d.HadPools || isBatch && d.HadBatchList {
+			if d.HadPools { // the machine had pools before CPUs went offline
 				desired.CPUSetCPUs = in.shape.avail.list
+			}
+			if isBatch && d.HadBatchList { // some CPUs are, or were, not for batch: reserved ones, and kubelet's exclusive ones
+				desired.CPUSetCPUs, fallback.CPUSetCPUs = in.shape.avail.list, in.shape.avail.list
 			}
 			switch {
 			case !isBatch:
@@ -91,9 +93,6 @@ func (d *division) limitPods(in inputs, members []member, reclaimed, floor int64
 				if limit := limitOf(m.Pod, j); d.HadQuota || limit != tick.Unlimited { // without a limit or an earlier quota it is left alone
 					desired.CPUMaxMilliCPU, fallback.CPUMaxMilliCPU = &limit, &limit
 				}
-			}
-			if isBatch && d.HadBatchList {
-				fallback.CPUSetCPUs = in.shape.avail.list
 			}
 			if fallback.CPUSetCPUs != "" || fallback.CPUMaxMilliCPU != nil {
 				d.advice.Fallback = append(d.advice.Fallback, fallback)

@@ -1,6 +1,8 @@
 package network
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"polder/lib/tick"
@@ -57,5 +59,17 @@ func TestRatesAsText(t *testing.T) {
 		if got := bits(rate); got != want {
 			t.Errorf("%d: %s; want %s", rate, got, want)
 		}
+	}
+}
+
+// A batch pod's cgroup is a clean path, no longer than the kernel accepts, and never the root.
+func TestBatchCgroups(t *testing.T) {
+	longest := "/" + strings.Repeat("x", 4095)
+	s := &tick.Sample{}
+	for _, where := range []string{"", "/", "x", "/b", "/c/../d", longest, longest + "x"} {
+		s.Pods = append(s.Pods, tick.Pod{QoS: tick.QoSReclaimed, Cgroup: where})
+	}
+	if got := batchCgroups(s); !slices.Equal(got, []string{"/b", longest}) {
+		t.Errorf("%d cgroups: %.20q", len(got), got)
 	}
 }

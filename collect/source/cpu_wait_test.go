@@ -192,7 +192,7 @@ func TestWaitingOfTooManyThreads(t *testing.T) {
 	s := c.Read(true)
 	const want = "the services have more than 65536 threads: how long those of /web2 wait is left out"
 	if !slices.ContainsFunc(s.Errors, func(e tick.SourceError) bool { return e.Source == "wait" && e.Error == want }) {
-		t.Errorf("errors %+v; want %q", s.Errors, want)
+		t.Errorf("reported errors %+v; want %q", s.Errors, want)
 	}
 }
 

@@ -128,7 +128,7 @@ func TestJoin(t *testing.T) {
 	// Before the list is read all pods are unknown: none counts as reclaimed, although the rule has that class.
 	s := expect("never read", uidB+" pod"+uidB+" shared cluster y", uidA+" pod"+uidA+" shared cluster sandbox x", "/system.slice system.slice system  system.slice")
 	if !slices.Contains(s.Errors, tick.SourceError{Source: "pods", Error: "the pod list was never read"}) {
-		t.Errorf("errors %v; want that of the pods", s.Errors)
+		t.Errorf("reported errors %v; want that of the pods", s.Errors)
 	}
 
 	c.podsErr = nil
@@ -196,7 +196,7 @@ func TestNodeObject(t *testing.T) {
 			s.Capacity, s.Allocatable)
 	}
 	if !slices.Contains(s.Errors, tick.SourceError{Source: "node", Error: c.nodeErr.Error()}) {
-		t.Errorf("errors %v; want the node's", s.Errors)
+		t.Errorf("reported errors %v; want the node's", s.Errors)
 	}
 	c.nodeErr = nil
 	c.node = &kubernetes.Node{
@@ -213,7 +213,7 @@ func TestNodeObject(t *testing.T) {
 	c.node = &kubernetes.Node{Problems: []string{"odd"}}
 	s = collector.Read(true)
 	if !slices.Contains(s.Errors, tick.SourceError{Source: "node", Error: "odd"}) {
-		t.Errorf("errors %v; want those of the object", s.Errors)
+		t.Errorf("reported errors %v; want those of the object", s.Errors)
 	}
 }
 

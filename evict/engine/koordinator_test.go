@@ -101,7 +101,7 @@ func TestStrategiesOfFile(t *testing.T) {
 	in := func(s *settings.Settings, labels map[string]string) string {
 		got, errs := k.Read(s, &tick.Tick{Sample: &tick.Sample{Config: configOf(`{"memoryEvictThresholdPercent":60}`), Labels: labels}})
 		if len(errs) > 0 {
-			t.Errorf("errors %v", errs)
+			t.Errorf("reported errors %v", errs)
 		}
 		return fmt.Sprint(*got.Threshold.MemoryEvictThresholdPercent, " ", settings.StrategySource(got))
 	}

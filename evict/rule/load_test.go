@@ -153,7 +153,7 @@ func TestLoadMissing(t *testing.T) {
 				t.Errorf("measured %v with %d samples; want %v", got, samples(w), tt.measured)
 			}
 			if got := fmt.Sprint(m.Errors); !strings.Contains(got, tt.err) || (tt.err == "") != (len(m.Errors) == 0) {
-				t.Errorf("errors %s; want %q", got, tt.err)
+				t.Errorf("reported errors %s; want %q", got, tt.err)
 			}
 		})
 	}

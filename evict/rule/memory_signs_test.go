@@ -50,7 +50,7 @@ func TestKswapd(t *testing.T) {
 				m = w.Measure(&s, x)
 			}
 			if len(m.Errors) != 0 {
-				t.Errorf("errors %q", m.Errors)
+				t.Errorf("reported errors %q", m.Errors)
 			}
 			f := part(m, partKswapd)
 			if f == nil {

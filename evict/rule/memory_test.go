@@ -93,7 +93,7 @@ func TestFreeMemory(t *testing.T) {
 				}
 			}
 			if len(m.Errors) != 0 {
-				t.Errorf("errors %q", m.Errors)
+				t.Errorf("reported errors %q", m.Errors)
 			}
 		})
 	}
@@ -258,7 +258,7 @@ func TestNUMAMemoryMissing(t *testing.T) {
 		t.Errorf("candidates (-want +got):\n%s", d)
 	}
 	if !strings.Contains(fmt.Sprint(m.Errors), "memory (numa0): the memory of 1 pods there is unknown, they are not evicted: blind") {
-		t.Errorf("errors %q; want the pod named", m.Errors)
+		t.Errorf("reported errors %q; want the pod named", m.Errors)
 	}
 	for name, tt := range map[string]struct {
 		change func(*tick.Sample)

@@ -148,7 +148,7 @@ func TestReclaimedScore(t *testing.T) {
 		t.Errorf("order of the candidates (-want +got):\n%s", d)
 	}
 	if len(m.Errors) != 2 || !strings.Contains(m.Errors[0], `pod broken: annotation katalyst.kubewharf.io/pod_evict_score "x" is not a number`) {
-		t.Errorf("errors %q; want the two annotations that are not numbers", m.Errors)
+		t.Errorf("reported errors %q; want the two annotations that are not numbers", m.Errors)
 	}
 }
 
@@ -223,7 +223,7 @@ func TestReclaimedZones(t *testing.T) {
 			tt.change(&s, x)
 			m := reclaimedPressure.New().Measure(&s, x)
 			if len(m.Errors) != tt.errors {
-				t.Errorf("errors %q; want %d", m.Errors, tt.errors)
+				t.Errorf("reported errors %q; want %d", m.Errors, tt.errors)
 			}
 			var zone *Finding
 			for i := range m.Findings {

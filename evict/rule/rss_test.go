@@ -57,7 +57,7 @@ func TestRSSOveruse(t *testing.T) {
 			s.RSSOveruseEnabled = true
 			m := rssOveruse.New().Measure(&s, tickAt(0, tt.pods...))
 			if text := fmt.Sprint(m.Errors); !strings.Contains(text, tt.err) || (tt.err == "") != (len(m.Errors) == 0) {
-				t.Errorf("errors %s; want %q", text, tt.err)
+				t.Errorf("reported errors %s; want %q", text, tt.err)
 			}
 			f := m.Findings[0]
 			if f.Value != float64(len(tt.want)) || f.Met != (len(tt.want) > 0) || f.Hard || f.Threshold != 0 || f.GracePeriodSeconds != nil {

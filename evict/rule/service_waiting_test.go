@@ -182,7 +182,7 @@ func TestServiceWaiting(t *testing.T) {
 			s.ServiceMemory.Enabled = tt.rule == serviceMemory
 			m := tt.rule.New().Measure(&s, tickAt(0, tt.pods...))
 			if text := strings.Join(m.Errors, "; "); text != tt.err {
-				t.Errorf("errors %q; want %q", text, tt.err)
+				t.Errorf("reported errors %q; want %q", text, tt.err)
 			}
 			if tt.value < 0 {
 				if len(m.Findings) > 0 {

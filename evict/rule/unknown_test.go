@@ -72,7 +72,7 @@ func TestNUMAVictimMinimum(t *testing.T) {
 			t.Errorf("at least %v of the node (-want +got):\n%s", tt.part, d)
 		}
 		if len(m.Errors) > 0 {
-			t.Errorf("errors %q; want none: all amounts are known", m.Errors)
+			t.Errorf("reported errors %q; want none: all amounts are known", m.Errors)
 		}
 	}
 }
@@ -257,6 +257,6 @@ func TestNoNUMANodesAreReported(t *testing.T) {
 	x := shortTick(0, 50)
 	x.Sample.Memory.WatermarkScaleFactor, x.Sample.NUMANodes = nil, nil
 	if got := errorsOf(memoryPressure.New().Measure(&s, x)); !strings.Contains(got, "memory (numa): the sample has no NUMA nodes") {
-		t.Errorf("errors %q", got)
+		t.Errorf("reported errors %q", got)
 	}
 }

@@ -21,7 +21,7 @@ func TestWeightReplacesIdleClass(t *testing.T) {
 	a, _ := newApplier(t, h, nil)
 	for range 2 {
 		if out := a.Apply(want); len(out.Errors) > 0 {
-			t.Errorf("errors:\n%s", errorsOf(out))
+			t.Errorf("reported errors:\n%s", errorsOf(out))
 		}
 	}
 	if idle, weight := read(t, base, "a/cpu.idle"), read(t, base, "a/cpu.weight"); idle != "1" || weight != "100" {
@@ -68,7 +68,7 @@ func TestIdleClassIsRestored(t *testing.T) {
 	} {
 		out := a.Apply([]tick.Cgroup{{Cgroup: r.path("batch"), CPUIdle: &step.idle, CPUWeight: step.weight}})
 		if len(out.Errors) > 0 {
-			t.Fatalf("errors:\n%s", errorsOf(out))
+			t.Fatalf("reported errors:\n%s", errorsOf(out))
 		}
 		if got := r.get("cpu", "batch", "cpu.idle"); got != step.want {
 			t.Errorf("%+v: cpu.idle is %s, want %s", step, got, step.want)

@@ -190,7 +190,7 @@ func TestTierListIsRewritten(t *testing.T) {
 				problems := errorsOf(a.Apply(desired))
 				left = left || strings.Contains(problems, "left to the other writer")
 				if round == 4 && !strings.Contains(problems, " from 0 to no list") {
-					t.Errorf("errors %q; want the list that is gone", problems)
+					t.Errorf("reported errors %q; want the list that is gone", problems)
 				}
 				if got := r.get("cpuset", cgroup, "cpuset.cpus"); !left && got != "0" {
 					t.Fatalf("round %d: the list is %q: %s", round, got, problems)

@@ -130,7 +130,7 @@ func TestInapplicableAdviceIsReported(t *testing.T) {
 		`"/no\n" contains a control character`,
 	} {
 		if strings.Count(problems, want) != 1 {
-			t.Errorf("errors have %d times %q, want once:\n%s", strings.Count(problems, want), want, problems)
+			t.Errorf("reported errors: %d times %q, want once:\n%s", strings.Count(problems, want), want, problems)
 		}
 	}
 	if w.writes > 0 {
@@ -361,7 +361,7 @@ func TestOnlineCPUsThatEndInNUL(t *testing.T) {
 	}
 	a, _ := newApplier(t, h, func(o *Options) { o.Online = online })
 	if out := a.Apply([]tick.Cgroup{{Cgroup: "/a", CPUSetCPUs: "4-7"}}); len(out.Errors) > 0 {
-		t.Errorf("errors:\n%s", errorsOf(out))
+		t.Errorf("reported errors:\n%s", errorsOf(out))
 	}
 	if got, err := os.ReadFile(filepath.Join(base, "a/cpuset.cpus")); err != nil || strings.TrimSpace(string(got)) != "4-7" {
 		t.Errorf("cpuset.cpus is %q, %v; want 4-7", got, err)

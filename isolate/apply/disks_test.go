@@ -119,7 +119,7 @@ func TestDiskLimitsOnTheKernel(t *testing.T) {
 	}
 	desired = wants(tick.DiskLimit{ReadBytesPerSecond: new(int64(65536)), ReadsPerSecond: new(int64(4)), WritesPerSecond: new(int64(4)), WriteBytesPerSecond: new(int64(65536))})
 	if out = a.Apply(desired); len(out.Errors) > 0 {
-		t.Errorf("errors:\n%s", errorsOf(out))
+		t.Errorf("reported errors:\n%s", errorsOf(out))
 	}
 	back, err := a.Restore(false)
 	if got := r.texts("batch"); err != nil || back.Failed+back.External+back.Gone > 0 || got != before {

@@ -62,7 +62,7 @@ func (r *realTree) cpus(name string) string { return r.get("cpuset", name, "cpus
 func wantOneError(t *testing.T, out tick.Isolation, want string) {
 	t.Helper()
 	if problems := errorsOf(out); strings.Count(problems, want) != 1 {
-		t.Errorf("errors want %q once:\n%s", want, problems)
+		t.Errorf("reported errors: want %q once:\n%s", want, problems)
 	}
 }
 

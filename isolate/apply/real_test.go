@@ -34,7 +34,7 @@ func TestAdviceIsApplied(t *testing.T) {
 	a, w := newApplier(t, r.h, nil)
 	out := a.Apply(r.desired())
 	if len(out.Errors) > 0 || out.Missing > 0 {
-		t.Fatalf("errors:\n%s", errorsOf(out))
+		t.Fatalf("reported errors:\n%s", errorsOf(out))
 	}
 	for _, c := range []struct{ controller, name, file, want string }{
 		{"cpuset", "batch", "cpuset.cpus", "1"},
@@ -60,7 +60,7 @@ func TestAdviceIsApplied(t *testing.T) {
 	desired := r.desired()
 	desired[0].CPUSetCPUs, desired[0].CPUMaxMilliCPU, desired[1].CPUMaxMilliCPU = "0-1", p(2000), p(2000)
 	if out = a.Apply(desired); len(out.Errors) > 0 {
-		t.Fatalf("errors:\n%s", errorsOf(out))
+		t.Fatalf("reported errors:\n%s", errorsOf(out))
 	}
 	if got := r.get("cpuset", "batch/pod/c", "cpuset.cpus"); got != "0-1" {
 		t.Errorf("cpuset.cpus of the container = %s, want 0-1", got)
@@ -89,7 +89,7 @@ func TestSteadyStateWritesNothing(t *testing.T) {
 	desired := r.desired()
 	out := a.Apply(desired)
 	if len(out.Errors) > 0 {
-		t.Fatalf("errors:\n%s", errorsOf(out))
+		t.Fatalf("reported errors:\n%s", errorsOf(out))
 	}
 	before, first := writeCalls(t), w.writes
 	const rounds = 200
@@ -415,7 +415,7 @@ func applyUntil(t *testing.T, r *realTree, j *Journal, desired []tick.Cgroup, ki
 	w.killAt = killAt
 	defer recoverKill(&done)
 	if out := a.Apply(desired); len(out.Errors) > 0 {
-		t.Fatalf("errors:\n%s", errorsOf(out))
+		t.Fatalf("reported errors:\n%s", errorsOf(out))
 	}
 	return true
 }
@@ -441,7 +441,7 @@ func TestWeightSurvivesIdleness(t *testing.T) {
 	for _, idle := range []bool{true, false, false} {
 		out := a.Apply([]tick.Cgroup{{Cgroup: r.path("batch"), CPUIdle: &idle}})
 		if len(out.Errors) > 0 {
-			t.Fatalf("errors:\n%s", errorsOf(out))
+			t.Fatalf("reported errors:\n%s", errorsOf(out))
 		}
 	}
 	if got := r.get("cpu", "batch", "cpu.shares"); got != "777" || w.writes != 3 {
@@ -502,7 +502,7 @@ func TestRefusedWriteStopsDependents(t *testing.T) {
 		"batch cpusetCPUs: \"1\" not written: it depends on the write to " + r.path("batch/pod"),
 	} {
 		if !strings.Contains(problems, want) {
-			t.Errorf("errors want %q:\n%s", want, problems)
+			t.Errorf("reported errors: want %q:\n%s", want, problems)
 		}
 	}
 	if out.Applied != 1 || r.get("cpuset", "serve", "cpuset.cpus") != "0" || r.get("cpuset", "batch", "cpuset.cpus") != all {

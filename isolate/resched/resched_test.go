@@ -101,7 +101,7 @@ func TestProcessEnds(t *testing.T) {
 	})
 	for range 2 {
 		if len(out.Errors) != 1 || out.Errors[0].Key != intervalKey || !strings.Contains(out.Errors[0].Error, "killed") {
-			t.Errorf("errors %+v", out.Errors)
+			t.Errorf("reported errors %+v", out.Errors)
 		}
 		if out.ReschedIntervalSeconds != nil || r.child != nil {
 			t.Errorf("%+v", out)

@@ -126,8 +126,7 @@ const maxDebounce = 20 * debounce
 func Watch(ctx context.Context, path string, log *slog.Logger, first func() error, changed func()) error {
 	w, watchErr := newWatcher(path)
 	data, _ := os.ReadFile(path)
-	err := first() // its error explains more than that of a watch in a directory that does not exist
-	if err = cmp.Or(err, watchErr); err != nil {
+	if err := cmp.Or(first(), watchErr); err != nil { // in a directory that does not exist the error of first explains more
 		if w != nil {
 			w.Close()
 		}

@@ -1,5 +1,5 @@
-// Package browser tests the page of report --to html in a real Chromium: it loads, follows the pointer, searches, keeps hostile names as
-// text, and reports no error.
+// Package browser tests the chart of docs/colocation.md and the page of report --to html in a real Chromium: the page loads, follows the
+// pointer, searches, keeps hostile names as text, and reports no error.
 package browser
 
 import (

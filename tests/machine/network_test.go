@@ -262,7 +262,7 @@ func TestNetwork(t *testing.T) {
 		t.Logf("beside a job of the %-4s  %s", from, unmanaged)
 		did := l.pipe()
 		if len(did.Errors) > len(did.Unavailable) || did.Applied == 0 {
-			t.Fatalf("errors %+v, writes %+v", did.Errors, did.Writes)
+			t.Fatalf("reported errors %+v, writes %+v", did.Errors, did.Writes)
 		}
 		l.awaitBacklog(false)
 		// Other work on the machine's CPUs makes requests slow and jobs slower, for a while: it is measured until none of it shows.

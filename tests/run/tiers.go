@@ -106,7 +106,8 @@ var tiers = []tier{
 		runs:  []run{{packages: []string{"./tests/faults/...", "./tests/supervisor/..."}, args: []string{"-count=1", "-parallel=4", "-timeout=60m"}, env: []string{"POLDER_DEEP=1"}}},
 	},
 	{
-		name: "browser", does: "the page of report --to html in a real Chromium", takes: "1 minute, and 2 more where the browser's library is not built yet",
+		name: "browser", does: "the page of report --to html and the colocation chart in a real Chromium",
+		takes: "1 minute, and 2 more where the browser's library is not built yet",
 		setup: []setup{browser},
 		runs:  []run{{command: []string{"go", "test", "-C", "tests/browser", "-count=1", "-timeout=30m", "./..."}}},
 	},

@@ -400,7 +400,7 @@ func (w *world) pressures() string {
 	for _, f := range e.Pressures {
 		fmt.Fprintf(&b, "%s %s hard %t: %.1f of %.1f, met %t; ", f.Rule, f.Scope, f.Hard, f.Value, f.Threshold, f.Met)
 	}
-	fmt.Fprintf(&b, "errors %v", e.Errors)
+	fmt.Fprintf(&b, "reported errors %v", e.Errors)
 	return b.String()
 }
 

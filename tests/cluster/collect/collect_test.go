@@ -172,7 +172,7 @@ func TestPods(t *testing.T) {
 	l.kubectl("annotate", "--overwrite", "pod", "web", "katalyst.kubewharf.io/qos_level=best_cores")
 	s = l.until(x, "no class", pods("web shared main"))
 	if e := strings.Join(s.Pods[0].Errors, ""); !strings.Contains(e, `"best_cores": want dedicated_cores`) || sourceError(s, "pods") != "" {
-		t.Errorf("errors of the pod %q, of the tick %q; want the pod's alone", e, sourceError(s, "pods"))
+		t.Errorf("reported errors of the pod %q, of the tick %q; want the pod's alone", e, sourceError(s, "pods"))
 	}
 	l.kubectl("annotate", "--overwrite", "pod", "web", "katalyst.kubewharf.io/qos_level=reclaimed_cores")
 	l.kubectl("delete", "pod", "web", "--wait=false")

@@ -108,7 +108,7 @@ func (l *lab) settled(what, want string, problems ...string) {
 		}
 		for _, p := range problems {
 			if !strings.Contains(all.String(), p) {
-				return fmt.Sprintf("errors %q; want %q", all.String(), p)
+				return fmt.Sprintf("reported errors %q; want %q", all.String(), p)
 			}
 		}
 		if len(problems) == 0 && all.Len() > 0 {

@@ -112,7 +112,7 @@ func TestCollectFleet(t *testing.T) {
 			return lacks
 		}
 		if s := round["n1"].Sample; !slices.ContainsFunc(s.Errors, isStalePods) { // one watch ends first
-			return fmt.Sprintf("errors %v", s.Errors)
+			return fmt.Sprintf("reported errors %v", s.Errors)
 		}
 		return ""
 	})
@@ -162,7 +162,7 @@ func TestCollectFleet(t *testing.T) {
 	round = l.until(x, "the missing kind is an error", func(round map[string]*tick.Tick) string {
 		for _, x := range round {
 			if !slices.ContainsFunc(x.Sample.Errors, func(e tick.SourceError) bool { return e.Source == "config" }) {
-				return fmt.Sprintf("errors %v", x.Sample.Errors)
+				return fmt.Sprintf("reported errors %v", x.Sample.Errors)
 			}
 		}
 		return ""

@@ -159,8 +159,10 @@ func colocate(t *T) {
 // measureShares measures the service alone, beside the job, and beside it in each way, also under policy harvest without idle cores.
 func measureShares(t *T) {
 	c := t.newColocation()
-	withoutIdleCores := fmt.Sprintf("harvest --harvest-min-cpus %d", runtime.NumCPU()+1)
-	ways := append(c.ways(), shareWay{"Polder, policy " + withoutIdleCores, func() func() { return c.polder(withoutIdleCores) }})
+	withoutIdleCores := fmt.Sprintf("--harvest-min-cpus %d", runtime.NumCPU()+1)
+	ways := append(c.ways(), shareWay{"Polder, policy harvest, " + withoutIdleCores, func() func() {
+		return c.polder("harvest " + withoutIdleCores)
+	}})
 	var rows []wire.ShareRow
 	measure := func(row int, name string) {
 		if row == len(rows) {
