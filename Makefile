@@ -76,7 +76,7 @@ bench-guard: ## how often the guard changes batch's limits while a real service'
 	scripts/setup-bench
 	$(GO) test -run '^$$' -bench GuardSquareWave -benchtime 1x -timeout 2h ./tests/colocation
 
-bench-offers: ## each policy's offer on real load, with the real advise: OFFERS_TRACES=DIR has PlanetLab's and Alibaba's traces; five minutes
+bench-offers: ## each policy's offer on real load, with the real advise: OFFERS_TRACES=DIR has PlanetLab's and Alibaba's traces; a minute
 	$(GO) test -run '^$$' -bench Offers -benchtime 1x -timeout 30m ./tests/offers
 
 soak: ## the pipe for SOAKTIME (30m) over cgroups that are created and removed; draws docs/soak.html

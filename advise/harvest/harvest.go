@@ -244,8 +244,7 @@ func newPodsText(need demand, requests string) string {
 	return fmt.Sprintf("requests of %s beyond use %s", phrase.Count(need.newPods, "new pod"), requests)
 }
 
-// offerMemory sets the offered memory. Memory cannot be taken back as fast as CPU: the level is the hour's largest use, and a span that
-// outgrows the room costs ten times as much.
+// offerMemory sets the offered memory and adds its reason.
 func (n *node) offerMemory(a *tick.Advice, t *tick.Tick, need demand, s Settings) {
 	total := machineBytes(t.Sample)
 	if total == 0 || math.IsNaN(need.bytes) {
@@ -255,17 +254,15 @@ func (n *node) offerMemory(a *tick.Advice, t *tick.Tick, need demand, s Settings
 	part := min(max(need.bytes, policy.Amount(&n.Reservation.MemoryBytes))/total, 1)
 	n.OfferedMemory.convert(n.Memory.setCapacity(total))
 	n.Memory.observe(t.Time, part)
-	s.Price *= 10
+	size := func(part float64) string { return fmt.Sprintf("%.1f GiB", part*total/(1<<30)) }
 	l := n.Memory.level(t.Time)
 	margin, spans := n.Memory.margin(l, s)
-	possible := max(1-l.longMax-margin-need.newBytes/total, 0)
+	possible := max(1-l.part-margin-need.newBytes/total, 0)
 	boundText := n.OfferedMemory.follow(t.Time, possible, max(part, n.Memory.Use), s)
 	bytes := int64(n.OfferedMemory.Part * total)
 	a.Reclaimed.MemoryBytes = &bytes
-	size := func(part float64) string { return fmt.Sprintf("%.1f GiB", part*total/(1<<30)) }
-	const text = "memory: %s - largest use of the hour without reclaimable cache %s - margin for growth %s%s - %s -> %s%s"
-	a.Reasons = append(a.Reasons, fmt.Sprintf(text,
-		size(1), size(l.longMax), size(margin), basisText(l, spans), newPodsText(need, size(need.newBytes/total)),
+	a.Reasons = append(a.Reasons, fmt.Sprintf("memory: %s - services' %s without reclaimable cache - margin for growth %s%s - %s -> %s%s",
+		size(1), l.text(size), size(margin), basisText(l, spans), newPodsText(need, size(need.newBytes/total)),
 		size(n.OfferedMemory.Part), boundText))
 }
 

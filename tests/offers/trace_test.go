@@ -41,6 +41,24 @@ func (t *trace) part(i int) float64 {
 	return sum / float64(t.cpus*1000)
 }
 
+// cpu is the services' use of CPU.
+func (t *trace) cpu() (use series) {
+	for i := range t.samples {
+		use.at, use.used = append(use.at, t.samples[i].at), append(use.used, t.part(i))
+	}
+	return use
+}
+
+// memory is the services' use of memory, at the samples at which it is known.
+func (t *trace) memory() (use series) {
+	for _, s := range t.samples {
+		if s.memory > 0 {
+			use.at, use.used = append(use.at, s.at), append(use.used, s.memory)
+		}
+	}
+	return use
+}
+
 // midnight is the start of traces without a date.
 var midnight = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
@@ -107,7 +125,7 @@ func planetlab(dir string) (list []trace, err error) {
 		t := trace{name: fmt.Sprintf("planetlab-%s-%d", filepath.Base(dir), m), cpus: planetlabVMs, interval: 5 * time.Minute}
 		own := vms[m*planetlabVMs : (m+1)*planetlabVMs]
 		for i := range slices.MinFunc(own, func(a, b []float64) int { return cmp.Compare(len(a), len(b)) }) {
-			s := sample{at: midnight.Add(time.Duration(i) * t.interval), memory: 0.5} // the memory is unknown
+			s := sample{at: midnight.Add(time.Duration(i) * t.interval), memory: 0.5} // the traces have no memory
 			for _, vm := range own {
 				s.pods = append(s.pods, vm[i])
 			}
@@ -174,15 +192,16 @@ func alibaba(path string) (list []trace, err error) {
 	return list, nil
 }
 
-// set is a number of machines that are judged together.
+// set is a number of machines that are judged together: their CPU, and their memory if the traces have it.
 type set struct {
-	name   string
-	traces []trace
+	name      string
+	hasMemory bool
+	traces    []trace
 }
 
 // read finds the two sets below a directory: directories of enough files for a machine are PlanetLab's, tables Alibaba's.
 func read(dir string) ([]set, error) {
-	planet, ali := set{name: "PlanetLab, every 5 minutes"}, set{name: "Alibaba 2018, every minute"}
+	planet, ali := set{name: "PlanetLab, every 5 minutes"}, set{name: "Alibaba 2018, every minute", hasMemory: true}
 	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil {
 			return err
