@@ -236,7 +236,7 @@ func (st *State) withKnownIO(s *tick.Sample, list []string) []string {
 			return false
 		}
 		return !slices.ContainsFunc(s.Pods, func(p tick.Pod) bool {
-			return p.IO != nil && policy.IsRunningBatch(&p) && (policy.IsWithin(p.Cgroup, path) || policy.IsWithin(path, p.Cgroup))
+			return p.IO != nil && policy.IsRunningBatch(&p) && (tick.IsWithin(p.Cgroup, path) || tick.IsWithin(path, p.Cgroup))
 		})
 	})
 }

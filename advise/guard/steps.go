@@ -133,10 +133,10 @@ func quotaGroups(d draft, v *view) []group {
 		for j := range fromPolicy {
 			u := &fromPolicy[j]
 			switch {
-			case policy.IsWithin(g.cgroup, u.cgroup):
+			case tick.IsWithin(g.cgroup, u.cgroup):
 				u.use += max(g.use, 0)
 				isCovered = true
-			case policy.IsWithin(u.cgroup, g.cgroup):
+			case tick.IsWithin(u.cgroup, g.cgroup):
 				isCovered = true
 			}
 		}

@@ -64,7 +64,7 @@ func systemUse(in inputs, members []member) (sys system) {
 // isOutsideKubelet reports whether a system pod is not one of kubelet's, but a cgroup that the classification rules name, such as systemd's
 // system.slice, in which kubelet itself runs.
 func isOutsideKubelet(p *tick.Pod, podsTier string) bool {
-	return p.QoS == tick.QoSSystem && p.QoSSource == tick.QoSFromRule && !strings.HasPrefix(p.Cgroup, podsTier+"/")
+	return p.QoS == tick.QoSSystem && p.QoSSource == tick.QoSFromRule && !tick.IsBelow(p.Cgroup, podsTier)
 }
 
 // rssOf returns a pod's resident memory, from its own value or its containers'.

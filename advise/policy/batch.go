@@ -13,11 +13,6 @@ const maxPath = 4096
 // IsCgroup reports whether a path of the sample can be that of a cgroup on which a value is set: never the root.
 func IsCgroup(path string) bool { return len(path) > 1 && len(path) <= maxPath && path[0] == '/' }
 
-// IsWithin reports whether a cgroup is the parent or below it.
-func IsWithin(cgroup, parent string) bool {
-	return strings.HasPrefix(cgroup, parent) && (len(cgroup) == len(parent) || cgroup[len(parent)] == '/')
-}
-
 // IsRunningBatch reports whether a pod is batch and has a cgroup: also if the cluster has deleted it, because its processes still run.
 func IsRunningBatch(p *tick.Pod) bool {
 	return p.IsBatch() && p.Missing != tick.MissingCgroup && !p.Ended() && IsCgroup(p.Cgroup)
@@ -31,7 +26,7 @@ func HasOnlyBatch(s *tick.Sample, cgroup string) bool {
 
 func podsWithin(s *tick.Sample, cgroup string) (hasPod, hasService bool) {
 	for i := range s.Pods {
-		if p := &s.Pods[i]; IsWithin(p.Cgroup, cgroup) {
+		if p := &s.Pods[i]; tick.IsWithin(p.Cgroup, cgroup) {
 			if hasPod = true; p.QoS != tick.QoSReclaimed {
 				return true, true
 			}
@@ -47,7 +42,7 @@ func BatchCgroups(s *tick.Sample) (list []string) {
 		if !IsCgroup(cgroup) || tick.IsKubeletCgroup(cgroup) {
 			continue
 		}
-		if _, hasService := podsWithin(s, strings.TrimSuffix(cgroup, "/")); !hasService {
+		if _, hasService := podsWithin(s, cgroup); !hasService {
 			list = append(list, cgroup)
 		}
 	}

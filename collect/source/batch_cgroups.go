@@ -81,6 +81,6 @@ func (t *tree) kubelets() (list []string) {
 // isRelatedTo reports whether a cgroup is one of the others, above one of them, or below one.
 func isRelatedTo(path string, others []string) bool {
 	return slices.ContainsFunc(others, func(other string) bool {
-		return within(path, other) || within(other, path)
+		return tick.IsWithin(path, other) || tick.IsWithin(other, path)
 	})
 }

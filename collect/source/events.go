@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"polder/lib/cgroup"
 	"polder/lib/tick"
@@ -149,16 +148,11 @@ func (b *batchMemory) read(t *tree, r *Round) {
 func outermost(paths []string) []string {
 	var out []string
 	for _, path := range paths {
-		if !slices.ContainsFunc(out, func(p string) bool { return within(path, p) }) {
+		if !slices.ContainsFunc(out, func(p string) bool { return tick.IsWithin(path, p) }) {
 			out = append(out, path)
 		}
 	}
 	return out
-}
-
-// within reports whether a cgroup is another one or below it.
-func within(path, parent string) bool {
-	return strings.HasPrefix(path, parent) && (len(path) == len(parent) || path[len(parent)] == '/')
 }
 
 func (b *batchMemory) Close() error {

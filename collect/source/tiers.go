@@ -2,7 +2,6 @@ package source
 
 import (
 	"errors"
-	"strings"
 
 	"polder/collect/classify"
 	"polder/lib/cgroup"
@@ -139,7 +138,7 @@ func (t *tiersReader) driver(tree *tree) map[string]string {
 		}
 		pods := 0
 		for path, n := range tree.nodes {
-			if n.isPod() && strings.HasPrefix(path, at[tick.TierPods]+"/") {
+			if n.isPod() && tick.IsBelow(path, at[tick.TierPods]) {
 				pods++
 			}
 		}

@@ -3,7 +3,6 @@ package rule
 import (
 	"fmt"
 	"math"
-	"strings"
 
 	"polder/lib/clip"
 	"polder/lib/cpus"
@@ -200,7 +199,7 @@ func readBESample(t *tick.Tick, policy string) (x beCPUSample, why string) {
 			known = known && ok
 			for j := range p.Containers {
 				// A BE pod of another tier, with a limit of its own, says nothing of the others.
-				if c := &p.Containers[j]; tier == nil || strings.HasPrefix(c.Cgroup, tier.Cgroup+"/") {
+				if c := &p.Containers[j]; tier == nil || tick.IsBelow(c.Cgroup, tier.Cgroup) {
 					limit = min(limit, cpuSetMilliCPU(c.CPUSetCPUs))
 				}
 			}

@@ -10,6 +10,7 @@ import (
 
 	"polder/lib/clip"
 	"polder/lib/cpus"
+	"polder/lib/tick"
 )
 
 // Kubelet is what a plan must know about the node's kubelet, so that it writes neither a cpuset with CPUs that kubelet
@@ -53,7 +54,7 @@ func (k *Kubelet) levelOf(cgroup string) (level, string) {
 		return at, uid
 	}
 	for _, r := range k.Roots {
-		if strings.HasPrefix(r, cgroup+"/") {
+		if tick.IsBelow(r, cgroup) {
 			return aboveRoot, ""
 		}
 	}

@@ -2,10 +2,10 @@ package plan
 
 import (
 	"fmt"
-	"strings"
 
 	"polder/lib/clip"
 	"polder/lib/cpus"
+	"polder/lib/tick"
 )
 
 // Partition is the root of a CPU partition of cgroup version 2, with its CPUs.
@@ -19,7 +19,7 @@ type Partition struct {
 // partition's CPUs from the effective list.
 func (m *Machine) partitionCPUs(cgroup string, set cpus.Set) (reserved cpus.Set, partition string) {
 	for _, p := range m.Partitions {
-		isRelated := cgroup == p.Cgroup || strings.HasPrefix(cgroup, p.Cgroup+"/") || strings.HasPrefix(p.Cgroup, cgroup+"/")
+		isRelated := tick.IsWithin(cgroup, p.Cgroup) || tick.IsWithin(p.Cgroup, cgroup)
 		if common := p.CPUs.Intersection(set); !isRelated && !common.IsEmpty() {
 			if partition == "" {
 				partition = p.Cgroup

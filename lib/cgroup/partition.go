@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"strings"
 
 	"polder/lib/cpus"
 )
@@ -16,11 +15,6 @@ type Partition struct {
 	Cgroup string
 	// CPUs are all of its CPUs, including those of the partitions in it.
 	CPUs cpus.Set
-}
-
-// Within reports whether a cgroup is the partition's root or below it.
-func (p *Partition) Within(cgroup string) bool {
-	return cgroup == p.Cgroup || strings.HasPrefix(cgroup, p.Cgroup+"/")
 }
 
 // These are the files of partitions.

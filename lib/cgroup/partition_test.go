@@ -62,11 +62,4 @@ func TestPartitions(t *testing.T) {
 	expect(false, "/new 12", "/old/part 10-11", "/own 2-6", "/remote/below 8")
 	set("/own", "member", "", "2-6")
 	expect(true, "/new 12", "/old/part 10-11", "/remote/below 8")
-
-	part := Partition{Cgroup: "/a"}
-	for cgroup, want := range map[string]bool{"/a": true, "/a/b": true, "/ab": false, "/": false} {
-		if part.Within(cgroup) != want {
-			t.Errorf("%s within /a: %v", cgroup, !want)
-		}
-	}
 }

@@ -4,7 +4,7 @@ import "strings"
 
 // Contains reports whether a cgroup is the partition's root or below it.
 func (p *Partition) Contains(cgroup string) bool {
-	return cgroup == p.Cgroup || strings.HasPrefix(cgroup, p.Cgroup+"/")
+	return IsWithin(cgroup, p.Cgroup)
 }
 
 // ContainsAllPods reports whether all pods are below the partition's root, and none is the root, because such a pod has the partition for

@@ -2,7 +2,6 @@ package explain
 
 import (
 	"fmt"
-	"strings"
 
 	"polder/lib/cpus"
 	"polder/lib/phrase"
@@ -37,7 +36,7 @@ func allowanceOf(t *tick.Tick, p *tick.Pod) (a allowance) {
 	for i := range t.Advice.Cgroups {
 		c := &t.Advice.Cgroups[i]
 		own, inside := c.Cgroup == p.Cgroup, containers[c.Cgroup]
-		above := c.Cgroup != "/" && strings.HasPrefix(p.Cgroup, c.Cgroup+"/")
+		above := c.Cgroup != "/" && tick.IsBelow(p.Cgroup, c.Cgroup)
 		if !own && !inside && !above {
 			continue
 		}

@@ -135,7 +135,7 @@ func onCPUs(t *tick.Tick, list string) (milliCPU float64) {
 // inCgroup is the use of the pods below a cgroup.
 func inCgroup(t *tick.Tick, cgroup string) (milliCPU float64) {
 	for i := range t.Sample.Pods {
-		if p := &t.Sample.Pods[i]; p.UsageMilliCPU != nil && strings.HasPrefix(p.Cgroup, cgroup+"/") {
+		if p := &t.Sample.Pods[i]; p.UsageMilliCPU != nil && tick.IsBelow(p.Cgroup, cgroup) {
 			milliCPU += *p.UsageMilliCPU
 		}
 	}

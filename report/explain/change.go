@@ -2,7 +2,6 @@ package explain
 
 import (
 	"fmt"
-	"strings"
 
 	"polder/lib/clip"
 	"polder/lib/tick"
@@ -63,7 +62,7 @@ func failures(t *tick.Tick, about *tick.Pod) string {
 	var s []string
 	if t.Isolation != nil {
 		for _, e := range t.Isolation.Errors {
-			if about == nil || e.Cgroup == about.Cgroup || strings.HasPrefix(e.Cgroup, about.Cgroup+"/") {
+			if about == nil || tick.IsWithin(e.Cgroup, about.Cgroup) {
 				s = append(s, fmt.Sprintf("isolate could not write %s of %s: %s.",
 					clip.Clean(e.Key), clip.Clean(e.Cgroup), sentence(clip.Clean(e.Error))))
 			}

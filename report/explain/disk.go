@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strings"
 
 	"polder/lib/phrase"
 	"polder/lib/tick"
@@ -109,8 +108,7 @@ func concerns(cgroup string, about *tick.Pod) (own, concerned bool) {
 	if about.Cgroup == "" {
 		return false, false
 	}
-	return cgroup == about.Cgroup, cgroup == about.Cgroup || strings.HasPrefix(cgroup, about.Cgroup+"/") ||
-		cgroup != "/" && strings.HasPrefix(about.Cgroup, cgroup+"/")
+	return cgroup == about.Cgroup, tick.IsWithin(cgroup, about.Cgroup) || cgroup != "/" && tick.IsBelow(about.Cgroup, cgroup)
 }
 
 // describeLimit describes one disk's limits; it is empty where there is none.

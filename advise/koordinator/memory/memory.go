@@ -130,7 +130,7 @@ func (n *round) pod(p *tick.Pod) {
 		n.advise(p.Cgroup, &v)
 	}
 	for i := range n.sums {
-		if strings.HasPrefix(p.Cgroup, n.sums[i].Cgroup+"/") {
+		if tick.IsBelow(p.Cgroup, n.sums[i].Cgroup) {
 			n.sums[i].min, n.sums[i].low = n.sums[i].min+minBytes, n.sums[i].low+low
 		}
 	}

@@ -2,7 +2,6 @@ package suppress
 
 import (
 	"fmt"
-	"strings"
 
 	"polder/advise/policy"
 	"polder/lib/clip"
@@ -48,7 +47,7 @@ func (v *view) budget() (b budget, why string) {
 		isAnyKnown = true
 		use := bounded(*p.UsageMilliCPU)
 		podsUse += use
-		if v.tier != nil && strings.HasPrefix(p.Cgroup, v.tier.Cgroup+"/") {
+		if v.tier != nil && tick.IsBelow(p.Cgroup, v.tier.Cgroup) {
 			tierUse += use
 		}
 		if isService(p) {
@@ -104,7 +103,7 @@ func (v *view) isTierMissing() bool {
 		return false
 	}
 	for i := range v.sample.Pods {
-		if strings.HasPrefix(v.sample.Pods[i].Cgroup, v.tierPath+"/") {
+		if tick.IsBelow(v.sample.Pods[i].Cgroup, v.tierPath) {
 			return true
 		}
 	}

@@ -42,7 +42,7 @@ func podsOf(s *tick.Sample, tier *tick.Tier) (pods []pod) {
 		p.class = qos.Koordinator(p.Pod)
 		p.isFromRule = p.QoSSource == tick.QoSFromRule || p.QoSSource == ""
 		p.isSuppressed = !isService(p.Pod) && p.Missing == ""
-		p.isInTier = tier != nil && strings.HasPrefix(p.Cgroup, tier.Cgroup+"/")
+		p.isInTier = tier != nil && tick.IsBelow(p.Cgroup, tier.Cgroup)
 		if p.Missing != tick.MissingCgroup && strings.HasPrefix(p.Cgroup, "/") {
 			p.ownCgroup = p.Cgroup
 		}
