@@ -25,7 +25,6 @@ package class
 
 import (
 	"fmt"
-	"maps"
 	"math"
 	"path"
 	"slices"
@@ -90,8 +89,6 @@ const (
 	// time for which it keeps the weight.
 	starvingFor   = 10 * time.Second
 	minReliefTime = 30 * time.Second
-	// undoFor is how long the class of a cgroup above pods, and the multiplied weight of a service, are undone.
-	undoFor = time.Minute
 	// fullMachinePermille is the share of the machine's CPU from which the machine counts as full.
 	fullMachinePermille = 970
 )
@@ -124,9 +121,8 @@ type Machine struct {
 type State struct {
 	// Set is the class that was last set of each cgroup that is in the sample: if no class is desired any more, this one must be undone.
 	Set map[string]string `json:"set,omitempty"`
-	// BatchCgroups lists those of them that are above pods, with the time since which their class is being undone: zero while they
-	// contain only batch.
-	BatchCgroups map[string]time.Time `json:"above,omitempty"`
+	// BatchCgroups lists those of them that are above pods.
+	BatchCgroups policy.SetCgroups `json:"above,omitempty"`
 	// StarvingSince is when batch first had less than its floor, and RelievedAt when it got the floor's weight; zero means never.
 	StarvingSince time.Time `json:"starvingSince,omitzero"`
 	RelievedAt    time.Time `json:"relievedAt,omitzero"`
@@ -159,17 +155,17 @@ func (st *State) Advise(t *tick.Tick, a *tick.Advice, s Settings, m Machine) *St
 			c.pods++
 		}
 	}
-	seen := map[string]time.Time{}
+	var batchCgroups []string
 	for _, cgroup := range policy.BatchCgroups(t.Sample) {
 		if c.add(cgroup, className(s.Class)) {
-			seen[cgroup] = time.Time{}
+			batchCgroups = append(batchCgroups, cgroup)
 		}
 	}
-	c.batchCgroups = len(seen)
+	c.batchCgroups = len(batchCgroups)
 	warning := c.mixedCgroups(t.Sample.Pods)
-	st.undoDropped(t.Time, &c, seen)
+	st.undoDropped(t.Time, &c, batchCgroups)
 	services := st.Services.advise(t, &c, s.ServiceWeightFactor, m)
-	if st.Set, st.BatchCgroups = c.current, seen; len(st.Set) == 0 && len(st.Services.Multiplied) == 0 {
+	if st.Set = c.current; len(st.Set) == 0 && len(st.Services.Multiplied) == 0 {
 		return nil
 	}
 	st.index(a.Cgroups)
@@ -275,27 +271,12 @@ func (c *choices) mixedCgroups(pods []tick.Pod) string {
 }
 
 // undoDropped undoes the class of the cgroups above pods that now contain other pods too, or no pod: the next pod in them may be a service.
-// It advises this for [undoFor], because the sample does not show whether such a cgroup still exists. That time is counted from the first
-// tick that undoes: after a long time without ticks a service there would stay in the idle class otherwise.
-func (st *State) undoDropped(now time.Time, c *choices, seen map[string]time.Time) {
-	for _, cgroup := range slices.Sorted(maps.Keys(st.BatchCgroups)) {
-		previous := st.Set[cgroup]
-		if c.current[cgroup] != "" || previous == "" {
-			continue
-		}
-		if since := undoStart(st.BatchCgroups[cgroup], now); now.Sub(since) < undoFor {
-			seen[cgroup] = since
+func (st *State) undoDropped(now time.Time, c *choices, batchCgroups []string) {
+	for _, cgroup := range st.BatchCgroups.Update(now, batchCgroups) {
+		if previous := st.Set[cgroup]; c.current[cgroup] == "" && previous != "" {
 			c.undo(cgroup, previous)
 		}
 	}
-}
-
-// undoStart returns since when a value is being undone: now if the undo begins with this tick (since is zero), or the clock was set back.
-func undoStart(since, now time.Time) time.Time {
-	if since.IsZero() || since.After(now) {
-		return now
-	}
-	return since
 }
 
 // hasCgroup reports whether a pod runs in a cgroup of its own that an advice can name.

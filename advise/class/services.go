@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"polder/advise/policy"
 	"polder/lib/phrase"
 	"polder/lib/tick"
 )
@@ -23,9 +24,8 @@ const (
 
 // ServiceState is what is remembered of the services of one node, in the format of the state file.
 type ServiceState struct {
-	// Multiplied has the cgroups whose weight is or was multiplied, with the time since which the original weight is advised (for
-	// [undoFor]): zero while the weight is multiplied.
-	Multiplied map[string]time.Time `json:"multiplied,omitempty"`
+	// Multiplied has the cgroups whose weight is or was multiplied.
+	Multiplied policy.SetCgroups `json:"multiplied,omitempty"`
 	// BusyAt is when services last used too much of the machine; zero means never.
 	BusyAt time.Time `json:"busyAt,omitzero"`
 }
@@ -51,26 +51,18 @@ func (st *ServiceState) advise(t *tick.Tick, c *choices, factor int, m Machine) 
 		beside = c.servicesBesideBatch(t.Sample.Pods)
 	}
 	isMultiplied := st.BusyAt.IsZero() && c.floorWeight == 0
-	multiplied := make(map[string]time.Time, len(beside))
-	for _, cgroup := range beside {
-		if isMultiplied {
-			multiplied[cgroup] = time.Time{}
-			a.add(cgroup, factor)
-		} else if since, found := st.Multiplied[cgroup]; found {
-			multiplied[cgroup] = undoStart(since, t.Time)
+	var multiplied []string
+	if isMultiplied {
+		multiplied = beside
+	}
+	for _, cgroup := range multiplied {
+		a.add(cgroup, factor)
+	}
+	for _, cgroup := range st.Multiplied.Update(t.Time, multiplied) {
+		if c.current[cgroup] == "" {
 			a.add(cgroup, 1)
 		}
 	}
-	for _, cgroup := range slices.Sorted(maps.Keys(st.Multiplied)) {
-		if slices.Contains(beside, cgroup) || c.current[cgroup] != "" {
-			continue
-		}
-		if since := undoStart(st.Multiplied[cgroup], t.Time); t.Time.Sub(since) < undoFor {
-			multiplied[cgroup] = since
-			a.add(cgroup, 1)
-		}
-	}
-	st.Multiplied = multiplied
 	switch {
 	case len(beside) == 0:
 	case isMultiplied:

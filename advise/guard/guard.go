@@ -169,7 +169,7 @@ func (st *State) Advise(t *tick.Tick, a *tick.Advice, s Settings, byDefault bool
 	for i := range st.Steps {
 		a.GuardSteps = append(a.GuardSteps, st.Steps[i].Kind)
 	}
-	st.apply(a, &v, m)
+	st.apply(t.Time, a, &v, m)
 	if v.pods == 0 && v.services == 0 && len(st.Services) == 0 {
 		return nil
 	}
@@ -183,7 +183,7 @@ func (st *State) switchOff(t *tick.Tick, a *tick.Advice) *State {
 	}
 	st = &State{Batch: st.Batch}
 	v := newView(t.Sample)
-	st.apply(a, &v, class.Machine{})
+	st.apply(t.Time, a, &v, class.Machine{})
 	return st
 }
 

@@ -1,8 +1,11 @@
 package guard
 
 import (
+	"maps"
 	"math"
+	"slices"
 	"strings"
+	"time"
 
 	"polder/advise/class"
 	"polder/advise/policy"
@@ -35,13 +38,15 @@ type applied struct {
 	// Disk reports whether the pod's I/O was limited; Rates are its rates at the first step of disk.
 	Disk  bool  `json:"disk,omitempty"`
 	Rates rates `json:"rates,omitzero"`
+	// NotBatchSince is since when the cgroup is not one of batch; zero while it is.
+	NotBatchSince time.Time `json:"notBatch,omitzero"`
 }
 
 // draft is an advice's cgroups while the guard changes them.
 type draft struct{ *policy.Draft }
 
 // apply applies the steps in force to the advice, and undoes what earlier steps set.
-func (st *State) apply(a *tick.Advice, v *view, m class.Machine) {
+func (st *State) apply(now time.Time, a *tick.Advice, v *view, m class.Machine) {
 	if len(st.Steps) == 0 && len(st.Batch) == 0 {
 		return
 	}
@@ -56,7 +61,7 @@ func (st *State) apply(a *tick.Advice, v *view, m class.Machine) {
 	quotaLowered := st.applyQuota(d, v, m, st.stepsTaken(kindQuota))
 	highLowered := st.applyMemory(d, v, st.stepsTaken(kindMemory))
 	throttled := st.applyDisk(d, v, st.stepsTaken(kindDisk))
-	st.undo(d, v, quotaLowered, highLowered, throttled)
+	st.undo(now, d, v, quotaLowered, highLowered, throttled)
 	d.Finish(a)
 }
 
@@ -170,7 +175,8 @@ func (st *State) applyQuota(d draft, v *view, m class.Machine, steps int) map[st
 	for i := range list {
 		totalUse += max(list[i].use, 0)
 	}
-	lowered := make(map[string]bool, len(list))
+	quotas := make([]int64, len(list))
+	var sum, ownSum int64 // of all, and of those without a floor of the policy
 	for i := range list {
 		u := &list[i]
 		s := st.appliedTo(u.cgroup)
@@ -178,7 +184,17 @@ func (st *State) applyQuota(d draft, v *view, m class.Machine, steps int) map[st
 			s.Floor, s.Base = d.floorAndBase(u, totalUse, len(list), m)
 		}
 		quota := s.Base - int64(float64(s.Base-s.Floor)*float64(min(steps, stepsOf[kindQuota]))/float64(stepsOf[kindQuota]))
-		quota = max(quota, minQuotaMilliCPU)
+		quotas[i] = max(quota, minQuotaMilliCPU)
+		if sum += quotas[i]; d.floorOf(u) == 0 {
+			ownSum += quotas[i]
+		}
+	}
+	lowered := make(map[string]bool, len(list))
+	for i := range list {
+		u, quota := &list[i], quotas[i]
+		if sum < m.FloorMilliCPU && d.floorOf(u) == 0 { // pods that started since the step have only the least floor
+			quota += int64(float64(m.FloorMilliCPU-sum) * float64(quota) / float64(ownSum))
+		}
 		d.Each(u.cgroup, func(c *tick.Cgroup) { c.CPUMaxMilliCPU = policy.Tighter(c.CPUMaxMilliCPU, quota) })
 		lowered[u.cgroup] = true
 	}
@@ -193,14 +209,24 @@ func (d draft) floorAndBase(u *group, totalUse float64, n int, m class.Machine) 
 		part = max(part, u.use/totalUse)
 	}
 	floor = max(int64(math.Ceil(float64(m.FloorMilliCPU)*part)), minQuotaMilliCPU)
-	if c := d.FallbackOf(u.cgroup); c != nil && c.CPUMaxMilliCPU != nil && *c.CPUMaxMilliCPU > 0 {
-		floor = *c.CPUMaxMilliCPU
+	if ofPolicy := d.floorOf(u); ofPolicy > 0 {
+		floor = ofPolicy
 	}
 	base = int64(math.Ceil(max(u.use, 0)))
 	if u.limit > 0 {
 		base = min(base, quotaOf(u.limit))
 	}
 	return floor, max(base, floor)
+}
+
+// floorOf returns the quota that the policy advises as the cgroup's floor; 0 if there is none. A quota in the fallback that is not lower
+// than the one in the advice is a limit of the pod itself.
+func (d draft) floorOf(u *group) int64 {
+	c := d.FallbackOf(u.cgroup)
+	if c == nil || c.CPUMaxMilliCPU == nil || *c.CPUMaxMilliCPU <= 0 || u.limit > 0 && *c.CPUMaxMilliCPU >= quotaOf(u.limit) {
+		return 0
+	}
+	return *c.CPUMaxMilliCPU
 }
 
 // applyMemory lowers memory.high, and returns the cgroups whose memory.high it lowered. It never sets it more than one step below the use.
@@ -226,18 +252,27 @@ func (st *State) applyMemory(d draft, v *view, steps int) map[string]bool {
 	return lowered
 }
 
-// undo undoes what was set of cgroups of which it is no longer desired, and forgets cgroups that no longer exist. Values that the policy
-// desires take precedence.
-func (st *State) undo(d draft, v *view, quotaLowered, highLowered, throttled map[string]bool) {
-	limits := make(map[string]float64, len(v.groups))
-	for i := range v.groups {
-		limits[v.groups[i].cgroup] = v.groups[i].limit
-	}
-	for path, s := range st.Batch {
+// undo undoes what was set of cgroups of which it is no longer desired, and of those that are not batch's any more, for
+// [policy.UndoFor]. Values that the policy desires take precedence.
+func (st *State) undo(now time.Time, d draft, v *view, quotaLowered, highLowered, throttled map[string]bool) {
+	limits := v.limits()
+	for _, path := range slices.Sorted(maps.Keys(st.Batch)) {
+		s := st.Batch[path]
 		limit, exists := limits[path]
-		if exists = exists || v.podCgroups[path]; s == nil || !exists && !quotaLowered[path] || !s.Quota && !s.Memory && !s.Disk {
+		switch isBatch := v.isBatch(path) || quotaLowered[path] || v.isDeleted(path); {
+		case s == nil || !s.Quota && !s.Memory && !s.Disk:
 			delete(st.Batch, path)
 			continue
+		case isBatch:
+			s.NotBatchSince = time.Time{}
+		case s.NotBatchSince.IsZero() || s.NotBatchSince.After(now): // or the clock was set back
+			s.NotBatchSince = now
+		case now.Sub(s.NotBatchSince) >= policy.UndoFor:
+			delete(st.Batch, path)
+			continue
+		}
+		if !exists && !quotaLowered[path] {
+			continue // it may come back
 		}
 		if s.Quota && !quotaLowered[path] {
 			quota := int64(tick.Unlimited)
@@ -263,7 +298,7 @@ func (st *State) undo(d draft, v *view, quotaLowered, highLowered, throttled map
 				}
 			})
 		}
-		if s.Disk && !throttled[path] && v.podCgroups[path] {
+		if s.Disk && !throttled[path] {
 			s.Rates = rates{}
 			d.removeDiskLimits(path)
 		}

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"slices"
 	"strings"
 
 	"polder/advise/policy"
@@ -110,6 +111,34 @@ func (v *view) addBatch(p *tick.Pod) {
 		}
 		v.groups = append(v.groups, g)
 	}
+}
+
+// limits returns the CPU limits of all pods' cgroups, and of their containers', in milli-CPU: 0 for none. Only cgroups that exist are in it.
+func (v *view) limits() map[string]float64 {
+	limits := map[string]float64{}
+	for i := range v.sample.Pods {
+		p := &v.sample.Pods[i]
+		if p.Missing != "" || p.Ended() || len(p.Cgroup) < 2 {
+			continue
+		}
+		add := func(path string, own *tick.Resources) {
+			if limits[path] = 0; own != nil {
+				limits[path] = policy.Amount(own.MilliCPU)
+			}
+		}
+		add(p.Cgroup, p.Limits)
+		for j := range p.Containers {
+			add(p.Containers[j].Cgroup, p.Containers[j].Limits)
+		}
+	}
+	return limits
+}
+
+// isDeleted reports whether a cgroup is that of a pod that the cluster has deleted, or does not know at the moment.
+func (v *view) isDeleted(path string) bool {
+	return slices.ContainsFunc(v.sample.Pods, func(p tick.Pod) bool {
+		return p.Missing == tick.MissingCluster && tick.IsWithin(path, p.Cgroup)
+	})
 }
 
 // orUnknown returns a value of the sample, negative if it is missing.

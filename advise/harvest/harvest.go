@@ -87,7 +87,8 @@ func (n *node) LastUsed() time.Time { return n.SeenAt }
 
 // Reboot keeps the history of the services' use.
 func (n *node) Reboot() {
-	n.Placement.IsConfined, n.Placement.WithoutBatch, n.Placement.Tier, n.Class, n.Fallback = false, "", "", nil, nil
+	n.Placement.IsConfined, n.Placement.WithoutBatch, n.Placement.Tier, n.Placement.Lists = false, "", "", nil
+	n.Class, n.Fallback = nil, nil
 	n.Disk, n.Guard, n.Limits, n.Cold = n.Disk.Reboot(), n.Guard.Reboot(), n.Limits.Reboot(), n.Cold.Reboot()
 }
 
@@ -294,6 +295,7 @@ func (n *node) placeBatch(a *tick.Advice, t *tick.Tick, need demand, s Settings)
 		lists := policy.BatchLists{Batch: d.batch, Floor: d.floor, All: sh.Online.String()}
 		n.Placement.Tier = policy.ConfineTier(a, t.Sample, n.Placement.Tier, lists)
 	}
+	n.Placement.Lists.UndoLists(t.Time, t.Sample, a, sh.Shape)
 	if a.Reclaimed == nil {
 		return
 	}

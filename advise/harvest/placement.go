@@ -29,6 +29,8 @@ type placement struct {
 	Tier string `json:"tier,omitempty"`
 	// IsConfined reports whether batch had a CPU list, which must be undone if it has none any more.
 	IsConfined bool `json:"confined,omitempty"`
+	// Lists has the cgroups with a CPU list: a pod that is a service now must not keep that of batch.
+	Lists policy.SetCgroups `json:"lists,omitempty"`
 
 	last *division // the one in force since the last tick; nil in the first
 }

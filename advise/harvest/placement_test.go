@@ -222,3 +222,29 @@ func TestBestEffortTierIsConfined(t *testing.T) {
 		t.Errorf("reasons %q", a.Reasons)
 	}
 }
+
+// A batch pod that becomes a service gets all CPUs again, also after a restart; nothing is advised for it after a minute.
+func TestFormerBatchHasAllCPUs(t *testing.T) {
+	d := New(withoutLimits())
+	listOf := func(list []tick.Cgroup) string {
+		for _, c := range list {
+			if c.Cgroup == "/spark" {
+				return c.CPUSetCPUs
+			}
+		}
+		return ""
+	}
+	for second := range 60 {
+		d.Decide(at(time.Duration(second)*time.Second, machine(4000)))
+	}
+	d = restarted(t, d)
+	former := machine(4000)
+	former.Pods[1].QoS = tick.QoSShared
+	for _, second := range []int{60, 119, 120} {
+		want := map[int]string{60: "0-15", 119: "0-15"}[second]
+		a := d.Decide(at(time.Duration(second)*time.Second, former))
+		if list, fallback := listOf(a.Cgroups), listOf(a.Fallback); list != want || fallback != want {
+			t.Errorf("second %d: CPUs %q, in the fallback %q; want %q", second, list, fallback, want)
+		}
+	}
+}

@@ -75,7 +75,7 @@ func (n *node) LastUsed() time.Time { return n.LastNeed }
 // Reboot keeps the dedicated pods' CPUs, and the pools' hold-downs.
 func (n *node) Reboot() {
 	n.Bound, n.RampUpEnds, n.Fallback, n.Tier, n.Class = nil, nil, nil, "", nil
-	n.HadPools, n.HadQuota, n.HadBatchList = false, false, false
+	n.HadPools, n.HadQuota, n.HadBatchList, n.Lists, n.Quotas = false, false, false, nil, nil
 	n.Disk, n.Guard, n.Limits, n.Cold = n.Disk.Reboot(), n.Guard.Reboot(), n.Limits.Reboot(), n.Cold.Reboot()
 }
 
@@ -98,6 +98,9 @@ type divided struct {
 	// HadBatchList reports whether batch ever had a list of CPUs without pools, which must be undone if it may run on all of them.
 	HadBatchList bool   `json:"batchList,omitempty"`
 	Tier         string `json:"tier,omitempty"`
+	// Lists and Quotas have the cgroups with a CPU list and with a quota: a pod of another class now must not keep them.
+	Lists  policy.SetCgroups `json:"lists,omitempty"`
+	Quotas policy.SetCgroups `json:"quotas,omitempty"`
 
 	ownedNodes cpus.Set // ids of the NUMA nodes that a pod uses alone
 }
@@ -223,9 +226,31 @@ func divide(in inputs, members []member, systemMilliCPU float64, previous divide
 		d.addReason("kubelet assigned all CPUs that are not reserved (%s) exclusively: there are no pools", in.shape.Exclusive)
 		return d
 	case in.isSmall:
-		return divideByQuota(in, members, systemMilliCPU, previous)
+		d := divideByQuota(in, members, systemMilliCPU, previous)
+		d.undoDropped(in, members)
+		return d
 	}
-	return divideByPools(in, members, systemMilliCPU, previous)
+	d := divideByPools(in, members, systemMilliCPU, previous)
+	d.undoDropped(in, members)
+	return d
+}
+
+// undoDropped undoes the CPU lists and the quotas of pods that had them in another class.
+func (d *division) undoDropped(in inputs, members []member) {
+	d.Lists.UndoLists(in.now, in.sample, &d.advice, in.shape.Shape)
+	var desired []string
+	for i := range members {
+		m := &members[i]
+		if m.class != tick.QoSReclaimed || !in.isSmall || !in.settings.isLimitedByQuota(m.Pod) {
+			continue
+		}
+		for j := range policy.Cgroups(m.Pod) {
+			if cgroup := policy.Cgroup(m.Pod, j); cgroup != "" {
+				desired = append(desired, cgroup)
+			}
+		}
+	}
+	d.Quotas.UndoQuotas(in.now, in.sample, &d.advice, desired, limitOf)
 }
 
 // appendText appends a text unless it is empty.

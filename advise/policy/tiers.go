@@ -21,7 +21,7 @@ func ClearIdleTiers(s *tick.Sample, a *tick.Advice) {
 		if milliCPU < 0 {
 			continue
 		}
-		desired := entryOf(a, t.Cgroup)
+		desired := entryOf(&a.Cgroups, t.Cgroup)
 		desired.CPUIdle, desired.CPUWeight = new(false), new(WeightOf(SharesOf(milliCPU), s.CgroupVersion))
 		a.Reasons = append(a.Reasons, fmt.Sprintf("%.100s is idle (cpu.idle), which keeps kubelet from starting again: "+
 			"it is set to 0, and the weight to kubelet's", t.Cgroup))
@@ -52,13 +52,13 @@ func tierRequest(s *tick.Sample, name string) (milliCPU float64) {
 	return -1
 }
 
-// entryOf returns the entry of a cgroup, and adds it if there is none: isolate accepts one per cgroup.
-func entryOf(a *tick.Advice, cgroup string) *tick.Cgroup {
-	for i := range a.Cgroups {
-		if a.Cgroups[i].Cgroup == cgroup {
-			return &a.Cgroups[i]
+// entryOf returns the entry of a cgroup in a list, and adds it if there is none: isolate accepts one per cgroup.
+func entryOf(list *[]tick.Cgroup, cgroup string) *tick.Cgroup {
+	for i := range *list {
+		if (*list)[i].Cgroup == cgroup {
+			return &(*list)[i]
 		}
 	}
-	a.Cgroups = append(a.Cgroups, tick.Cgroup{Cgroup: cgroup})
-	return &a.Cgroups[len(a.Cgroups)-1]
+	*list = append(*list, tick.Cgroup{Cgroup: cgroup})
+	return &(*list)[len(*list)-1]
 }

@@ -12,9 +12,9 @@ import (
 type bucket struct {
 	Tokens float64   `json:"tokens"`
 	At     time.Time `json:"at"`
-	// Seconds and Percent are the settings for which it was created.
+	// Seconds is the period that was last set. Other settings change the capacity, but not the tokens: whoever writes the pod's annotation
+	// must not get new ones by that.
 	Seconds int64 `json:"seconds"`
-	Percent int64 `json:"percent"`
 }
 
 func (b *bucket) period() time.Duration {
@@ -29,13 +29,14 @@ func (r *round) mayExceedLimit(p *tick.Pod, t *tick.Container, c config, limit i
 	}
 	capacity := float64(c.periodSeconds) * float64(c.quotaPercent-100)
 	b := r.state.Buckets[t.Cgroup]
-	if b == nil || b.Seconds != c.periodSeconds || b.Percent != c.quotaPercent || r.now.Sub(b.At) > 2*b.period() {
-		b = &bucket{Tokens: capacity * initialLevel(p.UID, t.Name), At: r.now, Seconds: c.periodSeconds, Percent: c.quotaPercent}
+	if b == nil || r.now.Sub(b.At) > 2*b.period() {
+		b = &bucket{Tokens: capacity * initialLevel(p.UID, t.Name), At: r.now}
 		if r.state.Buckets == nil {
 			r.state.Buckets = map[string]*bucket{}
 		}
 		r.state.Buckets[t.Cgroup] = b
 	}
+	b.Seconds = c.periodSeconds
 	used := 100.0
 	if u := t.UsageMilliCPU; u != nil && !math.IsNaN(*u) {
 		used = max(*u, 0) / float64(limit) * 100

@@ -58,25 +58,28 @@ func TestTokens(t *testing.T) {
 		{"no time", 500, f(0), 0, 500},
 		{"back in time", 500, f(0), -5, 500},
 	} {
-		r := round{state: &State{Buckets: map[string]*bucket{c.Cgroup: {Tokens: step.tokens, At: start, Seconds: 10, Percent: 300}}}, now: start.Add(time.Duration(step.seconds * float64(time.Second)))}
+		r := round{state: &State{Buckets: map[string]*bucket{c.Cgroup: {Tokens: step.tokens, At: start, Seconds: 10}}}, now: start.Add(time.Duration(step.seconds * float64(time.Second)))}
 		c.UsageMilliCPU = step.used
 		allowed := r.mayExceedLimit(&p, c, config{quotaPercent: 300, periodSeconds: 10}, 1000)
 		if got := r.state.Buckets[c.Cgroup].Tokens; math.Abs(got-step.want) > 1e-6 || allowed != (step.want > 0) {
 			t.Errorf("%s: %v tokens, allowed %v; want %v", step.name, got, allowed, step.want)
 		}
 	}
-	// Other settings, and a long absence, create a new one.
-	for name, change := range map[string]func(*bucket, *config){
-		"period":  func(_ *bucket, c *config) { c.periodSeconds = 20 },
-		"percent": func(_ *bucket, c *config) { c.quotaPercent = 200 },
-		"absence": func(b *bucket, _ *config) { b.At = start.Add(-20*time.Second - 1) },
+	// A long absence creates a new one; other settings do not, because the pod's annotation may change them at any time.
+	for name, tt := range map[string]struct {
+		change func(*bucket, *config)
+		isNew  bool
+	}{
+		"period":  {func(_ *bucket, c *config) { c.periodSeconds = 20 }, false},
+		"percent": {func(_ *bucket, c *config) { c.quotaPercent = 200 }, false},
+		"absence": {func(b *bucket, _ *config) { b.At = start.Add(-20*time.Second - 1) }, true},
 	} {
-		b, s := &bucket{Tokens: -1000, At: start, Seconds: 10, Percent: 300}, config{quotaPercent: 300, periodSeconds: 10}
-		change(b, &s)
+		b, s := &bucket{Tokens: -1000, At: start, Seconds: 10}, config{quotaPercent: 300, periodSeconds: 10}
+		tt.change(b, &s)
 		r := round{state: &State{Buckets: map[string]*bucket{c.Cgroup: b}}, now: start}
 		c.UsageMilliCPU = f(1000)
-		if !r.mayExceedLimit(&p, c, s, 1000) {
-			t.Errorf("another %s: not allowed, with %v tokens", name, r.state.Buckets[c.Cgroup].Tokens)
+		if got := r.mayExceedLimit(&p, c, s, 1000); got != tt.isNew {
+			t.Errorf("another %s: allowed %v, with %v tokens", name, got, r.state.Buckets[c.Cgroup].Tokens)
 		}
 	}
 }
