@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -34,6 +35,9 @@ var errNoHeaders = fmt.Errorf("no response within %s", headersTimeout)
 type observing struct{ next http.RoundTripper }
 
 func (o observing) RoundTrip(r *http.Request) (*http.Response, error) {
+	if isEviction(r) {
+		return withoutRetry(o.next.RoundTrip(r))
+	}
 	begin, ok := r.Context().Value(observer{}).(beginning)
 	if !ok {
 		return o.next.RoundTrip(r)
@@ -64,6 +68,19 @@ func (o observing) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	response.Body = &cancelledBody{response.Body, cancel}
 	return response, nil
+}
+
+func isEviction(r *http.Request) bool {
+	return r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/eviction")
+}
+
+// withoutRetry removes the header Retry-After from a response that refuses an eviction: the client would wait and repeat the request until
+// its timeout, and the caller would not learn that a disruption budget is the reason. [RetryAfter] finds the time in the body.
+func withoutRetry(response *http.Response, err error) (*http.Response, error) {
+	if err == nil && response.StatusCode == http.StatusTooManyRequests {
+		response.Header.Del("Retry-After")
+	}
+	return response, err
 }
 
 // cancelledBody is a response's body whose end releases the request's context. Until then it ends with the caller's context.

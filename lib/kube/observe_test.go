@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,10 +20,17 @@ type server struct {
 	// hangs makes it accept requests and never respond; streams makes each watch's response as long as this.
 	hangs   atomic.Bool
 	streams time.Duration
+	// refuses makes it refuse connections.
+	refuses atomic.Bool
 	lists   atomic.Int64
+	// isCompacted makes it accept a watch from the first version and then end it, because it no longer has that version.
+	isCompacted atomic.Bool
 }
 
 func (s *server) RoundTrip(r *http.Request) (*http.Response, error) {
+	if s.refuses.Load() {
+		return nil, syscall.ECONNREFUSED
+	}
 	if s.hangs.Load() {
 		<-r.Context().Done()
 		return nil, r.Context().Err()
@@ -36,6 +44,10 @@ func (s *server) RoundTrip(r *http.Request) (*http.Response, error) {
 		return respond(http.StatusUnprocessableEntity, io.NopCloser(strings.NewReader(
 			`{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Invalid", "code": 422}`)))
 	case q.Has("watch"):
+		if s.isCompacted.Load() && q.Get("resourceVersion") == "1" {
+			return respond(http.StatusOK, io.NopCloser(strings.NewReader(
+				`{"type": "ERROR", "object": {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Expired", "code": 410}}`)))
+		}
 		body, end := io.Pipe()
 		ended := time.AfterFunc(s.streams, func() { _ = end.Close() })
 		context.AfterFunc(r.Context(), func() {
@@ -45,6 +57,10 @@ func (s *server) RoundTrip(r *http.Request) (*http.Response, error) {
 		return respond(http.StatusOK, body)
 	}
 	s.lists.Add(1)
+	if s.isCompacted.Load() {
+		return respond(http.StatusOK, io.NopCloser(strings.NewReader(
+			`{"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "2"}, "items": [{"metadata": {"name": "new"}}]}`)))
+	}
 	return respond(http.StatusOK, io.NopCloser(strings.NewReader(
 		`{"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": []}`)))
 }
@@ -121,6 +137,44 @@ func TestHangAtFirst(t *testing.T) {
 		if state.Synced || state.Err == nil || !strings.Contains(state.Err.Error(), "no response within") || !state.Since.Equal(began) {
 			t.Errorf("%+v; want no response within 45s, since %s", state, began)
 		}
+	})
+}
+
+// A server that is back after an outage, and no longer has the version of the list, accepts the watch before it ends it: the list stays
+// old, since the same time, until the new one is complete.
+func TestListStaysOldUntilTheNewOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer synctest.Wait() // for the watch to end
+		defer cancel()
+		s := &server{streams: time.Minute}
+		w := s.watch(ctx, t)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if state := w.State(); !state.Synced || state.Err != nil {
+			t.Fatalf("at first: %+v", state)
+		}
+		s.refuses.Store(true)
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		since := w.State().Since
+		s.isCompacted.Store(true)
+		s.refuses.Store(false)
+		for range 10000 {
+			time.Sleep(10 * time.Millisecond)
+			synctest.Wait()
+			state := w.State()
+			if len(w.List()) == 1 {
+				if state.Err != nil {
+					t.Errorf("with the new list: %+v", state)
+				}
+				return
+			}
+			if state.Err == nil || !state.Since.Equal(since) {
+				t.Fatalf("before the new list: %+v; want an old one since %s", state, since)
+			}
+		}
+		t.Error("no new list")
 	})
 }
 

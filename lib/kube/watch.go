@@ -84,7 +84,9 @@ func Start[T any](ctx context.Context, c *Client, s Selection, now func() time.T
 				return nil, err
 			}
 			list, err := at.List(withObserver(ctx, w.begin), o)
-			w.recordResult(ctx, err)
+			if err != nil { // otherwise the store gets the list, once it is complete
+				w.recordResult(ctx, err)
+			}
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
@@ -96,8 +98,11 @@ func Start[T any](ctx context.Context, c *Client, s Selection, now func() time.T
 			// After failed attempts to reach a server the client returns an ended stream without an error: that is no response. And
 			// a stream that should begin with the whole list may begin with an error: there the list counts as the response.
 			streaming := o.SendInitialEvents != nil && *o.SendInitialEvents
-			if err != nil || !streaming && reflect.TypeOf(stream) != emptyWatch {
+			switch {
+			case err != nil:
 				w.recordResult(ctx, err)
+			case !streaming && reflect.TypeOf(stream) != emptyWatch:
+				return w.confirm(ctx, stream), nil
 			}
 			return stream, err
 		},
@@ -139,10 +144,11 @@ func (w *Watch[T]) recordSince(ctx context.Context, err error, since time.Time) 
 	}
 	w.state.Absent = isAbsent
 	switch {
-	case err == nil, isAbsent, apierrors.IsGone(err), apierrors.IsResourceExpired(err), apierrors.IsInvalid(err) && w.state.Err == nil:
-		// The server responds. If its version of the list is too old, or the server cannot stream lists, the reflector
-		// requests the whole list at once.
+	case err == nil, isAbsent:
 		w.state.Err = nil
+	case w.state.Err == nil && (apierrors.IsGone(err) || apierrors.IsResourceExpired(err) || apierrors.IsInvalid(err)):
+		// The server responds, and the list was current until now. If its version is too old, or the server cannot stream lists, the
+		// reflector requests the whole list at once. After an outage it waits before that, and the list stays old until then.
 	case w.state.Err == nil:
 		w.state.Err, w.state.Since = err, since
 	default:
@@ -155,6 +161,49 @@ func (w *Watch[T]) recordSince(ctx context.Context, err error, since time.Time) 
 const minUnknownTime = 10 * time.Second
 
 var emptyWatch = reflect.TypeOf(watch.NewEmptyWatch())
+
+// confirmTime is how long a stream that continues an old list must last without an event for the list to count as current.
+const confirmTime = time.Second
+
+// confirm returns the stream. If the list is old, it becomes current with the stream's first event, or after [confirmTime] without one: a
+// server accepts a watch from a version that it no longer has, and then ends it with an event of type ERROR.
+func (w *Watch[T]) confirm(ctx context.Context, stream watch.Interface) watch.Interface {
+	if w.State().Err == nil {
+		return stream
+	}
+	events := make(chan watch.Event)
+	confirmed := watch.NewProxyWatcher(events)
+	go func() {
+		defer close(events)
+		defer stream.Stop()
+		timer := time.NewTimer(confirmTime)
+		defer timer.Stop()
+		pending := timer.C
+		for {
+			select {
+			case <-confirmed.StopChan():
+				return
+			case <-pending:
+				pending = nil
+				w.recordResult(ctx, nil)
+			case e, isOpen := <-stream.ResultChan():
+				if !isOpen {
+					return
+				}
+				if pending != nil && e.Type != watch.Error {
+					w.recordResult(ctx, nil)
+				}
+				pending = nil
+				select {
+				case <-confirmed.StopChan():
+					return
+				case events <- e:
+				}
+			}
+		}
+	}()
+	return confirmed
+}
 
 // begin records an attempt that fails, one of the many that the client makes before it returns an error: since the attempt began, the
 // server has not responded.

@@ -99,7 +99,7 @@ func Marshal(v any) ([]byte, error) { return AppendMarshal(nil, v) }
 // Unmarshal decodes data as the stream does; after an error v must not be used.
 func Unmarshal(data []byte, v any) error { return api.Unmarshal(data, v) }
 
-// AppendMarshal appends v's encoding to dst. It is always UTF-8, although a cgroup's name can have any bytes: invalid ones
+// AppendMarshal appends v's encoding to dst, always in one line. It is always UTF-8, although a cgroup's name can have any bytes: invalid ones
 // become U+FFFD, because otherwise the next stage would drop the whole line.
 func AppendMarshal(dst []byte, v any) ([]byte, error) {
 	s := api.BorrowStream(nil)
@@ -112,5 +112,12 @@ func AppendMarshal(dst []byte, v any) ([]byte, error) {
 	if !utf8.Valid(text) {
 		text = bytes.ToValidUTF8(text, []byte("\uFFFD"))
 	}
-	return append(dst, text...), nil
+	if bytes.IndexByte(text, '\n') < 0 {
+		return append(dst, text...), nil
+	}
+	var line bytes.Buffer // a Raw that came from a file may have line breaks between its tokens
+	if err := json.Compact(&line, text); err != nil {
+		return dst, fmt.Errorf("encode: %w", err)
+	}
+	return append(dst, line.Bytes()...), nil
 }

@@ -272,3 +272,14 @@ func TestManyKeys(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A Raw with line breaks, as from a file that a person has formatted, does not break the line.
+func TestMarshalIsOneLine(t *testing.T) {
+	got, err := Marshal(struct {
+		Config Raw    `json:"config"`
+		Text   string `json:"text"`
+	}{Raw("{\n  \"a\": [1,\r\n\t2]\n}\n"), "two\nlines"})
+	if want := `{"config":{"a":[1,2]},"text":"two\nlines"}`; err != nil || string(got) != want {
+		t.Errorf("%s, %v; want %s", got, err, want)
+	}
+}

@@ -154,12 +154,12 @@ func (e *entry) failed(deleted bool) {
 }
 
 // published is the object's offer, as far as it is known.
-func (e *entry) published(d object.Dialect, prefix string) object.Amounts {
+func (e *entry) published(d object.Dialect, prefix string) object.Offer {
 	switch {
 	case e.written.Figures != nil && e.written.Figures.Dialect == d:
-		return e.written.Figures.Reclaimed
+		return object.Offer{Reclaimed: e.written.Figures.Reclaimed, Mid: e.written.Figures.Mid}
 	case e.observed != nil:
-		return object.NodeAmounts(e.observed.object, d, prefix)
+		return object.NodeOffer(e.observed.object, d, prefix)
 	}
-	return object.Amounts{}
+	return object.Offer{}
 }

@@ -20,7 +20,7 @@ type kind struct {
 	resource kube.Resource
 	prefix   string // of Koordinator's resources
 	// figures are the parts of the advice that the object has; the second argument is its present offer.
-	figures func(object.Figures, object.Amounts) object.Figures
+	figures func(object.Figures, object.Offer) object.Figures
 	// holds reports whether the object has the figures.
 	holds func(kube.Object, object.Figures) bool
 	// write writes them to the object, which may be nil, and returns the object after that.
@@ -61,7 +61,7 @@ func nodeKindOf(prefix string) kind {
 		target:   "node",
 		resource: kube.Nodes,
 		prefix:   prefix,
-		figures: func(f object.Figures, published object.Amounts) object.Figures {
+		figures: func(f object.Figures, published object.Offer) object.Figures {
 			f = f.LimitByTaint(published)
 			return object.Figures{
 				Reclaimed: f.Reclaimed, Mid: f.Mid, Dialect: f.Dialect,
@@ -84,7 +84,7 @@ func nodeKindOf(prefix string) kind {
 var cnrKind = kind{
 	target:   "cnr",
 	resource: kube.CustomNodeResources,
-	figures: func(f object.Figures, _ object.Amounts) object.Figures {
+	figures: func(f object.Figures, _ object.Offer) object.Figures {
 		f.Mid, f.Dialect = object.Amounts{}, "" // the names in it are the same for every policy
 		return f
 	},
@@ -106,7 +106,7 @@ var cnrKind = kind{
 var nodeTaintsKind = kind{
 	target:   NodeTaints,
 	resource: kube.Nodes,
-	figures:  func(f object.Figures, _ object.Amounts) object.Figures { return f.NodeTaints() },
+	figures:  func(f object.Figures, _ object.Offer) object.Figures { return f.NodeTaints() },
 	holds: func(o kube.Object, f object.Figures) bool {
 		have := object.NodeTaintsOf(o)
 		return f.Taints == nil || have.Want(f.Taints, time.Time{}).Equal(have)

@@ -18,6 +18,9 @@ type Amounts struct{ MilliCPU, MemoryBytes *int64 }
 
 func (a Amounts) empty() bool { return a.MilliCPU == nil && a.MemoryBytes == nil }
 
+// Offer is what a node offers, or what its pods request, as reclaimed and as Koordinator's mid resources.
+type Offer struct{ Reclaimed, Mid Amounts }
+
 // Zone is a NUMA node.
 type Zone struct {
 	ID int
@@ -49,7 +52,7 @@ type Figures struct {
 	// Taints are the desired taints; nil means that they are unknown.
 	Taints []tick.Taint
 	// Requested is the sum of the requests of the reclaimed pods that stay; nil where it is unknown.
-	Requested *Amounts
+	Requested *Offer
 
 	// WithdrawnReason is why the offer was withdrawn, which is not the same as a missing offer.
 	WithdrawnReason string

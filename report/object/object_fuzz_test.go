@@ -48,7 +48,7 @@ func FuzzCNR(f *testing.F) {
 			t.Errorf("taint %q is for a Node", key)
 		}
 		NodeHolds(cnr, Nothing())
-		if a := NodeAmounts(cnr, Koordinator, Prefix); a.MilliCPU != nil && *a.MilliCPU < 0 {
+		if a := NodeOffer(cnr, Koordinator, Prefix).Mid; a.MilliCPU != nil && *a.MilliCPU < 0 {
 			t.Errorf("a Node offers %d", *a.MilliCPU)
 		}
 		Mark(cnr)

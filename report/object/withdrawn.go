@@ -37,7 +37,7 @@ func isPressureTaint(t tick.Taint) bool {
 
 // LimitByTaint is a Node's offer: no more than its reclaimed pods request while a taint keeps new ones away, because no stock
 // scheduler reads the taints of a CustomNodeResource. Where the pods are unknown, it is no more than the published offer.
-func (f Figures) LimitByTaint(published Amounts) Figures {
+func (f Figures) LimitByTaint(published Offer) Figures {
 	i := slices.IndexFunc(f.Taints, isPressureTaint)
 	if i < 0 {
 		return f
@@ -48,8 +48,13 @@ func (f Figures) LimitByTaint(published Amounts) Figures {
 	}
 	f.ReducedByTaint = true
 	f.Note = fmt.Sprintf("no more is offered than what %s; taint %.300s:%.63s", by, f.Taints[i].Key, f.Taints[i].Effect)
-	f.Reclaimed = Amounts{least(f.Reclaimed.MilliCPU, limit.MilliCPU), least(f.Reclaimed.MemoryBytes, limit.MemoryBytes)}
+	f.Reclaimed, f.Mid = leastOf(f.Reclaimed, limit.Reclaimed), leastOf(f.Mid, limit.Mid)
 	return f
+}
+
+// leastOf is the smaller amount of each resource.
+func leastOf(a, b Amounts) Amounts {
+	return Amounts{least(a.MilliCPU, b.MilliCPU), least(a.MemoryBytes, b.MemoryBytes)}
 }
 
 // least is the smaller one, unknown where either is.
@@ -73,8 +78,8 @@ func (f Figures) NodeTaints() Figures {
 	return t
 }
 
-// NodeAmounts are what a Node's status offers to reclaimed pods under a dialect's names.
-func NodeAmounts(node map[string]any, d Dialect, prefix string) Amounts {
+// NodeOffer is what a Node's status offers to reclaimed pods under a dialect's names.
+func NodeOffer(node map[string]any, d Dialect, prefix string) Offer {
 	n := d.names(prefix)
 	list, _ := at(node, "status", "allocatable").(map[string]any)
 	amount := func(name string) *int64 {
@@ -84,12 +89,12 @@ func NodeAmounts(node map[string]any, d Dialect, prefix string) Amounts {
 		}
 		return whole(&v)
 	}
-	return Amounts{amount(n.milliCPU), amount(n.memory)}
+	return Offer{Amounts{amount(n.milliCPU), amount(n.memory)}, Amounts{amount(n.midMilliCPU), amount(n.midMemory)}}
 }
 
 // requested is the sum of the requests of the reclaimed pods that are bound to the node and stay there; nil where it is unknown.
 // A pod that is ending does not count: the scheduler would give its part to another one as soon as it has ended.
-func requested(t *tick.Tick) *Amounts {
+func requested(t *tick.Tick) *Offer {
 	s := t.Sample
 	if s == nil || s.IsUnread("pods") {
 		return nil
@@ -102,18 +107,21 @@ func requested(t *tick.Tick) *Amounts {
 			}
 		}
 	}
-	var milli, memory int64
+	var milliCPU, memory, midMilliCPU, midMemory int64
 	for i := range s.Pods {
 		p := &s.Pods[i]
 		if !isConsumer(p) || p.Terminating || gone[p.UID] {
 			continue
 		}
 		gone[p.UID] = true // a pod that is listed twice counts once
-		for sum, v := range map[*int64]*int64{&milli: whole(p.Requests.ReclaimedMilliCPU), &memory: whole(p.Requests.ReclaimedMemoryBytes)} {
-			if v != nil {
+		for sum, request := range map[*int64]*float64{
+			&milliCPU: p.Requests.ReclaimedMilliCPU, &memory: p.Requests.ReclaimedMemoryBytes,
+			&midMilliCPU: p.Requests.MidMilliCPU, &midMemory: p.Requests.MidMemoryBytes,
+		} {
+			if v := whole(request); v != nil {
 				*sum = min(*sum+*v, largest)
 			}
 		}
 	}
-	return &Amounts{&milli, &memory}
+	return &Offer{Amounts{&milliCPU, &memory}, Amounts{&midMilliCPU, &midMemory}}
 }

@@ -32,7 +32,7 @@ func tainted(effect string, keys ...string) func(*Figures) {
 }
 
 func requesting(milli, bytes int64) func(*Figures) {
-	return func(f *Figures) { a := of(milli, bytes).Reclaimed; f.Requested = &a }
+	return func(f *Figures) { f.Requested = &Offer{Reclaimed: of(milli, bytes).Reclaimed} }
 }
 
 func TestHold(t *testing.T) {
@@ -61,9 +61,46 @@ func TestHold(t *testing.T) {
 		{"another program's key", of(44000, 100).with(tainted(ready, "team/x", "node.kubernetes.io/unschedulable")).with(requesting(2000, 10)), Amounts{}, "44000 100", false},
 		{"the second of them", of(44000, 100).with(tainted(ready, "team/x", cpu)).with(requesting(2000, 10)), Amounts{}, "2000 10", true},
 	} {
-		got := tt.f.LimitByTaint(tt.published)
+		got := tt.f.LimitByTaint(Offer{Reclaimed: tt.published})
 		if got.Reclaimed.String() != tt.want || got.ReducedByTaint != tt.held || (got.Note != "") != tt.held {
 			t.Errorf("%s: %s, held %v, %q; want %s, %v", tt.name, got.Reclaimed, got.ReducedByTaint, got.Note, tt.want, tt.held)
+		}
+	}
+}
+
+// A taint limits the offer of mid resources as it does that of the reclaimed ones: to the requests, or to what is published.
+func TestMidUnderATaint(t *testing.T) {
+	mid := tick.Pod{
+		UID: "m", Namespace: "grid", Name: "m", QoS: tick.QoSReclaimed,
+		Requests: &tick.Resources{MidMilliCPU: new(1500.0), MidMemoryBytes: new(300.0)},
+	}
+	advice := &tick.Advice{
+		Policy:    string(Koordinator),
+		Reclaimed: &tick.Reclaimed{MilliCPU: new(int64(10000)), MemoryBytes: new(int64(1000))},
+		Mid:       &tick.Reclaimed{MilliCPU: new(int64(6000)), MemoryBytes: new(int64(600))},
+	}
+	node := decode(t, `{"status":{"allocatable":{"kubernetes.io/batch-cpu":"100","kubernetes.io/mid-cpu":"2000","kubernetes.io/mid-memory":"500"}}}`)
+	for _, tt := range []struct {
+		name, effect  string
+		pods          []tick.Pod
+		unread        bool
+		reclaimed, of string
+	}{
+		{"no taint", "PreferNoSchedule", []tick.Pod{mid}, false, "10000 1000", "6000 600"},
+		{"a mid pod", "NoSchedule", []tick.Pod{mid}, false, "0 0", "1500 300"},
+		{"no pod", "NoSchedule", nil, false, "0 0", "0 0"},
+		{"unknown pods", "NoSchedule", nil, true, "100 -", "2000 500"},
+	} {
+		s := &tick.Sample{Pods: tt.pods}
+		if tt.unread {
+			s.Errors = []tick.SourceError{{Source: "pods"}}
+		}
+		f := Read(&tick.Tick{Sample: s, Advice: advice, Eviction: &tick.Eviction{
+			Taints: []tick.Taint{{Key: TaintPrefix + "MemoryPressure", Effect: tt.effect}},
+		}})
+		got := f.LimitByTaint(NodeOffer(node, Koordinator, "kubernetes.io"))
+		if got.Reclaimed.String() != tt.reclaimed || got.Mid.String() != tt.of {
+			t.Errorf("%s: reclaimed %s, mid %s; want %s, %s", tt.name, got.Reclaimed, got.Mid, tt.reclaimed, tt.of)
 		}
 	}
 }
@@ -142,7 +179,7 @@ func TestRequested(t *testing.T) {
 	} {
 		got := ""
 		if r := Read(&tt.tick).Requested; r != nil {
-			got = r.String()
+			got = r.Reclaimed.String()
 		}
 		if got != tt.want {
 			t.Errorf("%s: %q; want %q", tt.name, got, tt.want)
@@ -150,7 +187,7 @@ func TestRequested(t *testing.T) {
 	}
 	var m Memory
 	m.Take(of(44000, 100).with(requesting(2000, 10)), noon)
-	if f := m.Now(noon, time.Minute); f.Requested == nil || f.Requested.String() != "2000 10" {
+	if f := m.Now(noon, time.Minute); f.Requested == nil || f.Requested.Reclaimed.String() != "2000 10" {
 		t.Errorf("known: %v", f.Requested)
 	}
 	m.Take(of(44000, 100), noon.Add(time.Second))
@@ -233,14 +270,14 @@ func TestNodeTaints(t *testing.T) {
 	}
 }
 
-func TestNodeAmounts(t *testing.T) {
+func TestNodeOffer(t *testing.T) {
 	for _, tt := range []struct{ node, want string }{
 		{`{}`, "- -"},
 		{`{"status":{"allocatable":{"cpu":"48"}}}`, "- -"},
 		{`{"status":{"capacity":{"resource.katalyst.kubewharf.io/reclaimed_millicpu":"50k"},"allocatable":{"resource.katalyst.kubewharf.io/reclaimed_millicpu":"44k","resource.katalyst.kubewharf.io/reclaimed_memory":"1Gi"}}}`, "44000 1073741824"},
 		{`{"status":{"allocatable":{"resource.katalyst.kubewharf.io/reclaimed_millicpu":"many","resource.katalyst.kubewharf.io/reclaimed_memory":"-1"}}}`, "- -"},
 	} {
-		if got := NodeAmounts(decode(t, tt.node), Katalyst, Prefix).String(); got != tt.want {
+		if got := NodeOffer(decode(t, tt.node), Katalyst, Prefix).Reclaimed.String(); got != tt.want {
 			t.Errorf("%s: %s; want %s", tt.node, got, tt.want)
 		}
 	}

@@ -43,6 +43,36 @@ func sorted(list []string) string {
 	return strings.Join(list, " ")
 }
 
+// A budget that its controller has not counted yet refuses an eviction for 10 seconds. That is an answer to the request; the client must
+// not repeat it by itself.
+func TestEvictionRefused(t *testing.T) {
+	t.Parallel()
+	c := controlplane.Shared(t)
+	ctx, namespace := t.Context(), c.OwnNamespace()
+	client := open(t, c.Kubeconfig())
+	must := func(_ kube.Object, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	meta := kube.Object{"name": "kept", "namespace": namespace, "labels": kube.Object{"app": "kept"}}
+	must(client.Create(ctx, kube.Pods, namespace, kube.Object{"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": kube.Object{
+		"nodeName": c.OwnName(), "containers": []any{kube.Object{"name": "c", "image": "none"}},
+	}}))
+	must(client.Patch(ctx, kube.Pods, namespace, "kept", kube.MergePatch, []byte(`{"status":{"phase":"Running"}}`), "test", "status"))
+	budgets := kube.Resource{Group: "policy", Version: "v1", Name: "poddisruptionbudgets"}
+	must(client.Create(ctx, budgets, namespace, kube.Object{"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": meta, "spec": kube.Object{
+		"minAvailable": int64(1), "selector": kube.Object{"matchLabels": kube.Object{"app": "kept"}},
+	}}))
+	short, cancel := context.WithTimeout(ctx, 30*time.Second) // repeated requests would take 100 seconds
+	defer cancel()
+	_, err := client.Create(short, kube.Pods, namespace, kube.Object{"apiVersion": "policy/v1", "kind": "Eviction", "metadata": meta}, "eviction")
+	if !kube.IsDisruptionBudget(err) || kube.RetryAfter(err) != 10*time.Second {
+		t.Errorf("%v, again after %s; want a budget's refusal for 10s", err, kube.RetryAfter(err))
+	}
+}
+
 func TestCalls(t *testing.T) {
 	t.Parallel()
 	c := controlplane.Shared(t)
