@@ -35,7 +35,7 @@ func (st *State) adviseCosts(t *tick.Tick, a *tick.Advice, desired []tick.DiskCo
 	}
 	slices.Sort(st.UndoCosts)
 	st.UndoCosts = without(slices.Compact(st.UndoCosts), names, slices.Contains(names, tick.AllDisks))
-	if t.Time.Sub(st.UndoCostsAt) >= undoFor {
+	if t.Time.Sub(st.UndoCostsAt) >= policy.UndoFor {
 		st.UndoCosts = nil
 	}
 	st.Costs = names

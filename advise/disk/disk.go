@@ -54,8 +54,6 @@ const (
 	// minBytes and minOperations are the smallest limits that isolate writes, per second.
 	minBytes      = 64 << 10
 	minOperations = 4
-	// undoFor is for how long a value is undone after the last tick in which it was desired.
-	undoFor = time.Minute
 	// maxCgroups and maxDisks bound the state, whatever a sample or a state file contains.
 	maxCgroups = 10_000
 	maxDisks   = 64
@@ -277,7 +275,7 @@ func entryOf(next map[string]*cgroupState, path string) *cgroupState {
 	return s
 }
 
-// undoDropped undoes what is no longer desired, for [undoFor].
+// undoDropped undoes what is no longer desired, for [policy.UndoFor].
 func (st *State) undoDropped(now time.Time, next map[string]*cgroupState) {
 	for path, previous := range st.Set {
 		current, isDesired := next[path]
@@ -292,7 +290,7 @@ func (st *State) undoDropped(now time.Time, next map[string]*cgroupState) {
 		current.Undo.Weight = dropped.Weight || previous.Undo.Weight && !current.Weight
 		current.Undo.Disks = slices.Concat(dropped.Disks, without(previous.Undo.Disks, slices.Concat(current.Disks, dropped.Disks), hasAllDisks))
 		slices.Sort(current.Undo.Disks)
-		if now.Sub(current.UndoAt) >= undoFor {
+		if now.Sub(current.UndoAt) >= policy.UndoFor {
 			current.Undo = values{}
 		}
 		if !isDesired && !current.Undo.isEmpty() {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"polder/advise/class"
+	"polder/advise/policy"
 	"polder/lib/cpus"
 	"polder/lib/tick"
 )
@@ -77,7 +78,7 @@ func checkTighter(t *testing.T, before, after []tick.Cgroup) {
 			name              string
 			previous, current *int64
 			minimum           int64
-		}{{"quota", previous.CPUMaxMilliCPU, current.CPUMaxMilliCPU, minQuotaMilliCPU}, {"memory.high", previous.MemoryHighBytes, current.MemoryHighBytes, minMemory}} {
+		}{{"quota", previous.CPUMaxMilliCPU, current.CPUMaxMilliCPU, policy.MinQuotaMilliCPU}, {"memory.high", previous.MemoryHighBytes, current.MemoryHighBytes, minMemory}} {
 			switch {
 			case limit.previous == limit.current:
 			case limit.current == nil:

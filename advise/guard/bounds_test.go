@@ -318,7 +318,7 @@ func TestFloorAndBase(t *testing.T) {
 		{"unknown", -1, 0, nil, 100, 100, 800},
 		{"within its limit", 3000, 2000, nil, 600, 2000, 800},
 		{"a limit under the floor", 3000, 500, nil, 600, 600, 800},
-		{"a floor of almost nothing", 0, 0, nil, minQuotaMilliCPU, minQuotaMilliCPU, 8},
+		{"a floor of almost nothing", 0, 0, nil, policy.MinQuotaMilliCPU, policy.MinQuotaMilliCPU, 8},
 		{"the policy's floor", 3000, 0, new(int64(50)), 50, 3000, 800},
 		{"no quota in the fallback", 3000, 0, new(int64(tick.Unlimited)), 600, 3000, 800},
 	} {

@@ -14,8 +14,6 @@ import (
 )
 
 const (
-	// minQuotaMilliCPU is the smallest quota that the kernel accepts: 1 ms of the usual period of 100 ms.
-	minQuotaMilliCPU = 10
 	// maxMilliCPU is more than any machine has; a larger value in a sample or a state file is invalid.
 	maxMilliCPU = 1 << 40
 	// memoryStep is the part of a cgroup's memory that a step takes, and minMemory the memory that steps always leave.
@@ -155,7 +153,7 @@ func quotaGroups(d draft, v *view) []group {
 // canLowerQuota reports whether one more step of quota takes CPU.
 func (st *State) canLowerQuota(a *tick.Advice, v *view, m class.Machine) bool {
 	if st.stepsTaken(kindQuota) == 0 {
-		return len(v.groups) > 0 && v.batchUse > float64(m.FloorMilliCPU)+minQuotaMilliCPU
+		return len(v.groups) > 0 && v.batchUse > float64(m.FloorMilliCPU)+policy.MinQuotaMilliCPU
 	}
 	for _, u := range quotaGroups(draft{policy.NewDraft(a)}, v) {
 		if s := st.Batch[u.cgroup]; s != nil && s.Base > s.Floor {
@@ -184,7 +182,7 @@ func (st *State) applyQuota(d draft, v *view, m class.Machine, steps int) map[st
 			s.Floor, s.Base = d.floorAndBase(u, totalUse, len(list), m)
 		}
 		quota := s.Base - int64(float64(s.Base-s.Floor)*float64(min(steps, stepsOf[kindQuota]))/float64(stepsOf[kindQuota]))
-		quotas[i] = max(quota, minQuotaMilliCPU)
+		quotas[i] = max(quota, policy.MinQuotaMilliCPU)
 		if sum += quotas[i]; d.floorOf(u) == 0 {
 			ownSum += quotas[i]
 		}
@@ -208,7 +206,7 @@ func (d draft) floorAndBase(u *group, totalUse float64, n int, m class.Machine) 
 	if totalUse > 0 && u.use > 0 {
 		part = max(part, u.use/totalUse)
 	}
-	floor = max(int64(math.Ceil(float64(m.FloorMilliCPU)*part)), minQuotaMilliCPU)
+	floor = max(int64(math.Ceil(float64(m.FloorMilliCPU)*part)), policy.MinQuotaMilliCPU)
 	if ofPolicy := d.floorOf(u); ofPolicy > 0 {
 		floor = ofPolicy
 	}
@@ -305,10 +303,10 @@ func (st *State) undo(now time.Time, d draft, v *view, quotaLowered, highLowered
 	}
 }
 
-// quotaOf converts a limit in milli-CPU to a quota: the kernel accepts none below [minQuotaMilliCPU], and kubelet sets that for smaller
+// quotaOf converts a limit in milli-CPU to a quota: the kernel accepts none below [policy.MinQuotaMilliCPU], and kubelet sets that for smaller
 // limits.
 func quotaOf(limit float64) int64 {
-	return int64(min(max(limit, minQuotaMilliCPU), maxMilliCPU))
+	return int64(min(max(limit, policy.MinQuotaMilliCPU), maxMilliCPU))
 }
 
 // appliedTo returns the share of a cgroup, and creates it if there is none.

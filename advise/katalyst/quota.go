@@ -8,9 +8,6 @@ import (
 	"polder/lib/tick"
 )
 
-// minQuotaMilliCPU is the smallest quota that the kernel accepts: 1 ms of the usual period of 100 ms.
-const minQuotaMilliCPU = 10
-
 // divideByQuota limits the reclaimed pods to what the shared ones leave, on machines that are too small to be divided into whole cores. The
 // numbers are those of the pools, not rounded.
 func divideByQuota(in inputs, members []member, systemMilliCPU float64, previous divided) division {
@@ -134,7 +131,7 @@ func quotaOf(p *tick.Pod, i int, milliCPU int64, part float64) *int64 {
 	if limit := limitOf(p, i); limit > 0 {
 		quota = min(quota, limit)
 	}
-	quota = max(quota, minQuotaMilliCPU)
+	quota = max(quota, policy.MinQuotaMilliCPU)
 	return &quota
 }
 

@@ -49,12 +49,8 @@ const (
 	// maxBytes and maxMilliCPU are the largest valid limit and quota: a larger value means no limit.
 	maxBytes    = 1 << 53
 	maxMilliCPU = 8192 * 1000
-	// minQuotaMilliCPU is the smallest quota that the kernel accepts: 1 ms of the usual period of 100 ms.
-	minQuotaMilliCPU = 10
 	// stepPart is the part of a cgroup's use by which memory.high may be below it, and by which a hard limit stays above it.
 	stepPart = 0.1
-	// undoFor is for how long a value is undone after the last tick in which it was desired.
-	undoFor = time.Minute
 	// maxCgroups bounds the state, whatever a sample or a state file contains.
 	maxCgroups = 10_000
 )
@@ -236,7 +232,7 @@ func quotaOf(limit *float64) int64 {
 	if limit == nil || !(*limit > 0 && *limit <= maxMilliCPU) {
 		return tick.Unlimited
 	}
-	return max(int64(math.Ceil(*limit)), minQuotaMilliCPU)
+	return max(int64(math.Ceil(*limit)), policy.MinQuotaMilliCPU)
 }
 
 // bytesOf converts a limit of memory in the same way.
@@ -268,7 +264,7 @@ func (w *round) previous(path string) cgroupState {
 	return cgroupState{}
 }
 
-// undoDropped undoes what is no longer desired, for [undoFor] and while the cgroup exists, or may exist.
+// undoDropped undoes what is no longer desired, for [policy.UndoFor] and while the cgroup exists, or may exist.
 func (w *round) undoDropped() {
 	for path, previous := range w.state.Set {
 		_, exists := w.pods[path]
@@ -283,7 +279,7 @@ func (w *round) undoDropped() {
 		if s.UndoAt = previous.UndoAt; dropped != (keys{}) {
 			s.UndoAt = w.tick.Time
 		}
-		if s.Undo = dropped.union(previous.Undo.without(s.keys())); w.tick.Time.Sub(s.UndoAt) >= undoFor {
+		if s.Undo = dropped.union(previous.Undo.without(s.keys())); w.tick.Time.Sub(s.UndoAt) >= policy.UndoFor {
 			s.Undo = keys{}
 		}
 		if s.Undo != (keys{}) {

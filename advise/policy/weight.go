@@ -8,6 +8,9 @@ const (
 	MaxShares = 262144
 )
 
+// MinQuotaMilliCPU is the smallest quota that the kernel accepts: 1 ms of the usual period of 100 ms.
+const MinQuotaMilliCPU = 10
+
 // SharesOf returns the cpu.shares that kubelet calculates from a request in milli-CPU.
 func SharesOf(request float64) int64 {
 	return int64(min(max(request*1024/1000, MinShares), MaxShares))
