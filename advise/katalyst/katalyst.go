@@ -28,7 +28,8 @@ var Policy = policy.Policy{
 	Name: "katalyst",
 	Doc: `the guide's formula and pools
 Shared pods keep max(usage, load1, load5) of each container plus a reserve, in whole physical cores; the rest is
-reclaimed and never less than a floor. On machines with fewer than 8 CPUs the reclaimed pods are limited by quota.`,
+reclaimed and never less than a floor. On machines with fewer than 8 CPUs the reclaimed pods are limited by
+their scheduling class; pods without a class are limited by quota.`,
 	StateVersion: 1,
 }
 
@@ -216,7 +217,7 @@ func (d *division) addReason(format string, args ...any) {
 	d.advice.Reasons = append(d.advice.Reasons, fmt.Sprintf(format, args...))
 }
 
-// divide divides the CPUs into pools or, on a small machine, limits the reclaimed pods by quota.
+// divide divides the CPUs into pools or, on a small machine, limits the reclaimed pods by their scheduling class or by quota.
 func divide(in inputs, members []member, systemMilliCPU float64, previous divided) division {
 	switch {
 	case in.shape.avail.IsEmpty():

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"polder/advise/class"
 	"polder/lib/tick"
 )
 
@@ -146,15 +147,21 @@ func TestQuotaIsDividedByRequests(t *testing.T) {
 // The reason states what limits batch on a small machine.
 func TestReasonNamesHowBatchIsLimited(t *testing.T) {
 	for _, tt := range []struct {
-		pods []tick.Pod
-		want string
+		limit, class string
+		pods         []tick.Pod
+		want         string
 	}{
-		{nil, "reclaimed pods are limited by quota"},
-		{[]tick.Pod{reclaimed("b")}, "reclaimed pods are limited by quota"},
-		{[]tick.Pod{fromRule("r")}, "reclaimed pods are limited by their scheduling class"},
-		{[]tick.Pod{reclaimed("b"), fromRule("r")}, "reclaimed pods are limited, some by quota and some by their scheduling class"},
+		{"", "", nil, "reclaimed pods are limited by their scheduling class"},
+		{LimitClass, class.Weight, nil, "reclaimed pods are limited by their scheduling class"},
+		{LimitQuota, "", nil, "reclaimed pods are limited by quota"},
+		{"", class.None, nil, "reclaimed pods are limited by quota"},
+		{"", "", []tick.Pod{reclaimed("b")}, "reclaimed pods are limited by quota"},
+		{"", "", []tick.Pod{fromRule("r")}, "reclaimed pods are limited by their scheduling class"},
+		{"", "", []tick.Pod{reclaimed("b"), fromRule("r")}, "reclaimed pods are limited, some by quota and some by their scheduling class"},
 	} {
-		wantReason(t, New(Defaults()).Decide(smallNode(tt.pods...)), tt.want)
+		s := Defaults()
+		s.Limit, s.Class.Class = tt.limit, tt.class
+		wantReason(t, New(s).Decide(smallNode(tt.pods...)), tt.want)
 	}
 }
 

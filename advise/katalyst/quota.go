@@ -104,7 +104,7 @@ func (d *division) limitPods(in inputs, members []member, reclaimed, floor int64
 	switch {
 	case quotaPods > 0 && classPods > 0:
 		limitText = ", some by quota and some by their scheduling class"
-	case classPods > 0:
+	case classPods > 0, quotaPods == 0 && !in.settings.isQuotaForAll(): // without pods, the configured way
 		limitText = " by their scheduling class"
 	}
 	d.addReason("%d CPUs are too few for pools (pool-min-cpus %d: %s): reclaimed pods are limited%s",

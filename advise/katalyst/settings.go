@@ -28,7 +28,7 @@ type Settings struct {
 	// UnknownMilliCPU and UnknownMemoryBytes are assumed for a container without any known value.
 	UnknownMilliCPU    int64
 	UnknownMemoryBytes int64
-	// PoolMinCPUs is the number of CPUs below which a machine is too small for pools: there a quota limits the reclaimed pods.
+	// PoolMinCPUs is the number of CPUs below which a machine is too small for pools: there Limit applies.
 	PoolMinCPUs int
 	// ReservedCPUs is a list of CPUs that belong to no pool (the system's own).
 	ReservedCPUs string
@@ -58,7 +58,12 @@ const (
 
 // isLimitedByQuota reports whether a reclaimed pod is limited by quota on a small machine.
 func (s Settings) isLimitedByQuota(p *tick.Pod) bool {
-	return s.Limit == LimitQuota || class.Of(s.Class.Class, p) == class.None
+	return s.isQuotaForAll() || class.Of(s.Class.Class, p) == class.None
+}
+
+// isQuotaForAll reports whether the settings limit every reclaimed pod on a small machine by quota.
+func (s Settings) isQuotaForAll() bool {
+	return s.Limit == LimitQuota || s.Class.Class == class.None
 }
 
 // Defaults returns Katalyst's defaults (v0.1.0), except PoolMinCPUs, which is ours.

@@ -15,8 +15,8 @@ a sample of the sum of its pods' load1 (runnable threads), and of the bounds at 
 load-threshold-met-percentage of the last load-metric-ring-size samples exceed it; missing samples count as not over the bound. The victim
 is the pod of that pool with the largest sum of its own load over those samples. Its grace period is cpu-grace-period, and the cooldown
 is load-cooldown. No pod is evicted while the present load is below the bound. A machine that is too small for pools has no pool "share":
-then the size is the machine's CPUs less the offer to reclaimed pods, which a quota limits to the offer. Containers with exclusive CPUs
-from kubelet do not count as load of a pool.
+then the size is the machine's CPUs less the offer to reclaimed pods. Containers with exclusive CPUs from kubelet do not count as load of a
+pool.
 
 Suppression. The ratio is the reclaimed pods' CPU requests, in whole cores, divided by the CPUs of the pool "reclaim" (without pools:
 by the offered cores). A pod tolerates suppression-max-tolerance-rate, or less if its annotation
