@@ -159,9 +159,9 @@ func (s *Settings) commonRows() []Row {
 				"cgroups beside batch's that contain pods; 1 does not change their weights."),
 		onOff("resched-on-wait", &s.Class.ReschedOnWait,
 			"a CPU chooses again when a task waits for batch (on, off)\n"+
-				"When something interrupts a service, batch can have its CPU until the kernel's next tick. While top-level batch cgroups in "+
-				"class idle and services run isolate has a BPF program in the kernel that notices this, and the service continues within "+
-				"microseconds. It needs CAP_BPF and CAP_PERFMON."),
+				"After an interrupt the kernel may run a batch task instead of the service, until the next timer interrupt (up to 4 ms). While "+
+				"services run beside top-level batch cgroups in the idle class, isolate loads a BPF program that detects this and makes the "+
+				"kernel schedule again within microseconds. This needs CAP_BPF and CAP_PERFMON."),
 		resched("resched-interval", &s.Class.ReschedInterval,
 			"`SPAN` after which CPUs choose again\n"+
 				"Where --resched-on-wait is off or not possible, isolate wakes a thread on each CPU at this interval, after which the "+
@@ -237,7 +237,8 @@ func (s *Settings) katalystRows() []Row {
 func (s *Settings) harvestRows() []Row {
 	h := &s.Harvest
 	return []Row{
-		number("harvest-price", &h.Price, "cost of a wrong offer, in unoffered machines\nA larger one leaves more room for growth."),
+		number("harvest-price", &h.Price,
+			"how much an oversized offer counts against unused CPU\nHigher is safer: a higher price gives a larger margin and a smaller offer."),
 		part("harvest-margin", &h.Margin, "minimum growth of services to leave room for\nIt is a part of the machine."),
 		part("harvest-first-margin", &h.FirstMargin, "growth that is expected before the first observation"),
 		part("harvest-step", &h.Step,
