@@ -48,9 +48,10 @@ cluster's pods are matched with them by the UID and the container ids in the cgr
 driver; containerd, CRI-O, Docker; kubelet's cgroupRoot by --cgroup-root). A pod without a cgroup has missing "cgroup", unless
 it has ended. A pod's cgroup without a pod object has missing "cluster", and what was known of the pod holds while the cgroup
 exists; a pod of which nothing was known does not count as reclaimed. The sandbox's cgroup (the pause container's) is in no list.
-A container that the status does not have yet is listed under its cgroup's name, or under its own where only one is awaited. CRI-O gives
-most pods no sandbox: there each cgroup counts as a container while one is awaited. The containers of a virtual machine
-(runtimeClassName, as with Kata) have one cgroup, which is listed as the container, or under its own name where there are several.
+A new container's cgroup can exist before the pod's status has the container's ID. If exactly one container of the pod and one cgroup
+are unmatched, collect uses that container's name; otherwise it uses the cgroup's name. Under CRI-O most pods have no sandbox cgroup.
+There, while a container's ID is missing, collect counts each unmatched cgroup as a container. The containers of a virtual machine
+(runtimeClassName, as with Kata) have one cgroup, which is listed as the container, or under its own name if there are several.
 gVisor's containers have cgroups of their own, but their use is in the sandbox's, and is not counted as the pod's.
 
 CLASSES OF PODS
