@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -44,24 +45,94 @@ func TestPages(t *testing.T) {
 	}
 }
 
-var link = regexp.MustCompile(`\]\(([^)#:]+)(?:#[^)]*)?\)`)
+var (
+	link       = regexp.MustCompile(`\]\(([^)#:\s]*)(?:#([^)\s]*))?\)`)
+	heading    = regexp.MustCompile(`^ {0,3}#{1,6} +(.*?)(?: +#+)? *$`)
+	codeFence  = regexp.MustCompile("^ {0,3}(?:```|~~~)")
+	linkTarget = regexp.MustCompile(`\]\([^)]*\)`)
+)
 
-// Relative links in the documentation have existing targets.
+// Relative links in the documentation have existing targets, and anchors of pages name a heading there.
 func TestLinks(t *testing.T) {
-	pages, err := filepath.Glob("../docs/*.md")
-	if err != nil {
-		t.Fatal(err)
+	var pages []string
+	for _, pattern := range []string{"../*.md", "../docs/*.md", "../docs/*/*.md", "../deploy/*/*.md"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages = append(pages, found...)
 	}
-	for _, path := range append(pages, "../README.md", "../CHANGELOG.md") {
+	anchors := map[string][]string{}
+	for _, path := range pages {
 		data, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, m := range link.FindAllSubmatch(data, -1) {
-			if _, err := os.Stat(filepath.Join(filepath.Dir(path), string(m[1]))); err != nil {
+		for _, m := range link.FindAllStringSubmatch(string(data), -1) {
+			target := path
+			if m[1] != "" {
+				target = filepath.Join(filepath.Dir(path), m[1])
+			}
+			content, err := os.Stat(target)
+			if err != nil {
 				t.Errorf("%s links to %s: %v", path, m[1], err)
+				continue
+			}
+			if m[2] == "" || content.IsDir() || filepath.Ext(target) != ".md" {
+				continue
+			}
+			if anchors[target] == nil {
+				page, err := os.ReadFile(target)
+				if err != nil {
+					t.Fatal(err)
+				}
+				anchors[target] = anchorsOf(string(page))
+			}
+			if !slices.Contains(anchors[target], m[2]) {
+				t.Errorf("%s links to %s#%s: no heading has this anchor", path, m[1], m[2])
 			}
 		}
+	}
+}
+
+// anchorsOf returns the anchors that GitHub gives to a page's headings: in lower case, without punctuation, hyphens for spaces, and a
+// number after those that the page already has.
+func anchorsOf(page string) []string {
+	var anchors []string
+	isCode := false
+	for line := range strings.SplitSeq(page, "\n") {
+		if codeFence.MatchString(line) {
+			isCode = !isCode
+		}
+		m := heading.FindStringSubmatch(line)
+		if isCode || m == nil {
+			continue
+		}
+		text := linkTarget.ReplaceAllString(m[1], "]")
+		name := strings.Map(func(r rune) rune {
+			switch {
+			case r == ' ':
+				return '-'
+			case r == '-' || r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r):
+				return unicode.ToLower(r)
+			}
+			return -1
+		}, text)
+		anchor := name
+		for i := 1; slices.Contains(anchors, anchor); i++ {
+			anchor = fmt.Sprintf("%s-%d", name, i)
+		}
+		anchors = append(anchors, anchor)
+	}
+	return anchors
+}
+
+// The anchors are those of GitHub.
+func TestAnchors(t *testing.T) {
+	const page = "# `--to html`: A page\n## Where this differs, in [Katalyst](k.md#x)\n```\n# code\n```\n## Node_1 & node-2\n## Use\n## Use\n## Use-1 ##\n"
+	want := []string{"--to-html-a-page", "where-this-differs-in-katalyst", "node_1--node-2", "use", "use-1", "use-1-1"}
+	if diff := cmp.Diff(want, anchorsOf(page)); diff != "" {
+		t.Errorf("anchors (-want +got):\n%s", diff)
 	}
 }
 
