@@ -150,7 +150,7 @@ type Write struct {
 	Key, Old, New string
 	// Period is the period of a quota or burst, in microseconds as the kernel prints it; empty for other keys.
 	Period string
-	// IsImplied means that the advice does not name the cgroup: it follows its parent.
+	// IsImplied means that the advice does not ask for the step: the cgroup follows its parent, or keeps what it has.
 	IsImplied bool
 	// Original is the original value of a list that no plan changed and that was filled from its parent's after a plan had
 	// changed that; empty if Old is the original one.

@@ -18,7 +18,7 @@ type setNode struct {
 	children          []*setNode
 	old, original     cpus.Set
 	new               cpus.Set
-	isOwnSet          bool   // it is the cgroup's own, and the parent's becomes equal to it
+	isOwnSet          bool   // see keepsOwnSet
 	currentText       string // the file's text after the steps planned so far
 	newText           string // the text that means new
 	isChanged         bool
@@ -80,6 +80,7 @@ func stepsOf(nodes []*setNode) phases {
 	for _, n := range nodes {
 		if n.isOwnSet {
 			out.shrink = n.write(out.shrink, n.currentText)
+			n.lastWrite.IsImplied = true // also of a cgroup that the advice names: it has what is desired
 		}
 	}
 	for _, n := range slices.Backward(nodes) {
@@ -233,17 +234,25 @@ func (p *planner) computeV1(n *setNode, all cpus.Set) {
 // while the parent's was squeezed, and would otherwise have been what the parent's was.
 func (n *setNode) takeOriginal() {
 	up := n.parent
-	if n.setting == nil && n.neighbour.Original == "" && up != nil && n.old.Equals(up.old) {
+	if n.setting == nil && !n.isRecorded() && up != nil && n.old.Equals(up.old) {
 		n.original = up.original
 	}
 }
 
-// keepsOwnSet reports whether a cgroup that the advice does not name keeps a set of its own while its parent's becomes equal to it. Its
-// original value must be recorded now, because later it could not be told from a set that was filled from the parent's.
+// keepsOwnSet reports whether a cgroup keeps a set of its own while its parent's becomes equal to it: the advice does not name it, or names
+// the set that it has. Its original value must be recorded now, because later it could not be told from a set that was filled from the
+// parent's.
 func (n *setNode) keepsOwnSet() bool {
 	up := n.parent
-	return n.setting == nil && n.neighbour.Original == "" && up != nil && up.isChanged && !n.isChanged && !n.old.IsEmpty() &&
-		!n.old.Equals(up.old) && n.old.Equals(up.new)
+	return !n.isRecorded() && up != nil && up.isChanged && !n.isChanged && !n.old.IsEmpty() && !n.old.Equals(up.old) && n.old.Equals(up.new)
+}
+
+// isRecorded reports whether the set's original value is recorded.
+func (n *setNode) isRecorded() bool {
+	if n.setting != nil {
+		return n.setting.Original != ""
+	}
+	return n.neighbour.Original != ""
 }
 
 // inheritedSet returns the set of a cgroup that the advice does not name: its own, as far as its parent's allows.
