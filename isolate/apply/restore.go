@@ -1,7 +1,9 @@
 package apply
 
 import (
+	"cmp"
 	"errors"
+	"slices"
 
 	"polder/isolate/plan"
 	"polder/lib/phrase"
@@ -43,8 +45,7 @@ func (a *Applier) Restore(force bool) (Restored, error) {
 	}
 	r := &round{}
 	r.DryRun = a.DryRun
-	a.restoreFiles(r, first)
-	a.restoreFiles(r, second)
+	passing := slices.Concat(a.restoreFiles(r, first), a.restoreFiles(r, second))
 	for _, w := range r.Writes {
 		a.Log.Info("restored", "cgroup", w.Cgroup, "key", w.Key, "old", w.Old, "new", w.New, "dryRun", a.DryRun)
 	}
@@ -56,6 +57,7 @@ func (a *Applier) Restore(force bool) (Restored, error) {
 		return out, nil
 	}
 	a.verify(files, &out)
+	a.verifyPassing(passing, &out)
 	if len(a.records) == 0 {
 		return out, a.Journal.Remove()
 	}
@@ -143,7 +145,8 @@ func (a *Applier) isRestorable(f plan.File, r *record, observed string) bool {
 }
 
 // restoreFiles plans and writes. Files that already have their original value take part in the plan, because its order depends on them.
-func (a *Applier) restoreFiles(r *round, files []*restoredFile) {
+// It returns the files that were recorded because the plan changes them in passing (see recordWrites).
+func (a *Applier) restoreFiles(r *round, files []*restoredFile) (passing []plan.File) {
 	settings := make([]plan.Setting, 0, len(files))
 	for _, it := range files {
 		s, err := plan.RestoreSetting(it.file, it.record.Key, it.text, a.Hierarchy.Version(it.file.Controller))
@@ -175,26 +178,72 @@ func (a *Applier) restoreFiles(r *round, files []*restoredFile) {
 	}
 	if a.DryRun {
 		r.addPlanned(writes)
-		return
+		return nil
 	}
-	a.recordWrites(writes)
+	passing = a.recordWrites(writes)
 	a.execute(r, writes)
+	return passing
 }
 
 // recordWrites records what a restore writes, so that a restore that is killed between two writes can be repeated. A
 // full disk does not prevent the restore.
-func (a *Applier) recordWrites(writes []plan.Write) {
-	var entries []entry
+//
+// The files that have no record, and that the plan changes only in passing, get one, and are returned: a burst must yield to its quota for
+// a moment, and a cgroup that was created under a squeezed list follows its parent. Other files without a record get the value that the
+// restored state demands, which a repeated restore finds again.
+func (a *Applier) recordWrites(writes []plan.Write) (passing []plan.File) {
+	notes := journalEntries{Applier: a, changed: map[plan.File]*record{}}
+	regained := regainedFiles(writes)
 	for _, w := range writes {
-		if r := a.records[w.File]; r != nil {
-			entries = append(entries, r.addWrite(w)...)
+		r := a.records[w.File]
+		if r == nil && regained[w.File] {
+			var err error
+			r, err = notes.record(w.File, w.Key, func(present string) (string, bool) { return cmp.Or(w.Original, w.Old), present == w.Old })
+			if err != nil {
+				a.Log.Warn("cannot record a value that the restore changes in passing; restoring anyway",
+					"cgroup", w.Cgroup, "file", w.Name, "error", err)
+			}
+		}
+		if r != nil {
+			notes.entries = append(notes.entries, r.addWrite(w)...)
 		}
 	}
-	if len(entries) == 0 {
-		return
+	for f, r := range notes.changed {
+		a.records[f] = r
+		passing = append(passing, f)
 	}
-	if err := a.Journal.Append(entries); err != nil {
+	if len(notes.entries) == 0 {
+		return passing
+	}
+	if err := a.Journal.Append(notes.entries); err != nil {
 		a.Log.Warn("cannot record the restore in the journal; restoring anyway", "error", err)
+	}
+	return passing
+}
+
+// regainedFiles returns the files that have their original value at the end of a plan.
+func regainedFiles(writes []plan.Write) map[plan.File]bool {
+	original, regained := map[plan.File]string{}, map[plan.File]bool{}
+	for _, w := range writes {
+		if _, isKnown := original[w.File]; !isKnown {
+			original[w.File] = cmp.Or(w.Original, w.Old)
+		}
+		regained[w.File] = plan.Same(w.Name, w.New, original[w.File])
+	}
+	return regained
+}
+
+// verifyPassing removes the records of the files that the restore changed in passing, if they have their original values again.
+func (a *Applier) verifyPassing(files []plan.File, out *Restored) {
+	for _, f := range files {
+		r := a.records[f]
+		if observed, err := a.readText(f); err != nil && !isGone(err) || err == nil && !plan.Same(f.Name, observed, r.Original) {
+			out.Failed++
+			a.Log.Warn("changed by the restore, and not restored", "cgroup", f.Cgroup, "file", f.Name, "value", observed,
+				"original", r.Original, "error", err)
+			continue
+		}
+		delete(a.records, f)
 	}
 }
 
