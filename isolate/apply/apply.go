@@ -91,6 +91,7 @@ type item struct {
 
 // New returns an Applier.
 func New(o Options) *Applier {
+	o.Hierarchy = o.Hierarchy.WithAnyNames() // for neighbours and records; makeItems checks the paths of advice
 	a := &Applier{
 		Options:        o,
 		rootLists:      map[string]*file{},
@@ -362,7 +363,7 @@ func (a *Applier) writeItems(r *round, changing []*item, lost []plan.Setting) {
 	}
 	if err := a.recordOriginals(writes); err != nil {
 		for _, w := range writes {
-			r.fail(tick.IsolationError{Cgroup: w.Cgroup, Key: w.Key, Error: "not written, because the original value could not be recorded: " + err.Error()})
+			r.failWrite(w, "not written, because the original value could not be recorded: "+err.Error())
 		}
 		return
 	}

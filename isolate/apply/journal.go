@@ -13,11 +13,11 @@ import (
 
 // entry is one line of the journal: the value of a file before it was first changed, or a value about to be written.
 type entry struct {
-	Controller string `json:"controller"`
-	Cgroup     string `json:"cgroup"`
-	File       string `json:"file"`
-	Device     string `json:"device,omitempty"`
-	Key        string `json:"key,omitempty"`
+	Controller string      `json:"controller"`
+	Cgroup     journalPath `json:"cgroup"`
+	File       string      `json:"file"`
+	Device     string      `json:"device,omitempty"`
+	Key        string      `json:"key,omitempty"`
 	// Inode is the cgroup's inode. With the boot ID of the stamp it ensures that another cgroup of the same name never gets this value.
 	Inode uint64 `json:"inode"`
 	// RootInode is the inode of the root cgroup that was seen, beside an original value. In another cgroup namespace the same paths name
@@ -32,11 +32,11 @@ type entry struct {
 }
 
 func entryOf(f plan.File, inode uint64) entry {
-	return entry{Controller: f.Controller, Cgroup: f.Cgroup, File: f.Name, Device: f.Device, Inode: inode}
+	return entry{Controller: f.Controller, Cgroup: journalPath(f.Cgroup), File: f.Name, Device: f.Device, Inode: inode}
 }
 
 func (e *entry) file() plan.File {
-	return plan.File{Controller: e.Controller, Cgroup: e.Cgroup, Name: e.File, Device: e.Device}
+	return plan.File{Controller: e.Controller, Cgroup: string(e.Cgroup), Name: e.File, Device: e.Device}
 }
 
 // record is what the journal contains about one file.
@@ -121,7 +121,7 @@ func (j *Journal) Compact() error {
 // kind tells an entry for a file that this version writes from one for a file of another version.
 func (e *entry) kind() journal.Kind {
 	switch {
-	case e.Controller == "" || e.File == "" || strings.ContainsRune(e.File, '/') || cgroup.CheckPath(e.Cgroup) != nil:
+	case e.Controller == "" || e.File == "" || strings.ContainsRune(e.File, '/') || cgroup.CheckAnyNames(string(e.Cgroup)) != nil:
 		return journal.Foreign
 	case !plan.IsKnown(e.file()) || e.Original == nil && e.Written == nil && !e.IsSideEffect:
 		return journal.Unknown

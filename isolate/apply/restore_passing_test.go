@@ -44,7 +44,8 @@ func TestKilledRestoreKeepsPassingValues(t *testing.T) {
 		}
 		quotas := r.get("cpu", "a", "cpu.cfs_quota_us") + " and " + r.get("cpu", "a/d", "cpu.cfs_quota_us")
 		if burst := r.get("cpu", "a/d", "cpu.cfs_burst_us"); burst != "57000" || quotas != "50000 and -1" {
-			t.Errorf("killed at write %d, then repeated: the burst is %s and the quotas are %s; want 57000, 50000 and -1", killAt, burst, quotas)
+			t.Errorf("killed at write %d, then repeated: the burst is %s and the quotas are %s; want 57000, 50000 and -1",
+				killAt, burst, quotas)
 		}
 		wantNoJournal(t, j)
 	}

@@ -169,7 +169,7 @@ func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 func newApplier(t testing.TB, h *cgroup.Hierarchy, change func(*Options)) (*Applier, *counted) {
 	t.Helper()
-	w := &counted{Writer: h}
+	w := &counted{Writer: h.WithAnyNames()}
 	o := Options{Hierarchy: h, Writer: w, Contest: 5, Log: quiet()}
 	if change != nil {
 		change(&o)

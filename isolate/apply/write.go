@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"polder/isolate/plan"
+	"polder/lib/cgroup"
 	"polder/lib/clip"
 	"polder/lib/tick"
 )
@@ -27,6 +28,11 @@ func (r *round) fail(e tick.IsolationError) {
 	r.refuse(e)
 }
 
+// failWrite records an error of a write, perhaps to a cgroup that the advice does not name, of any name.
+func (r *round) failWrite(w plan.Write, text string) {
+	r.fail(tick.IsolationError{Cgroup: cgroup.ShownPath(w.Cgroup), Key: w.Key, Error: text})
+}
+
 // refuse records an error like fail, but for advice that no retry can apply.
 func (r *round) refuse(e tick.IsolationError) {
 	if len(r.Errors) >= MaxListed {
@@ -41,7 +47,7 @@ func (r *round) addWrite(w plan.Write, old, newText string) {
 		r.Applied++
 	}
 	if len(r.Writes) < MaxListed {
-		x := tick.Write{Cgroup: w.Cgroup, Key: w.Key, Old: w.MessageText(old), New: w.MessageText(newText)}
+		x := tick.Write{Cgroup: cgroup.ShownPath(w.Cgroup), Key: w.Key, Old: w.MessageText(old), New: w.MessageText(newText)}
 		if w.Period != "" {
 			x.OldMilliCPU, x.NewMilliCPU = plan.MilliCPU(old, w.Period), plan.MilliCPU(newText, w.Period)
 		}
@@ -75,12 +81,13 @@ func (a *Applier) execute(r *round, writes []plan.Write) {
 		}
 		if by := firstRefused(refused, w.Needs); by >= 0 {
 			refused[i] = true
-			r.fail(tick.IsolationError{Cgroup: w.Cgroup, Key: w.Key, Error: fmt.Sprintf("%q not written: it depends on the write to %s, which failed", clip.Text(w.New, maxShownBytes), clip.Text(writes[by].Cgroup, maxShownBytes))})
+			r.failWrite(w, fmt.Sprintf("%q not written: it depends on the write to %s, which failed",
+				clip.Text(w.New, maxShownBytes), clip.Text(cgroup.ShownPath(writes[by].Cgroup), maxShownBytes)))
 			continue
 		}
 		if err := a.write(r, w); err != nil {
 			refused[i] = true
-			r.fail(tick.IsolationError{Cgroup: w.Cgroup, Key: w.Key, Error: err.Error()})
+			r.failWrite(w, err.Error())
 		}
 	}
 }

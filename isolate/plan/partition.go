@@ -41,9 +41,11 @@ func (m *Machine) withoutPartitions(s *Setting) (bool, error) {
 	}
 	s.set = s.set.Difference(reserved)
 	if s.set.IsEmpty() {
-		return false, fmt.Errorf("not written: all of CPUs %s belong to CPU partitions of other cgroups (such as %s)", clip.Text(reserved.String(), maxShownBytes), clip.Text(partition, maxShownBytes))
+		return false, fmt.Errorf("not written: all of CPUs %s belong to CPU partitions of other cgroups (such as %s)",
+			clip.Text(reserved.String(), maxShownBytes), shownCgroup(partition))
 	}
-	return true, fmt.Errorf("CPUs %s left out: they belong to CPU partitions of other cgroups (such as %s)", clip.Text(reserved.String(), maxShownBytes), clip.Text(partition, maxShownBytes))
+	return true, fmt.Errorf("CPUs %s left out: they belong to CPU partitions of other cgroups (such as %s)",
+		clip.Text(reserved.String(), maxShownBytes), shownCgroup(partition))
 }
 
 // RestoreText returns the text that a restore may write: see [Kubelet.RestoreText], and without the CPUs of partitions created since.
@@ -61,7 +63,8 @@ func (m *Machine) RestoreText(f File, original, observed string) (string, error)
 	case reserved.IsEmpty():
 		return original, nil
 	case set.IsSubsetOf(reserved):
-		return "", fmt.Errorf("all of CPUs %s belong to CPU partitions of other cgroups now (such as %s)", clip.Text(original, maxShownBytes), clip.Text(partition, maxShownBytes))
+		return "", fmt.Errorf("all of CPUs %s belong to CPU partitions of other cgroups now (such as %s)",
+			clip.Text(original, maxShownBytes), shownCgroup(partition))
 	}
 	return set.Difference(reserved).String(), nil
 }

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"polder/lib/clip"
 )
 
 // quotaNode is one cgroup's CPU quota during its change.
@@ -189,7 +187,7 @@ func (p *planner) computeQuota(n *quotaNode) {
 	case n.new == unlimitedShare || n.new <= limit:
 	default:
 		if s != nil {
-			p.problem(s, fmt.Sprintf("reduced to the limit of the cgroup above, %s: cgroup v1 allows no more", clip.Text(ancestor, maxShownBytes)))
+			p.problem(s, fmt.Sprintf("reduced to the limit of the cgroup above, %s: cgroup v1 allows no more", shownCgroup(ancestor)))
 		}
 		n.reduceTo(p, limit)
 	}

@@ -217,7 +217,8 @@ func (p *planner) computeV1(n *setNode, all cpus.Set) {
 			if limit.IsEmpty() {
 				parentList = "none yet"
 			}
-			p.problem(n.setting, fmt.Sprintf("%s left out: %s, the cgroup above, has %s", clip.Text(outside.String(), maxShownBytes), clip.Text(parentName, maxShownBytes), clip.Text(parentList, maxShownBytes)))
+			p.problem(n.setting, fmt.Sprintf("%s left out: %s, the cgroup above, has %s",
+				clip.Text(outside.String(), maxShownBytes), shownCgroup(parentName), clip.Text(parentList, maxShownBytes)))
 		}
 		if !set.IsEmpty() || desired.IsEmpty() {
 			n.new = set

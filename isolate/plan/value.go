@@ -16,6 +16,9 @@ import (
 // maxShownBytes is the maximum length of foreign text in a message.
 const maxShownBytes = 60
 
+// shownCgroup returns a cgroup's path for a message. Whoever may create a cgroup chooses its name.
+func shownCgroup(path string) string { return clip.Text(clip.Clean(path), maxShownBytes) }
+
 // These files contain more than a single number.
 const (
 	fileCPUs   = "cpuset.cpus"

@@ -22,18 +22,18 @@ const noLinks = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_N
 
 // Open opens a cgroup's file for reading. The error wraps fs.ErrNotExist if the cgroup or the file does not exist.
 func (h *Hierarchy) Open(controller, cgroup, name string) (*File, error) {
-	if err := CheckPath(cgroup); err != nil {
+	if err := h.checkPath(cgroup); err != nil {
 		return nil, err
 	}
 	at, version := h.mount(controller)
 	if version == 0 {
-		return nil, fmt.Errorf("read %s of %s: controller %s: %w", name, cgroup, controller, ErrNoController)
+		return nil, fmt.Errorf("read %s of %s: controller %s: %w", name, ShownPath(cgroup), controller, ErrNoController)
 	}
 	fd, err := openBeneath(at, filepath.Join(cgroup, name), unix.O_RDONLY)
 	if err != nil {
-		return nil, &fs.PathError{Op: "open", Path: filepath.Join(at, cgroup, name), Err: err}
+		return nil, &fs.PathError{Op: "open", Path: ShownPath(filepath.Join(at, cgroup, name)), Err: err}
 	}
-	return kernfile.NewFile(fd, filepath.Join(at, cgroup, name)), nil
+	return kernfile.NewFile(fd, ShownPath(filepath.Join(at, cgroup, name))), nil
 }
 
 func openBeneath(dir, path string, flags int) (int, error) {
@@ -47,7 +47,7 @@ func openBeneath(dir, path string, flags int) (int, error) {
 		rel = "."
 	}
 	fd, err := unix.Openat2(base, rel, &unix.OpenHow{Flags: uint64(flags) | unix.O_CLOEXEC, Resolve: noLinks})
-	if errors.Is(err, unix.ENOSYS) { // Linux before 5.6; CheckPath has checked the path
+	if errors.Is(err, unix.ENOSYS) { // Linux before 5.6; checkPath has checked the path
 		return unix.Openat(base, rel, flags|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
 	}
 	return fd, err
@@ -86,12 +86,12 @@ func (h *Hierarchy) WriteFile(controller, cgroup, name, value string) error {
 		at, _ := h.mount(controller)
 		fd, err := openBeneath(at, filepath.Join(cgroup, name), unix.O_PATH)
 		if err != nil {
-			return &fs.PathError{Op: "write", Path: filepath.Join(dir, name), Err: err}
+			return &fs.PathError{Op: "write", Path: ShownPath(filepath.Join(dir, name)), Err: err}
 		}
 		unix.Close(fd)
 	}
 	if err := writeFile(dir, name, value, writeFlags(version, name)); err != nil {
-		return fmt.Errorf("write %q to %s: %w", value, filepath.Join(dir, name), rootCause(err))
+		return fmt.Errorf("write %q to %s: %w", value, ShownPath(filepath.Join(dir, name)), rootCause(err))
 	}
 	return nil
 }

@@ -38,6 +38,16 @@ type Hierarchy struct {
 	v2      []string          // the controllers at v2's root
 	// isNested means that there may be processes of PID namespaces other than this process's and its descendants.
 	isNested bool
+	// hasAnyNames means that every path is accepted that the kernel may have, see WithAnyNames.
+	hasAnyNames bool
+}
+
+// WithAnyNames returns a copy that accepts every path that [CheckAnyNames] accepts, for the cgroups that [Hierarchy.Children] lists:
+// whoever may create a cgroup chooses its name, and could otherwise prevent that it is changed. Paths from elsewhere need [CheckPath].
+func (h *Hierarchy) WithAnyNames() *Hierarchy {
+	other := *h
+	other.hasAnyNames = true
+	return &other
 }
 
 // ErrNoCgroups is returned if no cgroup hierarchy is mounted.
@@ -213,7 +223,7 @@ func (h *Hierarchy) primaryVersion() int {
 // Dir returns the directory of a cgroup in the controller's hierarchy ("" stands for [Hierarchy.Primary]), with the
 // version. It rejects paths that lead out of the hierarchy; it does not check whether the directory exists.
 func (h *Hierarchy) Dir(controller, cgroup string) (string, int, error) {
-	if err := CheckPath(cgroup); err != nil {
+	if err := h.checkPath(cgroup); err != nil {
 		return "", 0, err
 	}
 	at, version := h.mount(controller)
@@ -234,29 +244,10 @@ func (h *Hierarchy) InodeIn(controller, cgroup string) (uint64, error) {
 	}
 	var st unix.Stat_t
 	if err := unix.Stat(dir, &st); err != nil {
-		return 0, &fs.PathError{Op: "stat", Path: dir, Err: err}
+		return 0, &fs.PathError{Op: "stat", Path: ShownPath(dir), Err: err}
 	}
 	return st.Ino, nil
 }
 
 // ErrNoController is wrapped if no mounted hierarchy has a controller.
 var ErrNoController = errors.New("not mounted in any cgroup hierarchy")
-
-// ErrPath is wrapped if a cgroup's path is rejected.
-var ErrPath = errors.New("not a cgroup's path")
-
-// CheckPath rejects a cgroup's path that is relative, not in its shortest form, leads out of the hierarchy, or contains
-// control characters.
-func CheckPath(cgroup string) error {
-	switch {
-	case !strings.HasPrefix(cgroup, "/"):
-		return fmt.Errorf("%w: %q does not begin with a slash", ErrPath, cgroup)
-	case len(cgroup) > 4000:
-		return fmt.Errorf("%w: %d bytes long", ErrPath, len(cgroup))
-	case strings.ContainsFunc(cgroup, func(r rune) bool { return r < 0x20 || r == 0x7f }):
-		return fmt.Errorf("%w: %q contains a control character", ErrPath, cgroup)
-	case filepath.Clean(cgroup) != cgroup:
-		return fmt.Errorf("%w: %q is not in its shortest form (no .., no double or trailing slash)", ErrPath, cgroup)
-	}
-	return nil
-}

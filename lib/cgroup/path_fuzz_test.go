@@ -8,7 +8,7 @@ import (
 )
 
 // FuzzPath makes a hierarchy of an arbitrary mountinfo and names an arbitrary cgroup in it: whatever is read or written
-// stays beneath the root.
+// stays beneath the root, whichever names the hierarchy accepts.
 func FuzzPath(f *testing.F) {
 	const mount = "36 25 0:32 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n"
 	for _, path := range []string{"/a", "/", "", "a", "/../outside", "/a/../../outside", "//a", "/a/", "/link", "/a\n", "/a\x00", "/./a", "/a/cpu.weight", "/\xff", strings.Repeat("/x", 3000)} {
@@ -46,14 +46,16 @@ func FuzzPath(f *testing.F) {
 		if err != nil {
 			return
 		}
-		for _, controller := range []string{"", "cpu", "memory", "cpuset", "freezer", "io"} {
-			d, _, err := h.Dir(controller, path)
-			if err == nil && d != root && !strings.HasPrefix(d, root+"/") {
-				t.Errorf("Dir(%q, %q) = %s; want it beneath the root", controller, path, d)
+		for _, h := range []*Hierarchy{h, h.WithAnyNames()} {
+			for _, controller := range []string{"", "cpu", "memory", "cpuset", "freezer", "io"} {
+				d, _, err := h.Dir(controller, path)
+				if err == nil && d != root && !strings.HasPrefix(d, root+"/") {
+					t.Errorf("Dir(%q, %q) = %s; want it beneath the root", controller, path, d)
+				}
+				_, _ = h.ReadFile(controller, path, "cpu.weight")
+				_ = h.WriteFile(controller, path, "cpu.weight", "7")
+				_, _ = h.Exists(controller, path)
 			}
-			_, _ = h.ReadFile(controller, path, "cpu.weight")
-			_ = h.WriteFile(controller, path, "cpu.weight", "7")
-			_, _ = h.Exists(controller, path)
 		}
 		for _, d := range []string{outside, filepath.Join(outside, "a")} {
 			if data, err := os.ReadFile(filepath.Join(d, "cpu.weight")); err != nil || string(data) != "100\n" {
