@@ -50,6 +50,9 @@ and its quota must be within its parent's); such writes are listed as well.
 JOURNAL AND FALLBACK
 The journal (--journal) keeps the original value of every changed file, from before the change. It survives kill -9, and
 'isolate --restore --journal FILE' restores everything. Without a journal nothing can be restored.
+With --dry-run an existing journal is only read, even while another isolate uses it: values that depend on the original one, such as
+cpuWeightFactor and an ioWeight of -1, are predicted from it. Without --journal they are predicted from the present value, and
+cpuWeightFactor is refused, as it is without --dry-run.
 A value that changed between its reading and its recording, as when a cgroup is created again, is not written before the next tick.
 isolate never waits until the journal is on the disk. A crash of the machine or a reboot may damage the file; its entries do not
 count any more, because the cgroups are gone as well, and the next isolate continues with the file.

@@ -56,7 +56,8 @@ func command() stage.Command {
 		Kind:     stage.Kind{Reads: true, Writes: true, Acts: true},
 		Flags: func(f *stage.Flags) {
 			f.Category("Isolation")
-			f.Path(&o.journal, "journal", "", "keep the original value of every changed file in `FILE`, for --restore")
+			f.Path(&o.journal, "journal", "", "keep the original value of every changed file in `FILE`, for --restore\n"+
+				"With --dry-run it is not changed.")
 			f.Bool(&o.restore, "restore", "restore the values in the journal, read no ticks, and end")
 			f.Bool(&o.ifExists, "if-exists", "with --restore: a missing journal is not an error\nThis is for a unit that cannot know whether isolate ever ran.")
 			f.Bool(&o.force, "force", "with --restore: also restore externally changed values\n"+
@@ -130,16 +131,18 @@ func isolate(ctx context.Context, s *stage.Session, o options, h *cgroup.Hierarc
 	groups := resctrl.Options{Root: o.root, Hierarchy: h, Contest: o.contest, DryRun: s.DryRun, Now: s.Now, Log: s.Log}
 	if !s.DryRun {
 		warnReadOnly(s, h)
-		if a.Journal, err = openJournal(s, o, h); err != nil {
+	}
+	if a.Journal, err = openJournal(s, o, h); err != nil {
+		return err
+	}
+	if a.Journal != nil {
+		defer a.Journal.Close()
+	}
+	if a.Journal != nil && !s.DryRun { // no advice for groups depends on their original values
+		if groups.Journal, err = openResctrlJournal(s, o); err != nil {
 			return err
 		}
-		if a.Journal != nil {
-			defer a.Journal.Close()
-			if groups.Journal, err = openResctrlJournal(s, o); err != nil {
-				return err
-			}
-			defer groups.Journal.Close()
-		}
+		defer groups.Journal.Close()
 	}
 	t := &tool{s: s, o: o, apply: apply.New(a), resctrl: resctrl.New(groups), lastAdvice: s.Now()}
 	t.reclaim = reclaim.New(reclaim.Options{Hierarchy: h, Root: o.root, DryRun: s.DryRun, Now: s.Now, Log: s.Log})
@@ -174,12 +177,20 @@ func kubeletOf(o options) *cpumanager.Reader {
 	return cpumanager.NewReader(filepath.Join(o.root, o.kubelet))
 }
 
+// openJournal opens the cgroups' journal; nil if there is none. A dry run only reads it, for the original values on which desired values
+// depend: it creates no file, and another isolate may have the journal open.
 func openJournal(s *stage.Session, o options, h *cgroup.Hierarchy) (*apply.Journal, error) {
 	if o.journal == "" {
-		s.Log.Warn("no --journal: changes cannot be restored later")
+		if !s.DryRun {
+			s.Log.Warn("no --journal: changes cannot be restored later")
+		}
 		return nil, nil
 	}
-	j, err := apply.OpenJournal(o.journal, o.root, s.Now)
+	open := apply.OpenJournal
+	if s.DryRun {
+		open = apply.ReadJournal
+	}
+	j, err := open(o.journal, o.root, s.Now)
 	switch {
 	case errors.Is(err, apply.ErrInUse):
 		return nil, fmt.Errorf("--journal: %w", err)
@@ -197,7 +208,9 @@ func openJournal(s *stage.Session, o options, h *cgroup.Hierarchy) (*apply.Journ
 	if j.InvalidLines > 0 || j.StaleLines > 0 {
 		s.Log.Info("journal read", "files", j.Len(), "cutOrForeignLines", j.InvalidLines, "linesOfEarlierBoots", j.StaleLines)
 	}
-	compact(s, j)
+	if !s.DryRun {
+		compact(s, j)
+	}
 	return j, nil
 }
 

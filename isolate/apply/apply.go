@@ -33,7 +33,7 @@ type Options struct {
 	Online    string             // the file that lists the online CPUs; it may be missing
 	Kubelet   *cpumanager.Reader // nil if there is none
 	Writer    Writer             // the hierarchy if nil
-	Journal   *Journal           // nil if there is none
+	Journal   *Journal           // nil if there is none; a dry run uses only its records
 	// Contest is how often a value that another program changes is written again before it is left to that program.
 	Contest int
 	DryRun  bool
@@ -307,9 +307,10 @@ func (a *Applier) partitionReason(f plan.File) string {
 	return "the cgroup is a CPU partition (cpuset.cpus.partition is " + clip.Text(state, maxShownBytes) + ")"
 }
 
-// needsJournal reports whether a value must not be written without a journal, which has the original value after a restart.
+// needsJournal reports whether a value must not be written without a journal, which has the original value after a restart. A dry run
+// predicts that.
 func (a *Applier) needsJournal(it *item, r *round) bool {
-	if a.Journal != nil || a.DryRun || !it.MultipliesOriginal() {
+	if a.Journal != nil || !it.MultipliesOriginal() {
 		return false
 	}
 	a.unavailable.report(r, tick.IsolationError{

@@ -109,6 +109,17 @@ func OpenJournal(path, root string, now func() time.Time) (*Journal, error) {
 	return j, nil
 }
 
+// ReadJournal reads the journal at path without locking or creating it, for a dry run: another isolate may have it open. It is empty if it
+// does not exist.
+func ReadJournal(path, root string, now func() time.Time) (*Journal, error) {
+	j := &Journal{records: map[plan.File]*record{}}
+	var err error
+	if j.File, err = journal.OpenUnlocked(path, root, now, (*entry).kind, j.load); err != nil {
+		return nil, err
+	}
+	return j, nil
+}
+
 // Compact rewrites the journal if it has lines that are not needed any more, such as those of an earlier boot, whose cgroups no longer
 // exist.
 func (j *Journal) Compact() error {
