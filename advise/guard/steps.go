@@ -303,8 +303,8 @@ func (st *State) undo(now time.Time, d draft, v *view, quotaLowered, highLowered
 	}
 }
 
-// quotaOf converts a limit in milli-CPU to a quota: the kernel accepts none below [policy.MinQuotaMilliCPU], and kubelet sets that for smaller
-// limits.
+// quotaOf converts a limit in milli-CPU to a quota: the kernel accepts none below [policy.MinQuotaMilliCPU], and kubelet sets that for
+// smaller limits.
 func quotaOf(limit float64) int64 {
 	return int64(min(max(limit, policy.MinQuotaMilliCPU), maxMilliCPU))
 }

@@ -113,7 +113,7 @@ func (v *view) addBatch(p *tick.Pod) {
 	}
 }
 
-// limits returns the CPU limits of all pods' cgroups, and of their containers', in milli-CPU: 0 for none. Only cgroups that exist are in it.
+// limits returns the CPU limits of all pods' cgroups, and of their containers', in milli-CPU: 0 for none. It has only cgroups that exist.
 func (v *view) limits() map[string]float64 {
 	limits := map[string]float64{}
 	for i := range v.sample.Pods {

@@ -63,7 +63,8 @@ func (s *SetCgroups) UndoLists(now time.Time, sample *tick.Sample, a *tick.Advic
 	})
 }
 
-// eachService calls f with the existing cgroups that are in a sorted list, of pods that are known not to be batch: with the pod, and the cgroup's index in it.
+// eachService calls f with the existing cgroups that are in a sorted list, of pods that are known not to be batch: with the pod, and the
+// cgroup's index in it.
 func eachService(s *tick.Sample, sorted []string, f func(p *tick.Pod, i int, cgroup string)) {
 	for i := range s.Pods {
 		p := &s.Pods[i]
