@@ -99,8 +99,8 @@ func Marshal(v any) ([]byte, error) { return AppendMarshal(nil, v) }
 // Unmarshal decodes data as the stream does; after an error v must not be used.
 func Unmarshal(data []byte, v any) error { return api.Unmarshal(data, v) }
 
-// AppendMarshal appends v's encoding to dst, always in one line, and always UTF-8, although a cgroup's name can have any bytes: invalid ones
-// become U+FFFD, because otherwise the next stage would drop the whole line.
+// AppendMarshal appends v's encoding to dst: one line of UTF-8. A cgroup's name can have any bytes: invalid ones become U+FFFD, because
+// otherwise the next stage would drop the whole line.
 func AppendMarshal(dst []byte, v any) ([]byte, error) {
 	s := api.BorrowStream(nil)
 	defer api.ReturnStream(s)
