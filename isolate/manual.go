@@ -45,7 +45,8 @@ Sections: reads advice; writes isolation, or with --only network, network.
 
 WHAT IS WRITTEN
 A cgroup of version 1 that is not in the advice is adapted to its parent if the kernel would otherwise refuse a write (its CPUs
-and its quota must be within its parent's); such writes are listed as well.
+and its quota must be within its parent's); such writes are listed as well. If one of them was not made, because isolate was killed or
+the kernel refused it, the next tick that names a cgroup above makes it.
 
 JOURNAL AND FALLBACK
 The journal (--journal) keeps the original value of every changed file, from before the change. It survives kill -9, and

@@ -73,6 +73,7 @@ type Applier struct {
 	settledWeights map[plan.File]*record // see lostWeights
 	unavailable    unavailable
 	isRestoring    bool
+	behind         behind
 	maxChildWait   time.Duration        // how long a narrowing waits at most for a cgroup that is being created
 	parentLists    map[plan.File]string // the lists that a restore wrote where the kernel accepts no empty list
 }
@@ -159,7 +160,8 @@ func (a *Applier) Apply(desired []tick.Cgroup) tick.Isolation {
 	}
 	a.readItems(r)
 	changing := a.itemsToWrite(r)
-	if lost := a.lostWeights(); len(changing)+len(lost) > 0 {
+	a.findBehind()
+	if lost := a.lostWeights(); len(changing)+len(lost)+len(a.behind.files) > 0 {
 		a.writeItems(r, changing, lost)
 		a.settleWritten(lost)
 	}
@@ -364,6 +366,7 @@ func (a *Applier) writeItems(r *round, changing []*item, lost []plan.Setting) {
 	}
 	if err := a.recordOriginals(writes); err != nil {
 		for _, w := range writes {
+			a.noteFailure(w)
 			r.failWrite(w, "not written, because the original value could not be recorded: "+err.Error())
 		}
 		return
@@ -380,15 +383,20 @@ func (a *Applier) readRelated(settings []plan.Setting) {
 		if s.IsListV1() {
 			s.Original = a.originalOf(s.File, s.Observed)
 		}
-		if s.BurstFile() != "" && (s.Version == 1 || !s.IsAsDesired()) { // on version 1 a parent's may cut it
+		if s.BurstFile() == "" {
+			continue
+		}
+		_, isBehind := a.behind.files[burstFile(s.File)]
+		if s.Version == 1 || isBehind || !s.IsAsDesired() { // on version 1 a parent's quota may cut it
 			s.Burst, s.OriginalBurst = a.burstOf(s.File)
+			s.IsBurstBehind = a.behind.has(burstFile(s.File), s.Burst)
 		}
 	}
 }
 
 // burstOf returns the burst that belongs to a quota, and its value before any plan changed it.
 func (a *Applier) burstOf(f plan.File) (observed, original string) {
-	f.Name = f.BurstFile()
+	f = burstFile(f)
 	observed, err := a.Hierarchy.ReadFile(f.Controller, f.Cgroup, f.Name)
 	if err != nil {
 		return "", ""
@@ -428,7 +436,7 @@ func hasDesiredText(it *item) bool {
 
 // readNeighbours reads the files of ancestors and descendants of the changing cgroups, if the kernel checks the values against them.
 func (a *Applier) readNeighbours(changing []*plan.Setting, settings []plan.Setting) []plan.Neighbour {
-	if len(changing) == 0 {
+	if len(changing)+len(a.behind.files) == 0 {
 		return nil
 	}
 	n := neighbours{a: a, seen: make(map[plan.File]bool, len(settings))}
@@ -442,7 +450,14 @@ func (a *Applier) readNeighbours(changing []*plan.Setting, settings []plan.Setti
 			n.addMems(s)
 		}
 	}
+	n.addBehind()
 	return n.out
+}
+
+// burstFile returns the file of the burst that belongs to a quota.
+func burstFile(f plan.File) plan.File {
+	f.Name = f.BurstFile()
+	return f
 }
 
 // isGone reports whether the cgroup or its file does not exist.

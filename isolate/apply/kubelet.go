@@ -130,8 +130,8 @@ func (a *Applier) narrowedLists() []plan.Setting {
 	return out
 }
 
-func sortedFiles(records map[plan.File]*record) []plan.File {
-	return slices.SortedFunc(maps.Keys(records), func(x, y plan.File) int {
+func sortedFiles[V any](files map[plan.File]V) []plan.File {
+	return slices.SortedFunc(maps.Keys(files), func(x, y plan.File) int {
 		return cmp.Or(cmp.Compare(x.Cgroup, y.Cgroup), cmp.Compare(x.Controller, y.Controller), cmp.Compare(x.Name, y.Name),
 			cmp.Compare(x.Device, y.Device))
 	})

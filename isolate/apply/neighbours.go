@@ -76,9 +76,11 @@ func (n *neighbours) add(f plan.File, period string) {
 			return
 		}
 	}
+	neighbour.IsBehind = n.a.behind.has(f, neighbour.Observed)
 	neighbour.Original = n.a.originalOf(f, neighbour.Observed)
 	if f.BurstFile() != "" {
 		neighbour.Burst, neighbour.OriginalBurst = n.a.burstOf(f)
+		neighbour.IsBurstBehind = n.a.behind.has(burstFile(f), neighbour.Burst)
 	}
 	n.out = append(n.out, neighbour)
 }

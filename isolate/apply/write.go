@@ -81,14 +81,23 @@ func (a *Applier) execute(r *round, writes []plan.Write) {
 		}
 		if by := firstRefused(refused, w.Needs); by >= 0 {
 			refused[i] = true
+			a.noteFailure(w)
 			r.failWrite(w, fmt.Sprintf("%q not written: it depends on the write to %s, which failed",
 				clip.Text(w.New, maxShownBytes), clip.Text(cgroup.ShownPath(writes[by].Cgroup), maxShownBytes)))
 			continue
 		}
 		if err := a.write(r, w); err != nil {
 			refused[i] = true
+			a.noteFailure(w)
 			r.failWrite(w, err.Error())
 		}
+	}
+}
+
+// noteFailure lets the next round try an implied write again, which no value in the advice shows to be missing.
+func (a *Applier) noteFailure(w plan.Write) {
+	if w.IsImplied {
+		a.behind.addCandidate(w.File)
 	}
 }
 
@@ -150,6 +159,9 @@ func (a *Applier) write(r *round, w plan.Write) error {
 		if known := a.files[sideEffect]; known != nil {
 			known.hasLastApplied = false
 		}
+	}
+	if w.Controller == "cpuset" && a.machine.Versions["cpuset"] == 1 && old != "" && isNarrower(f.text, old) {
+		a.behind.addWidened(w.File, old)
 	}
 	r.addWrite(w, old, f.text)
 	if !plan.Same(w.Name, f.text, w.New) {

@@ -84,9 +84,9 @@ func (p *planner) bursts(settings []Setting, neighbours []Neighbour, nodes []*qu
 			p.explicitBurst(&out, s, quotas[s.Cgroup])
 		}
 	}
-	addImplied := func(f File, version int, period, burst, original string) {
+	addImplied := func(f File, version int, period, burst, original string, isBehind bool) {
 		n := quotas[f.Cgroup]
-		if n == nil || len(n.writes) == 0 || isAdvised[f.Cgroup] || burst == "" {
+		if n == nil || len(n.writes) == 0 && !isBehind || isAdvised[f.Cgroup] || burst == "" {
 			return
 		}
 		if original == "" {
@@ -98,12 +98,12 @@ func (p *planner) bursts(settings []Setting, neighbours []Neighbour, nodes []*qu
 	}
 	for i := range settings {
 		if s := &settings[i]; isQuota(s.Name) {
-			addImplied(s.File, s.Version, s.Period, s.Burst, s.OriginalBurst)
+			addImplied(s.File, s.Version, s.Period, s.Burst, s.OriginalBurst, s.IsBurstBehind)
 		}
 	}
 	for i := range neighbours {
 		if a := &neighbours[i]; a.Name == fileQuota {
-			addImplied(a.File, 1, a.Period, a.Burst, a.OriginalBurst)
+			addImplied(a.File, 1, a.Period, a.Burst, a.OriginalBurst, a.IsBurstBehind)
 		}
 	}
 	return out

@@ -67,6 +67,8 @@ type Setting struct {
 	// Burst is the text of BurstFile beside a quota that changes, because the kernel rejects a quota below its burst;
 	// OriginalBurst is its original value, empty if no plan changed it. They are not needed if the advice names the burst.
 	Burst, OriginalBurst string
+	// IsBurstBehind is as in [Neighbour].
+	IsBurstBehind bool
 }
 
 // ReplacedFile names the file that the setting replaces: if a kernel has that file, the setting is not written, because the kernel accepts
@@ -84,17 +86,17 @@ func (s *Setting) IsListV1() bool { return s.Version == 1 && isList(s.Name) }
 // IsOptional reports whether the file is one that a kernel may have beside another that sets the same.
 func (s *Setting) IsOptional() bool { return s.isOptional }
 
-// PeriodFile returns the file with the period of the setting's value; empty if there is none.
-func (s *Setting) PeriodFile() string {
-	if s.Name == fileQuota || s.Name == fileBurst {
+// PeriodFile returns the file with the period of a quota or burst; empty if there is none.
+func (f *File) PeriodFile() string {
+	if f.Name == fileQuota || f.Name == fileBurst {
 		return filePeriod
 	}
 	return ""
 }
 
 // QuotaFile returns the file with the quota that bounds a burst; empty for other settings.
-func (s *Setting) QuotaFile() string {
-	switch s.Name {
+func (f *File) QuotaFile() string {
+	switch f.Name {
 	case fileBurst:
 		return fileQuota
 	case fileMaxBurst:
@@ -112,6 +114,12 @@ func (f *File) BurstFile() string {
 		return fileMaxBurst
 	}
 	return ""
+}
+
+// MayBeImplied reports whether a plan may change the file although the advice does not name it: a list or quota of version 1, which the
+// parent's bounds, or a burst, which its quota bounds.
+func (f *File) MayBeImplied(version int) bool {
+	return version == 1 && (isList(f.Name) || f.Name == fileQuota) || isBurst(f.Name)
 }
 
 // IsBounded reports whether the kernel checks the value against those of ancestors and descendants, so that the plan
@@ -140,6 +148,9 @@ type Neighbour struct {
 	Original string
 	// Burst and OriginalBurst are as in [Setting].
 	Burst, OriginalBurst string
+	// IsBehind means that an earlier plan widened the parent's value, but not this one: it follows now, even if that one does not change.
+	// IsBurstBehind means that an earlier plan lowered the burst for the quota, and did not raise it again.
+	IsBehind, IsBurstBehind bool
 	// TakesParentList requests the parent's value: version 1 creates cgroups with an empty cpuset.mems, in which nothing can run.
 	TakesParentList bool
 }

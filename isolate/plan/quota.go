@@ -11,6 +11,7 @@ type quotaNode struct {
 	File
 	key          string
 	setting      *Setting
+	isBehind     bool // see [Neighbour]
 	parent       *quotaNode
 	children     []*quotaNode
 	observed     string
@@ -91,7 +92,9 @@ func (n *quotaNode) write(steps []*draft, text string, needs []*draft) []*draft 
 func (p *planner) quotaNodes(settings []Setting, neighbours []Neighbour) []*quotaNode {
 	var nodes []*quotaNode
 	var cgroups []string
-	isAnyChanged := false
+	isAnyChanged := slices.ContainsFunc(neighbours, func(a Neighbour) bool {
+		return a.Name == fileQuota && (a.IsBehind || a.IsBurstBehind)
+	})
 	for i := range settings {
 		s := &settings[i]
 		if !isQuota(s.Name) {
@@ -108,7 +111,7 @@ func (p *planner) quotaNodes(settings []Setting, neighbours []Neighbour) []*quot
 			continue
 		}
 		n.original = n.old
-		isAnyChanged = isAnyChanged || !s.IsAsDesired()
+		isAnyChanged = isAnyChanged || s.IsBurstBehind || !s.IsAsDesired()
 		nodes, cgroups = append(nodes, n), append(cgroups, s.Cgroup)
 	}
 	if !isAnyChanged {
@@ -119,7 +122,7 @@ func (p *planner) quotaNodes(settings []Setting, neighbours []Neighbour) []*quot
 		if a.Name != fileQuota {
 			continue
 		}
-		n := &quotaNode{File: a.File, key: keyOfFile(a.Name), observed: a.Observed, period: a.Period}
+		n := &quotaNode{File: a.File, key: keyOfFile(a.Name), observed: a.Observed, period: a.Period, isBehind: a.IsBehind}
 		var err error
 		if n.old, err = shareOf(a.Observed, a.Period); err != nil {
 			continue
@@ -178,7 +181,8 @@ func (p *planner) computeQuota(n *quotaNode) {
 	switch {
 	case s == nil && (n.parent == nil || n.original == unlimitedShare && n.old == unlimitedShare):
 		return
-	case s == nil && n.original != n.old && n.parent.isChanged(): // restore what an earlier plan took, as far as the parent allows
+	case s == nil && n.original != n.old && (n.isBehind || n.parent.isChanged()):
+		// Restore what an earlier plan took, as far as the parent allows.
 		if n.original <= limit {
 			n.new, n.newText = n.original, n.originalText
 			return

@@ -41,7 +41,7 @@ type setNode struct {
 func (p *planner) sets(name string, all cpus.Set, settings []Setting, neighbours []Neighbour) phases {
 	nodes := p.setNodes(name, settings, neighbours)
 	if !slices.ContainsFunc(nodes, func(n *setNode) bool {
-		return n.setting != nil && !n.setting.IsAsDesired() || n.neighbour != nil && n.neighbour.TakesParentList
+		return n.setting != nil && !n.setting.IsAsDesired() || n.neighbour != nil && (n.neighbour.TakesParentList || n.neighbour.IsBehind)
 	}) {
 		return phases{}
 	}
@@ -232,10 +232,11 @@ func (p *planner) computeV1(n *setNode, all cpus.Set) {
 }
 
 // takeOriginal determines what a set was originally that no plan changed: if it equals its parent's, it was filled from it, perhaps
-// while the parent's was squeezed, and would otherwise have been what the parent's was.
+// while the parent's was squeezed, and would otherwise have been what the parent's was. So was one that is behind: it was filled just
+// before its parent's was widened.
 func (n *setNode) takeOriginal() {
 	up := n.parent
-	if n.setting == nil && !n.isRecorded() && up != nil && n.old.Equals(up.old) {
+	if n.setting == nil && !n.isRecorded() && up != nil && (n.old.Equals(up.old) || n.neighbour.IsBehind) {
 		n.original = up.original
 	}
 }
@@ -259,7 +260,8 @@ func (n *setNode) isRecorded() bool {
 // inheritedSet returns the set of a cgroup that the advice does not name: its own, as far as its parent's allows.
 func (n *setNode) inheritedSet() cpus.Set {
 	up := n.parent
-	if up == nil || !up.isChanged || n.old.IsEmpty() {
+	isBehind := n.neighbour != nil && n.neighbour.IsBehind
+	if up == nil || !up.isChanged && !isBehind || n.old.IsEmpty() {
 		return n.old
 	}
 	if n.original.Equals(up.original) {
