@@ -2,6 +2,7 @@ package apply
 
 import (
 	"bytes"
+	"maps"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -58,9 +59,7 @@ func TestKilledGrowthIsCompleted(t *testing.T) {
 			t.Errorf("killed at write %d: the next isolate made %d writes; errors:\n%s", killAt, out.Applied, errorsOf(out))
 		}
 		want := map[string]string{}
-		for file, text := range first {
-			want[file] = text
-		}
+		maps.Copy(want, first)
 		want["batch cpu.cfs_quota_us"] = "150000\n"
 		if diff := cmp.Diff(want, r.snapshot(names...)); diff != "" {
 			t.Errorf("killed at write %d: after the next isolate (-want +got):\n%s", killAt, diff)

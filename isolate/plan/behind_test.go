@@ -24,52 +24,70 @@ func TestBehindFollowsUnchangedParent(t *testing.T) {
 		recorded   string // the original value of the first write
 	}{
 		{
-			"a list", []Neighbour{{File: list, Observed: "0", Original: "0-3", IsBehind: true}},
-			[]string{"/b/x cpuset.cpus: 0 -> 0-2 (implied)"}, "0-3",
+			"a list",
+			[]Neighbour{{File: list, Observed: "0", Original: "0-3", IsBehind: true}},
+			[]string{"/b/x cpuset.cpus: 0 -> 0-2 (implied)"},
+			"0-3",
 		},
 		{
-			"a list of its own", []Neighbour{{File: list, Observed: "0", Original: "1", IsBehind: true}},
-			[]string{"/b/x cpuset.cpus: 0 -> 1 (implied)"}, "1",
+			"a list of its own",
+			[]Neighbour{{File: list, Observed: "0", Original: "1", IsBehind: true}},
+			[]string{"/b/x cpuset.cpus: 0 -> 1 (implied)"},
+			"1",
 		},
 		{
-			"a list that was filled just before", []Neighbour{{File: list, Observed: "0", IsBehind: true}},
-			[]string{"/b/x cpuset.cpus: 0 -> 0-2 (implied)"}, "0-3",
+			"a list that was filled just before",
+			[]Neighbour{{File: list, Observed: "0", IsBehind: true}},
+			[]string{"/b/x cpuset.cpus: 0 -> 0-2 (implied)"},
+			"0-3",
 		},
 		{
-			"those below it follow", []Neighbour{
+			"those below it follow",
+			[]Neighbour{
 				{File: list, Observed: "0", Original: "0-3", IsBehind: true}, {File: below(list), Observed: "0", Original: "0-3"},
 			},
-			[]string{"/b/x cpuset.cpus: 0 -> 0-2 (implied)", "/b/x/c cpuset.cpus: 0 -> 0-2 (implied) needs [0]"}, "0-3",
+			[]string{"/b/x cpuset.cpus: 0 -> 0-2 (implied)", "/b/x/c cpuset.cpus: 0 -> 0-2 (implied) needs [0]"},
+			"0-3",
 		},
 		{"the parent has no more", []Neighbour{{File: list, Observed: "0-2", Original: "0-3", IsBehind: true}}, nil, ""},
 		{"a list that is not behind", []Neighbour{{File: list, Observed: "0", Original: "0-3"}}, nil, ""},
 		{
-			"a quota", []Neighbour{{File: quota, Observed: "20000", Period: "100000", Original: "90000", IsBehind: true}},
-			[]string{"/b/x cpu.cfs_quota_us: 20000 -> 90000 (implied)"}, "",
+			"a quota",
+			[]Neighbour{{File: quota, Observed: "20000", Period: "100000", Original: "90000", IsBehind: true}},
+			[]string{"/b/x cpu.cfs_quota_us: 20000 -> 90000 (implied)"},
+			"",
 		},
 		{
-			"a quota over the parent's", []Neighbour{{File: quota, Observed: "20000", Period: "100000", Original: "160000", IsBehind: true}},
-			[]string{"/b/x cpu.cfs_quota_us: 20000 -> 150000 (implied)"}, "",
+			"a quota over the parent's",
+			[]Neighbour{{File: quota, Observed: "20000", Period: "100000", Original: "160000", IsBehind: true}},
+			[]string{"/b/x cpu.cfs_quota_us: 20000 -> 150000 (implied)"},
+			"",
 		},
 		{
-			"a quota and one below it", []Neighbour{
+			"a quota and one below it",
+			[]Neighbour{
 				{File: quota, Observed: "20000", Period: "100000", Original: "90000", IsBehind: true},
 				{File: below(quota), Observed: "20000", Period: "100000", Original: "80000"},
 			},
-			[]string{"/b/x cpu.cfs_quota_us: 20000 -> 90000 (implied)", "/b/x/c cpu.cfs_quota_us: 20000 -> 80000 (implied) needs [0]"}, "",
+			[]string{"/b/x cpu.cfs_quota_us: 20000 -> 90000 (implied)", "/b/x/c cpu.cfs_quota_us: 20000 -> 80000 (implied) needs [0]"},
+			"",
 		},
 		{"a quota that is not behind", []Neighbour{{File: quota, Observed: "20000", Period: "100000", Original: "90000"}}, nil, ""},
 		{
-			"a burst", []Neighbour{
+			"a burst",
+			[]Neighbour{
 				{File: quota, Observed: "90000", Period: "100000", Burst: "20000", OriginalBurst: "60000", IsBurstBehind: true},
 			},
-			[]string{"/b/x cpu.cfs_burst_us: 20000 -> 60000 (implied)"}, "",
+			[]string{"/b/x cpu.cfs_burst_us: 20000 -> 60000 (implied)"},
+			"",
 		},
 		{
-			"a burst over its quota", []Neighbour{
+			"a burst over its quota",
+			[]Neighbour{
 				{File: quota, Observed: "50000", Period: "100000", Burst: "20000", OriginalBurst: "60000", IsBurstBehind: true},
 			},
-			[]string{"/b/x cpu.cfs_burst_us: 20000 -> 50000 (implied)"}, "",
+			[]string{"/b/x cpu.cfs_burst_us: 20000 -> 50000 (implied)"},
+			"",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
