@@ -145,11 +145,13 @@ func (p *Pod) read(o object, complain func(string)) requested {
 	policy := fields.Text(o, "spec", "restartPolicy")
 	never, always := policy == "Never", policy != "Never" && policy != "OnFailure"
 
+	resizing := resizeOf(o)
 	one := func(c object, statuses map[string]object, once, never bool) (list, list) {
 		out := container(c, statuses, once, never)
 		in := "container " + fields.Clip(out.Name) + ": "
 		request, limit := fields.Child(c, "resources", "requests"), fields.Child(c, "resources", "limits")
 		r, l := readList(request, in+"requests", complain), readList(limit, in+"limits", complain)
+		resizing.apply(&r, &l, statuses[fields.Text(c, "name")], in, complain)
 		out.Requests, out.Limits = r.resources(), l.resources()
 		names.note(request)
 		p.Containers = append(p.Containers, out)

@@ -15,6 +15,10 @@ const early = 500 * time.Millisecond
 // beginEvery is how often samples are taken in the first 5 seconds.
 const beginEvery = time.Second
 
+// longestGap is the time without samples after which the averages begin again: little of the 5 minutes' average is left by then, and one
+// sample would make up the rest.
+const longestGap = 5 * time.Minute
+
 // Average is a number of runnable threads averaged as the kernel averages its own load: exponentially, over 1 and 5
 // minutes. Unlike the kernel's, which begins at 0 when the machine starts, it begins with the mean of its first samples:
 // the threads ran before they were first sampled, and a load that begins at 0 would be too low for minutes. A single sample
@@ -53,6 +57,8 @@ func (l *Average) Add(at time.Time, runnable float64) {
 	switch {
 	case !l.Valid():
 		l.Began = at
+	case at.Sub(l.At) > longestGap:
+		*l = Average{Began: at}
 	case at.Before(l.Began):
 		l.Began = at.Add(-Every) // the clock was set back; the beginning is over
 	}
