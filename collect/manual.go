@@ -42,6 +42,9 @@ kubepods by QoS tier, *.slice otherwise). The first rule whose glob matches a cg
        namespace: batch
        requests: {reclaimedMilliCPU: 2000, reclaimedMemoryBytes: 1Gi}
 
+A cgroup that matches the same rule as one around it (** matches both) is a part of that pod. A cgroup whose name is not UTF-8, or has
+control characters, is no pod; sample.errors names it, and a cgroup that contains only such ones and reclaimed pods is batch's.
+
 PODS OF A CLUSTER
 With a cluster (--kubeconfig or --in-cluster; --pods for the pods alone) the rules still find the cgroups of pods, and the
 cluster's pods are matched with them by the UID and the container ids in the cgroups' names (cgroupfs and systemd

@@ -26,7 +26,7 @@ func (t *tree) containsOnlyBatch(n *node, kubelets []string) bool {
 	if n.isPod() {
 		return n.rule.Class == tick.QoSReclaimed
 	}
-	only := len(n.children) > 0 && !n.hasOthers
+	only := len(n.children)+len(n.unnamed) > 0 && !n.hasOthers
 	for _, child := range n.children {
 		if !t.containsOnlyBatch(child, kubelets) {
 			only = false
@@ -56,7 +56,9 @@ func (t *tree) containsOther(n *node) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if slices.ContainsFunc(names, func(name string) bool { return n.children[name] == nil }) {
+	if slices.ContainsFunc(names, func(name string) bool {
+		return n.children[name] == nil && !slices.Contains(n.unnamed, name)
+	}) {
 		return true, nil
 	}
 	dir, _, err := t.h.Dir("cpu", n.path)

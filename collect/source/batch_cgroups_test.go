@@ -57,6 +57,11 @@ func TestBatchCgroups(t *testing.T) {
 		want("a service among the jobs")
 		without("/grid/jobs/web1")
 		want("the service has gone", "/grid", "/grid/jobs")
+		for _, name := range []string{"/grid/jobs/odd\xff", "/grid/jobs/odd\tname"} {
+			group(name)
+			want("a job whose name a tick cannot have", "/grid", "/grid/jobs")
+			without(name)
+		}
 		group("/grid/other")
 		want("a cgroup that no rule matches", "/grid/jobs")
 		without("/grid/other")

@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"unicode/utf8"
 
 	"polder/collect/classify"
 	"polder/lib/cgroup"
+	"polder/lib/tick"
 )
 
 // Cgroup finds the cgroups that are containers, by the classification rules, and reads their values. On version 1 they are
@@ -89,15 +91,17 @@ func (c *cgroupReader) Load(s *State) { c.saved = s.Cgroups }
 
 // tree is the part of the primary hierarchy that can contain pods.
 type tree struct {
-	h       *cgroup.Hierarchy
-	env     *Env
-	rules   *classify.Rules
-	log     *slog.Logger
-	reader  *cgroup.Reader
-	watcher *cgroup.Watcher // nil while there is none
-	clock   *clock
-	inodes  bool
-	saved   map[string]CgroupState
+	h      *cgroup.Hierarchy
+	env    *Env
+	rules  *classify.Rules
+	log    *slog.Logger
+	reader *cgroup.Reader
+	// memoryReader is that of the pods' own cgroups, nil until there is one.
+	memoryReader *cgroup.Reader
+	watcher      *cgroup.Watcher // nil while there is none
+	clock        *clock
+	inodes       bool
+	saved        map[string]CgroupState
 
 	nodes map[string]*node
 	// changed means that pods or containers were added or removed.
@@ -127,14 +131,28 @@ type node struct {
 	lists     bool
 	isWatched bool
 	hasOthers bool
+	// unnamed are the names of children that are batch by their rule, but are no nodes, because a tick cannot have their names.
+	unnamed   []string
 	container *container // nil where it is none
 	stalls    *stalls    // nil where it is no pod
 	io        *podIO     // likewise
 	events    *events    // likewise
+	memory    *podMemory // nil where it is no pod, or is its only container
 }
 
 // isPod reports whether the node is a pod.
 func (n *node) isPod() bool { return n.rule.Pod() }
+
+// isPartOf reports whether the innermost pod around a cgroup, or the cgroup itself, matches the same rule as one below it, as with a rule
+// "/batch/**": then both are one pod, because the use of the outer one contains that of the inner one.
+func (n *node) isPartOf(rule *classify.Rule) bool {
+	for ; n != nil; n = n.parent {
+		if n.isPod() {
+			return n.rule == rule
+		}
+	}
+	return false
+}
 
 // update updates the directories that changed, or all of them.
 func (t *tree) update(all bool) {
@@ -222,6 +240,7 @@ func (t *tree) list(n *node) {
 		t.errs = append(t.errs, fmt.Errorf("list cgroups below %s: %w", n.path, err))
 		return
 	}
+	n.unnamed = nil
 	exists := make(map[string]bool, len(names))
 	for _, name := range names {
 		exists[name] = true
@@ -234,7 +253,7 @@ func (t *tree) list(n *node) {
 			t.remove(child)
 		}
 	}
-	n.hasOthers = len(n.children) < len(names)
+	n.hasOthers = len(n.children)+len(n.unnamed) < len(names)
 	t.batchChanged = true
 }
 
@@ -249,7 +268,9 @@ func (t *tree) add(parent *node, name string) {
 		n.container = &container{path: n.path}
 	default:
 		n.path = join(parent.path, name)
-		n.rule = t.rules.Match(n.path)
+		if n.rule = t.rules.Match(n.path); n.isPod() && parent.isPartOf(n.rule) {
+			n.rule = nil
+		}
 		n.lists = t.rules.Below(n.path)
 		if n.isPod() && n.rule.ChildContainers {
 			n.lists = true
@@ -257,7 +278,14 @@ func (t *tree) add(parent *node, name string) {
 			n.container = &container{path: n.path}
 		}
 	}
-	if !n.lists && !n.isPod() && n.container == nil || cgroup.CheckPath(n.path) != nil {
+	if !n.lists && !n.isPod() && n.container == nil {
+		return
+	}
+	if cgroup.CheckPath(n.path) != nil || !utf8.ValidString(n.path) {
+		t.errs = append(t.errs, fmt.Errorf("cgroup %s is left out: a tick cannot have its name", cgroup.ShownPath(n.path)))
+		if n.isPod() && n.rule.Class == tick.QoSReclaimed {
+			parent.unnamed = append(parent.unnamed, name)
+		}
 		return
 	}
 	t.nodes[n.path] = n
@@ -273,6 +301,10 @@ func (t *tree) add(parent *node, name string) {
 		t.openStalls(n)
 		t.openIO(n)
 		t.openEvents(n.events, n.path)
+		if n.container == nil {
+			n.memory = &podMemory{}
+			t.openMemory(n.memory, n.path)
+		}
 	}
 	if n.lists {
 		n.children = map[string]*node{}
@@ -315,6 +347,7 @@ func (t *tree) remove(n *node) {
 	n.stalls.close()
 	n.io.close()
 	n.events.close()
+	n.memory.close()
 	t.batchChanged = true
 	t.changed = t.changed || n.isPod() || n.container != nil
 	if t.nodes[n.path] == n {
@@ -371,10 +404,12 @@ func (t *tree) read(r *Round) {
 				t.openStalls(n)
 				t.openIO(n)
 				t.openEvents(n.events, n.path)
+				t.openMemory(n.memory, n.path)
 			}
 			t.readStalls(n, r.Clock.Seconds())
 			t.readIO(n, r.Clock.Seconds())
 			t.readEvents(n.events, r.Clock.Seconds(), ioEvery)
+			t.readMemory(n.memory, r.Clock.Seconds())
 		}
 	}
 	if uncounted > 0 {
@@ -429,6 +464,7 @@ func (t *tree) close() error {
 		n.stalls.close()
 		n.io.close()
 		n.events.close()
+		n.memory.close()
 	}
 	if t.watcher == nil {
 		return nil

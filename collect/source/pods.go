@@ -11,7 +11,7 @@ import (
 )
 
 // Pods assembles the pods from their containers, and joins them with the cluster's pods where there is a cluster. A pod's
-// values are sums over those of its containers that have them.
+// values are sums over those of its containers that have them; its memory is at least that of its own cgroup.
 var Pods = Source{
 	Name: "pods",
 	Doc:  "the pods: the cluster's, and the cgroups that the classification rules name, sorted by cgroup",
@@ -40,6 +40,7 @@ type pod struct {
 	stalls     *stalls // nil where the pod has no cgroup
 	io         *podIO  // likewise
 	events     *events // likewise
+	own        *podMemory
 
 	usage, load1, load5, threads                 float64
 	usageBytes, workingSet, rss, cache, refaults float64
@@ -85,7 +86,7 @@ func (p *pods) assemble() {
 	p.at, p.out = make([]pod, len(nodes)), make([]tick.Pod, len(nodes))
 	for i, n := range nodes {
 		out := &p.out[i]
-		p.at[i].stalls, p.at[i].io, p.at[i].events = n.stalls, n.io, n.events
+		p.at[i].stalls, p.at[i].io, p.at[i].events, p.at[i].own = n.stalls, n.io, n.events, n.memory
 		known, missing := j.find(n)
 		if known == nil {
 			*out = n.asTick(missing)
@@ -245,6 +246,7 @@ func (p *pod) fill(out *tick.Pod, seconds float64) {
 	out.Load1, out.Load5 = load1.into(&p.load1, 1000), load5.into(&p.load5, 1000)
 	out.Threads = threads.into(&p.threads, 1)
 	out.Memory = nil
+	p.own.raise(&bytes, &workingSet, &rss, &cache)
 	if bytes.known || rss.known {
 		p.memory = tick.Memory{
 			UsageBytes: bytes.into(&p.usageBytes, 1), WorkingSetBytes: workingSet.into(&p.workingSet, 1),

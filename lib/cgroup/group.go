@@ -60,6 +60,15 @@ var cpuFiles = []valueFile{
 	{controller: "cpuset", version: 2, name: "cpuset.cpus.effective", parse: (*Values).ParseCPUSet, isInherited: true},
 }
 
+// memoryFiles are the files of [NewMemoryReader].
+var memoryFiles = []valueFile{
+	{controller: "memory", version: 1, name: "memory.usage_in_bytes", parse: (*Values).ParseMemory},
+	{controller: "memory", version: 1, name: "memory.stat", parse: (*Values).ParseMemoryStatV1, pace: paceMemory},
+
+	{controller: "memory", version: 2, name: "memory.current", parse: (*Values).ParseMemory},
+	{controller: "memory", version: 2, name: "memory.stat", parse: (*Values).ParseMemoryStatV2, pace: paceMemory},
+}
+
 // Reader opens cgroups whose values are read repeatedly. It is not safe for concurrent use.
 type Reader struct {
 	h             *Hierarchy
@@ -95,6 +104,13 @@ func NewReader(h *Hierarchy, numa bool) *Reader {
 func NewCPUReader(h *Hierarchy) *Reader {
 	r := &Reader{h: h, buf: make([]byte, 4<<10)}
 	r.selectFiles(cpuFiles)
+	return r
+}
+
+// NewMemoryReader returns a Reader of only the cgroups' memory.
+func NewMemoryReader(h *Hierarchy) *Reader {
+	r := &Reader{h: h, buf: make([]byte, 8<<10)}
+	r.selectFiles(memoryFiles)
 	return r
 }
 
