@@ -55,7 +55,7 @@ A new container's cgroup can exist before the pod's status has the container's I
 are unmatched, collect uses that container's name; otherwise it uses the cgroup's name. Under CRI-O most pods have no sandbox cgroup.
 There, while a container's ID is missing, collect counts each unmatched cgroup as a container. The containers of a virtual machine
 (runtimeClassName, as with Kata) have one cgroup, which is listed as the container, or under its own name if there are several.
-gVisor's containers have cgroups of their own, but their use is in the sandbox's, and is not counted as the pod's.
+gVisor's containers have cgroups of their own, but their use is in the sandbox's: its memory counts as the pod's, its CPU time does not.
 
 CLASSES OF PODS
 A pod's class is that of the first of these:
