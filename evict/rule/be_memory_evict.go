@@ -107,8 +107,9 @@ func nodeMemory(s *tick.Sample) (used, capacity float64, why string) {
 func anonymousMemory(p *tick.Pod) (float64, bool) { return podMemory(p, rssBytes) }
 
 // addCandidates divides the pods into those that may be evicted and those that may not but count as released when they
-// terminate. A pod with unknown measure counts as releasing what is needed if that is over 0, also while it terminates as long as it has
-// containers, and is omitted otherwise.
+// terminate. A pod with unknown measure counts as releasing what is needed if that is over 0, also while it terminates, and is omitted
+// otherwise. One without a container is always omitted: between two starts of a container that fails, a pod uses nothing, so its eviction
+// would release nothing, and its replacement would soon be evicted in the same way, instead of the pod that uses the memory.
 func (f *Finding) addCandidates(t *tick.Tick, isCandidate func(*tick.Pod) bool, measure func(*tick.Pod) (float64, bool), unknown float64) {
 	for i := range t.Sample.Pods {
 		p := &t.Sample.Pods[i]
@@ -121,7 +122,7 @@ func (f *Finding) addCandidates(t *tick.Tick, isCandidate func(*tick.Pod) bool, 
 			f.Others = append(f.Others, Candidate{Pod: p, Releases: v})
 		case accepted && ok:
 			f.Candidates = append(f.Candidates, Candidate{Pod: p, Releases: v})
-		case accepted && unknown > 0:
+		case accepted && unknown > 0 && !hasNoContainer(p):
 			f.Candidates = append(f.Candidates, Candidate{Pod: p, Releases: unknown})
 		case !accepted && unknown > 0 && p.Terminating && !hasNoContainer(p):
 			f.Others = append(f.Others, Candidate{Pod: p, Releases: unknown})

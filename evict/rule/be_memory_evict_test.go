@@ -133,6 +133,23 @@ func TestBEMemoryCandidates(t *testing.T) {
 	}
 }
 
+// A pod without a container, such as one whose container fails at each start, uses nothing: it is not evicted instead of the pod that uses
+// the memory, even if its priority is lower.
+func TestBEMemoryWithoutContainer(t *testing.T) {
+	failing := bePod("failing", prioritized(5000), func(p *tick.Pod) { p.Memory, p.Containers, p.Cgroup = nil, nil, "/failing" })
+	user := bePod("user", prioritized(5500), usage(0, 20))
+	f := onlyFinding(t, beMemoryEvict.New().Measure(strategy(nil), koordTick(0, 0, 75, failing, user)))
+	if got := strings.Join(ranked(f), " "); got != "user" || len(f.Others) > 0 {
+		t.Errorf("candidates %s, others %v; want the pod with a container alone", got, released(f.Others))
+	}
+	// With a container of unknown memory, it may use any amount.
+	failing.Containers = []tick.Container{{Name: "main"}}
+	f = onlyFinding(t, beMemoryEvict.New().Measure(strategy(nil), koordTick(0, 0, 75, failing, user)))
+	if got := strings.Join(ranked(f), " "); got != "failing user" {
+		t.Errorf("candidates %s; want the pod of the lower priority, whose memory is unknown, first", got)
+	}
+}
+
 // A pod's use is its anonymous memory, or the containers' sum if the pod has none.
 func TestAnonymous(t *testing.T) {
 	p := bePod("be", func(p *tick.Pod) {
