@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"polder/advise/koordinator/revert"
 	"polder/lib/tick"
 )
 
@@ -21,6 +22,10 @@ func (b *bucket) period() time.Duration {
 	return time.Duration(min(b.Seconds, 1e9)) * time.Second
 }
 
+// maxAbsence is the time after which a bucket that was not used is replaced by a new one. The pod's annotation may set a period of 0, or one
+// that is shorter than the time between two ticks: without the lower bound, that would give the pod new tokens at every tick.
+func (b *bucket) maxAbsence() time.Duration { return max(2*b.period(), revert.Duration) }
+
 // mayExceedLimit reports whether the container's quota may exceed its limit, and accounts for the use since the last tick: use over the
 // limit takes tokens from the bucket, use below 60 % of the limit adds tokens. Unknown use counts as the limit itself.
 func (r *round) mayExceedLimit(p *tick.Pod, t *tick.Container, c config, limit int64) bool {
@@ -29,7 +34,7 @@ func (r *round) mayExceedLimit(p *tick.Pod, t *tick.Container, c config, limit i
 	}
 	capacity := float64(c.periodSeconds) * float64(c.quotaPercent-100)
 	b := r.state.Buckets[t.Cgroup]
-	if b == nil || r.now.Sub(b.At) > 2*b.period() {
+	if b == nil || r.now.Sub(b.At) > b.maxAbsence() {
 		b = &bucket{Tokens: capacity * initialLevel(p.UID, t.Name), At: r.now}
 		if r.state.Buckets == nil {
 			r.state.Buckets = map[string]*bucket{}

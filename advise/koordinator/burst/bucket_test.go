@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"polder/advise/koordinator/revert"
 	"polder/lib/tick"
 )
 
@@ -72,7 +73,14 @@ func TestTokens(t *testing.T) {
 	}{
 		"period":  {func(_ *bucket, c *config) { c.periodSeconds = 20 }, false},
 		"percent": {func(_ *bucket, c *config) { c.quotaPercent = 200 }, false},
-		"absence": {func(b *bucket, _ *config) { b.At = start.Add(-20*time.Second - 1) }, true},
+		"absence": {func(b *bucket, _ *config) { b.At = start.Add(-revert.Duration - 1) }, true},
+		"absence of two periods, which are shorter": {func(b *bucket, _ *config) { b.At = start.Add(-20*time.Second - 1) }, false},
+		"absence of two periods, which are longer": {func(b *bucket, _ *config) {
+			b.Seconds, b.At = 400, start.Add(-800*time.Second-1)
+		}, true},
+		"absence of less than two long periods": {func(b *bucket, _ *config) {
+			b.Seconds, b.At = 400, start.Add(-800*time.Second)
+		}, false},
 	} {
 		b, s := &bucket{Tokens: -1000, At: start, Seconds: 10}, config{quotaPercent: 300, periodSeconds: 10}
 		tt.change(b, &s)
@@ -80,6 +88,45 @@ func TestTokens(t *testing.T) {
 		c.UsageMilliCPU = f(1000)
 		if got := r.mayExceedLimit(&p, c, s, 1000); got != tt.isNew {
 			t.Errorf("another %s: allowed %v, with %v tokens", name, got, r.state.Buckets[c.Cgroup].Tokens)
+		}
+	}
+}
+
+// The annotation of a pod, which its owner writes, does not refill the bucket: neither by a period of 0, nor by one that is shorter than
+// the time between two ticks.
+func TestShortPeriodGivesNoTokens(t *testing.T) {
+	for name, tt := range map[string]struct {
+		interval time.Duration
+		period   func(i int) string
+	}{
+		"0 at every 60th tick": {time.Second, func(i int) string {
+			if i%60 == 59 {
+				return "0"
+			}
+			return ""
+		}},
+		"a second, 5 s between ticks": {5 * time.Second, func(int) string { return "1" }},
+	} {
+		st, s := new(State), burstPolicy("cfsQuotaBurstOnly")
+		s.Burst.CFSQuotaBurstPeriodSeconds = n(120)
+		p := pod(1000)
+		quota, late := int64(1000), 0
+		for i := range 1000 {
+			p.Annotations = map[string]string{}
+			if period := tt.period(i); period != "" {
+				p.Annotations["koordinator.sh/cpuBurst"] = `{"cfsQuotaBurstPeriodSeconds":` + period + `}`
+			}
+			p.Containers[0].ThrottledPercent, p.Containers[0].UsageMilliCPU = f(10), new(float64(quota))
+			a := advise(st, s, sampleOf(3000, p), time.Duration(i)*tt.interval)
+			if q := entryOf(t, a.Cgroups, containerPath).CPUMaxMilliCPU; q != nil {
+				quota = *q
+			}
+			if i >= 500 && quota > 1000 {
+				late++
+			}
+		}
+		if late > 0 {
+			t.Errorf("%s: over the limit at %d of the last 500 ticks; want none, because the container never uses less", name, late)
 		}
 	}
 }

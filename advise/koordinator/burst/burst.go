@@ -202,7 +202,7 @@ func (st *State) forget(now time.Time) {
 		if b != nil && b.At.After(now) {
 			b.At = now
 		}
-		if b == nil || now.Sub(b.At) > min(max(2*b.period(), revert.Duration), 24*time.Hour) {
+		if b == nil || now.Sub(b.At) > min(b.maxAbsence(), 24*time.Hour) {
 			delete(st.Buckets, name)
 		}
 	}
