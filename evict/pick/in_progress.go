@@ -108,16 +108,6 @@ func (g InProgress) FailedRecently(uid string) bool {
 // Unanswered reports whether a pod's end was requested and the answer is unknown.
 func (g InProgress) Unanswered(uid string) bool { l := g[uid]; return l != nil && l.Unanswered }
 
-// startedCooldown reports whether a cooldown also began with another pod whose eviction is in progress since then.
-func (g InProgress) startedCooldown(key string, at time.Time) bool {
-	for _, l := range g {
-		if l.FailedAt.IsZero() && l.DecidedAt.Equal(at) && slices.Contains(l.Cooldowns, key) {
-			return true
-		}
-	}
-	return false
-}
-
 // Add records that a victim's end was requested.
 func (g InProgress) Add(v Victim, now time.Time) *Ongoing {
 	l := &Ongoing{Eviction: v.Eviction, Cgroup: v.Pod.Cgroup, Cooldowns: v.Cooldowns, DecidedAt: now, RequestedAt: now}

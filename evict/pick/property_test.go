@@ -15,14 +15,14 @@ import (
 
 // world is a node whose pods come and go, under rules that require evictions.
 type world struct {
-	pods        []*tick.Pod
-	created     int
-	state       *State
-	limits      Limits
-	clock       time.Time
-	forward     time.Duration // sum of the clock's forward steps: setting it back subtracts nothing
-	requests    []requestRecord
-	lastRequest map[string]time.Duration // by rule, in terms of forward
+	pods      []*tick.Pod
+	created   int
+	state     *State
+	limits    Limits
+	clock     time.Time
+	forward   time.Duration // sum of the clock's forward steps: setting it back subtracts nothing
+	requests  []requestRecord
+	cooldowns map[string][]requestRecord // the requests that began each cooldown and were not refused
 }
 
 type requestRecord struct {
@@ -118,15 +118,12 @@ func (w *world) recordRequests(t *rapid.T, victims []Victim) {
 		w.state.RecordRequest(v, w.clock)
 		w.requests = append(w.requests, requestRecord{w.forward, uid, v.Pod.Namespace})
 		for _, r := range v.Cooldowns {
-			w.lastRequest[r] = w.forward
+			w.cooldowns[r] = append(w.cooldowns[r], w.requests[len(w.requests)-1])
 		}
 		switch rapid.IntRange(0, 5).Draw(t, "result") {
 		case 0:
 			w.state.Refuse(uid, "refused", w.clock, time.Duration(rapid.IntRange(0, 60).Draw(t, "again"))*time.Second)
 			w.forget(uid)
-			for _, r := range v.Cooldowns {
-				delete(w.lastRequest, r)
-			}
 		case 1:
 			w.state.InProgress.NoAnswer(uid, "no answer", w.clock)
 		case 2:
@@ -137,14 +134,21 @@ func (w *world) recordRequests(t *rapid.T, victims []Victim) {
 	}
 }
 
-// forget drops a pod's last eviction, which failed.
+// forget drops a pod's last eviction, which failed, and the cooldowns that it alone began.
 func (w *world) forget(uid string) {
-	for i, v := range slices.Backward(w.requests) {
+	w.requests = withoutLatest(w.requests, uid)
+	for key, requests := range w.cooldowns {
+		w.cooldowns[key] = withoutLatest(requests, uid)
+	}
+}
+
+func withoutLatest(requests []requestRecord, uid string) []requestRecord {
+	for i, v := range slices.Backward(requests) {
 		if v.uid == uid {
-			w.requests = slices.Delete(w.requests, i, i+1)
-			return
+			return slices.Delete(requests, i, i+1)
 		}
 	}
+	return requests
 }
 
 // restart reads the memory back from the state file's content.
@@ -167,7 +171,7 @@ func restart(t *rapid.T, m *State) *State {
 func TestRounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := func(name string) int { return rapid.IntRange(-1, 4).Draw(t, name) }
-		w := &world{state: stateWith(nil, nil, nil), clock: now, lastRequest: map[string]time.Duration{}}
+		w := &world{state: stateWith(nil, nil, nil), clock: now, cooldowns: map[string][]requestRecord{}}
 		w.limits = Limits{PerRule: limit("per rule"), PerRuleUntilCovered: limit("per covered rule"), PerTick: limit("burst"), PerHour: limit("per hour"), PerNamespace: limit("per namespace"), OptOut: []string{OptOut}}
 		for range rapid.IntRange(1, 12).Draw(t, "ticks") {
 			w.step(t)
@@ -257,8 +261,11 @@ func (w *world) checkNeed(t *rapid.T, f *rule.Finding, round Round) {
 	if since, err := time.Parse(time.RFC3339Nano, f.Since); f.Tolerance > 0 && (err != nil || w.clock.Sub(since) < f.Tolerance) {
 		t.Fatalf("%v are evicted within the tolerance, since %s", names(isOwn), f.Since)
 	}
-	if last, ok := w.lastRequest[f.CooldownKey()]; ok && w.forward-last < f.Cooldown && slices.ContainsFunc(isOwn, func(v Victim) bool { return !w.state.InProgress.Unanswered(v.Pod.UID) }) {
-		t.Fatalf("%v are evicted %s after the rule's last eviction", names(isOwn), w.forward-last)
+	asksNew := slices.ContainsFunc(isOwn, func(v Victim) bool { return !w.state.InProgress.Unanswered(v.Pod.UID) })
+	for _, last := range w.cooldowns[f.CooldownKey()] {
+		if asksNew && w.forward-last.at < f.Cooldown {
+			t.Fatalf("%v are evicted %s after %s, in the rule's cooldown", names(isOwn), w.forward-last.at, last.uid)
+		}
 	}
 	if !f.Hard && len(isOwn) > 1 {
 		t.Fatalf("%v are evicted for a soft finding; want one", names(isOwn))

@@ -36,6 +36,9 @@ func (m *State) Init() {
 		m.Cooldowns = map[string]*Cooldown{}
 	}
 	maps.DeleteFunc(m.Cooldowns, func(_ string, c *Cooldown) bool { return c == nil })
+	for _, c := range m.Cooldowns {
+		c.fixInvalid()
+	}
 	if m.Queue == nil {
 		m.Queue = Queue{}
 	}
@@ -90,8 +93,11 @@ func (m *State) CooldownLeft(key string, now time.Time, span time.Duration) time
 	return c.Left(now, span)
 }
 
-// RecordRequest records that a victim's end is requested.
+// RecordRequest records that a victim's end is requested. If an earlier request for it has no known answer, this one replaces it.
 func (m *State) RecordRequest(v Victim, now time.Time) *Ongoing {
+	if m.InProgress.Unanswered(v.Pod.UID) {
+		m.undoCooldowns(m.InProgress[v.Pod.UID])
+	}
 	for _, r := range v.Cooldowns {
 		c := m.Cooldowns[r]
 		if c == nil {
@@ -139,9 +145,15 @@ func (m *State) Refuse(uid, why string, now time.Time, retryAfter time.Duration)
 	}
 	m.InProgress.Fail(uid, why, now, retryAfter)
 	m.LastHour.RemoveLatest(uid)
-	for _, r := range l.Cooldowns {
-		if c := m.Cooldowns[r]; c != nil && c.Last.Equal(l.DecidedAt) && !m.InProgress.startedCooldown(r, l.DecidedAt) {
-			c.Last = time.Time{}
+	m.undoCooldowns(l)
+}
+
+// undoCooldowns takes back the cooldowns that a request began. Those of other requests at the same tick stay, and what was left of an
+// earlier one continues.
+func (m *State) undoCooldowns(l *Ongoing) {
+	for _, key := range l.Cooldowns {
+		if c := m.Cooldowns[key]; c != nil {
+			c.Undo(l.DecidedAt)
 		}
 	}
 }

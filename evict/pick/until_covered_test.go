@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"polder/evict/rule"
+	"polder/lib/tick"
 )
 
 // koordinatorFinding is a finding of one of Koordinator's rules, with the given need.
@@ -147,4 +148,53 @@ func TestOwnThreshold(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A refusal does not cancel the cooldown after another pod's eviction: neither if that pod has ended since, nor if the refused pod was
+// asked again later because its first answer was lost.
+func TestRefusalKeepsOtherCooldown(t *testing.T) {
+	const span = 20 * time.Second
+	limits := unlimited()
+	limits.PerRuleUntilCovered = Unlimited
+	a, b, c := pod("a"), pod("b"), pod("c")
+	find := func(need float64, list ...rule.Candidate) []rule.Finding {
+		f := koordinatorFinding("CPUEvict", need, list...)
+		f.SharedCooldown, f.Cooldown = "koordinator cpu", span
+		return []rule.Finding{f}
+	}
+	begin := func() *State {
+		m := stateWith(nil, nil, nil)
+		round := Choose(now, find(50, candidate(a, 30), candidate(b, 20)), limits, m)
+		for _, v := range round.Victims {
+			m.RecordRequest(v, now)
+		}
+		if got := names(round.Victims); len(got) != 2 {
+			t.Fatalf("victims %v; want both pods", got)
+		}
+		m.InProgress[a.UID].Eviction.State = tick.StateCreated
+		return m
+	}
+	later := func(seconds int) time.Time { return now.Add(time.Duration(seconds) * time.Second) }
+	check := func(name string, m *State, at time.Time, want time.Duration, list ...rule.Candidate) {
+		t.Helper()
+		round := Choose(at, find(100, list...), limits, m)
+		if left := m.CooldownLeft("koordinator cpu", at, span); left != want || len(round.Victims) > 0 {
+			t.Errorf("%s: %s of the cooldown left, victims %v; want %s, and none", name, left, names(round.Victims), want)
+		}
+	}
+
+	m := begin()
+	m.Observe(later(3), &tick.Sample{}, map[string]*tick.Pod{b.UID: b, c.UID: c}, true)
+	m.Refuse(b.UID, "a budget", later(10), 30*time.Second)
+	check("a has ended", m, later(10), 10*time.Second, candidate(b, 20), candidate(c, 10))
+
+	m = begin()
+	m.InProgress.NoAnswer(b.UID, "no answer", later(1))
+	round := Choose(later(5), find(50, candidate(a, 30), candidate(b, 20)), limits, m)
+	if got := names(round.Victims); len(got) != 1 || got[0] != "b" {
+		t.Fatalf("victims %v; want b again", got)
+	}
+	m.RecordRequest(round.Victims[0], later(5))
+	m.Refuse(b.UID, "a budget", later(7), 0)
+	check("b was asked again", m, later(7), 13*time.Second, candidate(a, 30), candidate(b, 20), candidate(c, 10))
 }
