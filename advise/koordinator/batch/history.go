@@ -7,6 +7,7 @@ import (
 
 	"polder/advise/policy"
 	"polder/lib/qos"
+	"polder/lib/tick"
 )
 
 // Parameters of the prediction of a prod pod's peak: Koordinator's defaults (pkg/koordlet/prediction).
@@ -115,11 +116,13 @@ func (p *usage) observe(current amounts, isKnown resourceFlags, isTraining bool,
 	}
 }
 
-// removeEnded removes the pods that no longer exist.
+// removeEnded removes the pods that no longer exist, and those of another class now. A pod that still runs and is missing from the
+// cluster's list keeps its history: the list may be incomplete for a tick, and without its history the pod would be too young for a day.
 func (h *history) removeEnded(pods []pod) {
 	existing := make(map[string]*usage, len(h.Pods))
 	for i := range pods {
-		if id := policy.Identity(pods[i].Pod); pods[i].isProd && h.Pods[id] != nil {
+		id := policy.Identity(pods[i].Pod)
+		if (pods[i].isProd || pods[i].Missing == tick.MissingCluster) && h.Pods[id] != nil {
 			existing[id] = h.Pods[id]
 		}
 	}

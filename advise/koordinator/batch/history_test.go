@@ -64,3 +64,26 @@ func TestHistoriesOfEndedPodsAreRemoved(t *testing.T) {
 		t.Errorf("remembered: %v", h.Pods)
 	}
 }
+
+// A tick without the pods' list, on which running pods are missing from the cluster, removes no history.
+func TestHistoryOfPodsMissingFromTheClusterStays(t *testing.T) {
+	pods := []tick.Pod{onePod("a", "Burstable", 6, 20, 1, 5)}
+	st, after := trained(t, pods, 2)
+	offered := func(after time.Duration, pod tick.Pod) int64 {
+		a := &tick.Advice{}
+		st.Advise(at(idleNode(pod), after), shipped(), a)
+		return *a.Mid.MilliCPU
+	}
+	before := offered(after, pods[0])
+	lost := onePod("a", "", -1, 0, 1, 5)
+	lost.UID, lost.Missing, lost.QoSSource, lost.QoS, lost.Labels = pods[0].UID, tick.MissingCluster, tick.QoSFromRule, tick.QoSShared, nil
+	offered(after+time.Second, lost)
+	if got := offered(after+2*time.Second, pods[0]); got != before || before == 0 {
+		t.Errorf("mid %d before and %d after a tick without the list; want the same", before, got)
+	}
+	ended := idleNode()
+	st.Advise(at(ended, after+3*time.Second), shipped(), &tick.Advice{})
+	if len(st.History.Pods) > 0 {
+		t.Errorf("after its end %d histories; want none", len(st.History.Pods))
+	}
+}
