@@ -7,6 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"polder/evict/rule"
+	"polder/lib/qos"
+	"polder/lib/sloconfig"
 	"polder/lib/tick"
 )
 
@@ -197,4 +199,49 @@ func TestRefusalKeepsOtherCooldown(t *testing.T) {
 	m.RecordRequest(round.Victims[0], later(5))
 	m.Refuse(b.UID, "a budget", later(7), 0)
 	check("b was asked again", m, later(7), 13*time.Second, candidate(a, 30), candidate(b, 20), candidate(c, 10))
+}
+
+// BEMemoryEvict and MemoryEvict have one need: if the pod that the first evicts may release any amount, because its memory is unknown,
+// the second evicts none, neither at the same tick nor while that eviction is in progress.
+func TestUnknownVictimOfTwoMemoryRules(t *testing.T) {
+	const gib = 1 << 30
+	koordinatorPod := func(name, class string, priority int64) tick.Pod {
+		p := *pod(name)
+		p.QoSSource, p.Phase, p.Priority = tick.QoSFromKoordinator, "Running", &priority
+		p.Labels = map[string]string{qos.KoordinatorClass: class}
+		p.Containers = []tick.Container{{Name: "main", Cgroup: p.Cgroup + "/main"}}
+		return p
+	}
+	strategies := sloconfig.Defaults()
+	strategies.Threshold.Enable, strategies.Threshold.EvictEnabledPriorityThreshold = new(true), new(int64(7999))
+	s := rule.Defaults()
+	s.Strategies = &strategies
+	rules, err := rule.Select([]string{"BEMemoryEvict", "MemoryEvict"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, second := rules[0].New(), rules[1].New()
+	limits, m := unlimited(), stateWith(nil, nil, nil)
+	limits.PerRuleUntilCovered = 1
+	var got []string
+	for i := range 12 {
+		permitted := koordinatorPod("permitted", qos.LS, 7500)
+		permitted.QoS, permitted.Labels[qos.EvictionEnabled] = tick.QoSShared, "true"
+		permitted.Memory = &tick.Memory{RSSBytes: new(20.0 * gib)}
+		x := &tick.Tick{Node: "node-1", Time: now.Add(time.Duration(i) * time.Second), Sample: &tick.Sample{
+			IntervalSeconds: new(1.0),
+			Memory:          &tick.NodeMemory{TotalBytes: new(100.0 * gib), AvailableBytes: new(25.0 * gib)},
+			Capacity:        &tick.Resources{MilliCPU: new(8000.0), MemoryBytes: new(100.0 * gib)},
+			Pods:            []tick.Pod{koordinatorPod("unknown", qos.BE, 5000), permitted},
+		}}
+		m.Observe(x.Time, x.Sample, map[string]*tick.Pod{"uid-unknown": &x.Sample.Pods[0], "uid-permitted": &x.Sample.Pods[1]}, true)
+		findings := append(first.Measure(&s, x).Findings, second.Measure(&s, x).Findings...)
+		for _, v := range Choose(x.Time, findings, limits, m).Victims {
+			got = append(got, v.Pod.Name)
+			m.RecordRequest(v, x.Time)
+		}
+	}
+	if len(got) != 1 || got[0] != "unknown" {
+		t.Errorf("victims %v; want the pod of unknown memory alone", got)
+	}
 }

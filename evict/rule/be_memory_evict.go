@@ -107,9 +107,11 @@ func nodeMemory(s *tick.Sample) (used, capacity float64, why string) {
 func anonymousMemory(p *tick.Pod) (float64, bool) { return podMemory(p, rssBytes) }
 
 // addCandidates divides the pods into those that may be evicted and those that may not but count as released when they
-// terminate. A pod with unknown measure counts as releasing what is needed if that is over 0, also while it terminates, and is omitted
-// otherwise. One without a container is always omitted: between two starts of a container that fails, a pod uses nothing, so its eviction
-// would release nothing, and its replacement would soon be evicted in the same way, instead of the pod that uses the memory.
+// terminate. A pod with unknown measure may be evicted if unknown is over 0, which is what it counts as releasing. Otherwise it counts as
+// releasing all that is needed once it ends: another rule may have evicted it for the same need, and two pods must not be evicted for one
+// need. That can only make an eviction wait until it has ended. One without a container is always omitted: between two starts of a
+// container that fails, a pod uses nothing, so its eviction would release nothing, and its replacement would soon be evicted in the same
+// way, instead of the pod that uses the memory.
 func (f *Finding) addCandidates(t *tick.Tick, isCandidate func(*tick.Pod) bool, measure func(*tick.Pod) (float64, bool), unknown float64) {
 	for i := range t.Sample.Pods {
 		p := &t.Sample.Pods[i]
@@ -124,8 +126,8 @@ func (f *Finding) addCandidates(t *tick.Tick, isCandidate func(*tick.Pod) bool, 
 			f.Candidates = append(f.Candidates, Candidate{Pod: p, Releases: v})
 		case accepted && unknown > 0 && !hasNoContainer(p):
 			f.Candidates = append(f.Candidates, Candidate{Pod: p, Releases: unknown})
-		case !accepted && unknown > 0 && p.Terminating && !hasNoContainer(p):
-			f.Others = append(f.Others, Candidate{Pod: p, Releases: unknown})
+		case !ok && (unknown == 0 || p.Terminating) && !hasNoContainer(p):
+			f.Others = append(f.Others, Candidate{Pod: p, Releases: f.Need})
 		}
 	}
 }

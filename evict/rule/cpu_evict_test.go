@@ -105,7 +105,7 @@ func TestCPUCandidates(t *testing.T) {
 	if d := cmp.Diff(map[string]float64{"small": 100, "large": 500, "first": 1}, released(f.Candidates)); d != "" {
 		t.Errorf("candidates (-want +got):\n%s", d)
 	}
-	if d := cmp.Diff(map[string]float64{"not-labelled": 300, "prod": 400, "ends": 600}, released(f.Others)); d != "" {
+	if d := cmp.Diff(map[string]float64{"not-labelled": 300, "prod": 400, "ends": 600, "unknown": 2200}, released(f.Others)); d != "" {
 		t.Errorf("others (-want +got):\n%s", d)
 	}
 	if got := strings.Join(ranked(f), " "); got != "first large small" {

@@ -52,7 +52,7 @@ func (w *memoryEvictWindow) Measure(s *Settings, t *tick.Tick) Measure {
 	return m
 }
 
-// addPermitted returns the pods that permit eviction, up to a priority, and whose use is known.
+// addPermitted adds the pods that permit eviction, up to a priority, and whose use is known, as candidates.
 func (f *Finding) addPermitted(t *tick.Tick, maxPriority int64, measure func(*tick.Pod) (float64, bool)) {
 	f.Reason = reasonEvicted
 	f.addCandidates(t, func(p *tick.Pod) bool { return permitsEviction(p, f.Rule, maxPriority) }, measure, 0)
