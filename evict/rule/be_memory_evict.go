@@ -16,7 +16,7 @@ The node's used memory is its total less its available memory, in whole percent 
 if it is at or over memoryEvictThresholdPercent. BE pods are evicted, all at one tick, until their use adds up to the capacity's
 percentage above memoryEvictLowerPercent (default: the threshold less 2). The lowest spec.priority is first, then the largest use. A pod's
 use is its anonymous memory (rssBytes), because the page cache can be reclaimed without its end. The cooldown is 4 seconds. If one of the
-pods has no priority, priorities are ignored. Pods with unknown use are last, one at a time.`,
+pods has no priority, priorities are ignored. Pods with unknown use are last within their priority, one at a time.`,
 	Scopes:     []string{ScopeMemoryUsed},
 	Thresholds: []string{"enable", "memoryEvictThresholdPercent", "memoryEvictLowerPercent"},
 	Strategy: func(th *sloconfig.Threshold) error {
