@@ -168,7 +168,33 @@ func TestDemo(t *testing.T) {
 func TestDemoWithoutCgroups(t *testing.T) {
 	need.Mount(t)
 	readOnly := `for m in $(awk '$3 ~ /^cgroup/ {print $2}' /proc/mounts) /sys/fs/cgroup; do mount -o remount,bind,ro "$m"; done; exec ../../scripts/demo`
-	out, log := demo(t, "unshare", "--mount", "--propagation", "private", "sh", "-ec", readOnly)
+	// Once the demo has removed its directory, another user creates one of the same name, with a link to a file of root's.
+	attack, tmp, victim := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "victim")
+	rm := `#!/bin/sh
+/bin/rm "$@"
+for last; do :; done
+[ ! -e "$VICTIM.linked" ] && case $last in "$TMPDIR"/demo.*)
+	mkdir -p "$last/sys/fs/cgroup/cpuset" && ln -s "$VICTIM" "$last/sys/fs/cgroup/cpuset/cpuset.cpus" && echo "$last" >"$VICTIM.linked" ;;
+esac
+`
+	if err := os.WriteFile(filepath.Join(attack, "rm"), []byte(rm), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(victim, []byte("root's\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, log := demo(t, "env", "PATH="+attack+":"+os.Getenv("PATH"), "TMPDIR="+tmp, "VICTIM="+victim,
+		"unshare", "--mount", "--propagation", "private", "sh", "-ec", readOnly)
+	linked, err := os.ReadFile(victim + ".linked")
+	if err != nil {
+		t.Fatalf("the demo removed no directory: %v", err)
+	}
+	if data, err := os.ReadFile(victim); err != nil || string(data) != "root's\n" {
+		t.Errorf("the demo wrote through another user's link: %q (%v)", data, err)
+	}
+	if left, err := filepath.Glob(tmp + "/*"); err != nil || len(left) != 1 || left[0]+"\n" != string(linked) {
+		t.Errorf("the demo left %q (%v); want only the other user's %q", left, err, linked)
+	}
 	// The demo reports batch's usage from two ticks on.
 	want := regexp.MustCompile(`^demo: cgroups cannot be written here \(.*Read-only file system\): .*\n(demo: batch got .*\n)?$`)
 	if !want.MatchString(log) {
