@@ -88,6 +88,10 @@ func TestInstallAndUninstall(t *testing.T) {
 	top := release(t)
 	for prefix, settings := range map[string]string{"/usr/local": "/etc", "/usr": "/usr/lib", "/opt/polder": "/etc"} {
 		dest := t.TempDir()
+		units := prefix + "/lib/systemd/system"
+		if prefix == "/opt/polder" { // systemd searches for units only below /usr, /usr/local and /etc
+			units = "/etc/systemd/system"
+		}
 		install := []string{"-p", prefix, "-d", dest}
 		script(t, top+"/scripts/install", install...)
 		got := tree(t, dest)
@@ -96,8 +100,8 @@ func TestInstallAndUninstall(t *testing.T) {
 			prefix + "/share/bash-completion/completions/collect 0644", prefix + "/share/bash-completion/completions/colocate collect",
 			prefix + "/lib/polder/s6/end 0755", prefix + "/lib/polder/systemd/polder-restore 0755",
 			prefix + "/lib/polder/s6/start 0755", prefix + "/lib/polder/s6/service/isolate/run 0755", prefix + "/lib/polder/systemd/polder-heartbeat 0755",
-			prefix + "/lib/systemd/system/polder.target 0644", prefix + "/lib/systemd/system/polder-.service.d/confine.conf 0644",
-			prefix + "/lib/systemd/system/polder.service.d/confine.conf ../polder-.service.d/confine.conf",
+			units + "/polder.target 0644", units + "/polder-.service.d/confine.conf 0644",
+			units + "/polder.service.d/confine.conf ../polder-.service.d/confine.conf",
 			settings + "/sysusers.d/polder.conf 0644", settings + "/tmpfiles.d/polder.conf 0644",
 			"/etc/polder/polder.env 0644", "/etc/polder/classify.yaml 0644",
 		} {
@@ -105,24 +109,27 @@ func TestInstallAndUninstall(t *testing.T) {
 				t.Errorf("%s: %s is missing from\n%s", prefix, want, strings.Join(got, "\n"))
 			}
 		}
-		unit, err := os.ReadFile(filepath.Join(dest, prefix, "lib/systemd/system/polder-isolate.service"))
+		unit, err := os.ReadFile(filepath.Join(dest, units, "polder-isolate.service"))
 		if want := "ExecStart=" + prefix + "/bin/isolate --input"; err != nil || !bytes.Contains(unit, []byte(want)) {
 			t.Errorf("%s: the unit has no %s (%v):\n%s", prefix, want, err, unit)
 		}
 		if prefix != "/usr/local" {
-			if out, err := exec.Command("grep", "-rl", "/usr/local/", filepath.Join(dest, prefix, "lib")).Output(); err == nil {
+			if out, err := exec.Command("grep", "-rl", "/usr/local/", filepath.Join(dest, prefix, "lib"), filepath.Join(dest, units)).Output(); err == nil {
 				t.Errorf("%s: these name another prefix: %s", prefix, out)
 			}
 		}
 
 		put(t, dest+"/etc/polder/polder.env", "POLDER_ISOLATE_DRY_RUN=true\n")
 		put(t, filepath.Join(dest, prefix, "bin/other"), "not ours\n")
+		put(t, filepath.Join(dest, units, "other.service"), "not ours\n")
 		script(t, top+"/scripts/install", install...)
 		if env, err := os.ReadFile(dest + "/etc/polder/polder.env"); err != nil || string(env) != "POLDER_ISOLATE_DRY_RUN=true\n" {
 			t.Errorf("%s: a second installation has changed the settings to %q (%v)", prefix, env, err)
 		}
 		script(t, top+"/scripts/uninstall", install...)
-		if diff := cmp.Diff([]string{prefix + "/bin/other 0644"}, tree(t, dest)); diff != "" {
+		want := []string{prefix + "/bin/other 0644", units + "/other.service 0644"}
+		slices.Sort(want)
+		if diff := cmp.Diff(want, tree(t, dest)); diff != "" {
 			t.Errorf("%s: what is left (-want +got):\n%s", prefix, diff)
 		}
 		if err := os.RemoveAll(filepath.Join(dest, prefix, "bin/other")); err != nil {
@@ -167,6 +174,7 @@ func TestInstallOverAnotherVersion(t *testing.T) {
 	text := strings.ReplaceAll(string(good), "/opt/polder/", "/opt/polder//")
 	for _, file := range []string{
 		"/opt/polder/lib/systemd/system/polder-old.service", "/opt/polder/lib/systemd/system/polder-old.service.d/old.conf",
+		"/etc/systemd/system/polder-old.service", "/etc/systemd/system/other.service",
 		"/etc/polder/old.yaml", "/etc/passwd", "/opt/polder/../passwd", "/opt/polder/bin/other",
 	} {
 		if err := os.MkdirAll(filepath.Dir(dest+file), 0o755); err != nil {
@@ -180,7 +188,7 @@ func TestInstallOverAnotherVersion(t *testing.T) {
 	put(t, list, text+"/opt/polder/lib/systemd/system/polder-old.service.d/\n")
 
 	script(t, top+"/scripts/install", "-p", "/opt/polder/", "-d", dest)
-	want = append(want, "/etc/passwd 0644", "/etc/polder/old.yaml 0644", "/opt/passwd 0644", "/opt/polder/bin/other 0644")
+	want = append(want, "/etc/passwd 0644", "/etc/systemd/system/other.service 0644", "/etc/polder/old.yaml 0644", "/opt/passwd 0644", "/opt/polder/bin/other 0644")
 	slices.Sort(want)
 	got := tree(t, dest)
 	slices.Sort(got)
@@ -191,7 +199,7 @@ func TestInstallOverAnotherVersion(t *testing.T) {
 		t.Error("the directory of the old unit's drop-ins is left")
 	}
 	script(t, top+"/scripts/uninstall", "-p", "/opt/polder/", "-d", dest)
-	if diff := cmp.Diff([]string{"/etc/passwd 0644", "/opt/passwd 0644", "/opt/polder/bin/other 0644"}, tree(t, dest)); diff != "" {
+	if diff := cmp.Diff([]string{"/etc/passwd 0644", "/etc/systemd/system/other.service 0644", "/opt/passwd 0644", "/opt/polder/bin/other 0644"}, tree(t, dest)); diff != "" {
 		t.Errorf("what is left (-want +got):\n%s", diff)
 	}
 }
@@ -255,7 +263,7 @@ func TestInstallPrefix(t *testing.T) {
 	}
 	dest := t.TempDir()
 	script(t, top+"/scripts/install", "-p", "/opt/polder-1.0_a+b//", "-d", dest)
-	if out, err := exec.Command("grep", "-rl", "//bin", filepath.Join(dest, "opt/polder-1.0_a+b/lib/systemd")).Output(); err == nil {
+	if out, err := exec.Command("grep", "-rl", "//bin", filepath.Join(dest, "etc/systemd/system")).CombinedOutput(); err == nil || len(out) > 0 {
 		t.Errorf("these have the prefix's last slashes: %s", out)
 	}
 	script(t, top+"/scripts/uninstall", "-p", "/opt/polder-1.0_a+b/", "-d", dest)
