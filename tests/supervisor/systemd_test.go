@@ -379,6 +379,7 @@ exec setpriv --reuid=65534 --regid=65534 --clear-groups sleep 1000`)...)
 		}
 		m.flows(t, "under s6")
 		eventually(t, "the batch job is confined", func() bool { return c.limits() != before }, m.logs)
+		m.checkDownUnderS6(t, settings)
 		if out, err := m.run("systemctl", "stop", "polder.service"); err != nil {
 			t.Errorf("%v: %s", err, out)
 		}
@@ -392,6 +393,35 @@ exec setpriv --reuid=65534 --regid=65534 --clear-groups sleep 1000`)...)
 			t.Errorf("limits (-before +after):\n%s%s", diff, m.logs())
 		}
 	})
+}
+
+// checkDownUnderS6 gives a tool an invalid configuration, with which it stays down: the heartbeat's check names it, and restarts nothing.
+func (m *machine) checkDownUnderS6(t *testing.T, settings []string) {
+	t.Helper()
+	const service = "/run/polder/service/advise"
+	was := m.show("polder.service", "MainPID")
+	m.set(t, append(settings, "POLDER_ADVISE_POLICY=guess")...)
+	if out, err := m.run("s6-svc", "-r", service); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	eventually(t, "advise is neither up nor wanted up", func() bool {
+		out, _ := m.run("s6-svstat", "-o", "up,wantedup", service)
+		return strings.TrimSpace(out) == "false false"
+	}, m.logs)
+	if out, err := m.run("sh", "-c", "while /usr/local/lib/polder/s6/alive 2; do sleep 0.1; done; systemctl start polder-heartbeat.service"); err == nil {
+		t.Errorf("the heartbeat's check succeeds while advise is down: %s%s", out, m.logs())
+	}
+	if is := m.show("polder.service", "MainPID"); is != was {
+		t.Errorf("the heartbeat's check has restarted polder.service: its process was %s and is %s", was, is)
+	}
+	if log, want := m.logs(), "advise is down under polder.service, and nothing is restarted"; !strings.Contains(log, want) {
+		t.Errorf("no message %q: %s", want, log)
+	}
+	m.set(t, settings...)
+	if out, err := m.run("s6-svc", "-u", service); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	m.flows(t, "after advise's configuration was corrected")
 }
 
 // shortWatchdog has the service manager find soon that a tool hangs. The others keep the shipped limit, which a busy machine does not reach.
