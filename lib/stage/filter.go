@@ -195,6 +195,7 @@ func (s *Session) handle(ctx context.Context, f Filter, a inputLine, out *sink) 
 	if f.Terminal {
 		return nil
 	}
+	defer s.notify.keepAlive()() // the write waits while the next stage is down, and this tool would be killed for it
 	return out.forward(a.line, f.Section, section)
 }
 

@@ -99,3 +99,29 @@ func (n *notifier) watchdogTicks() (often <-chan time.Time, stop func()) {
 	t := time.NewTicker(n.watchdogTimeout / 3)
 	return t.C, t.Stop
 }
+
+// keepAlive notifies the watchdog until stop is called, because a tool whose write waits for the next stage is healthy. When stop has
+// returned nothing more is sent.
+func (n *notifier) keepAlive() (stop func()) {
+	often, stopTicks := n.watchdogTicks()
+	if often == nil {
+		return func() {}
+	}
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-often:
+				n.alive()
+			case <-done:
+				return
+			}
+		}
+	}()
+	return func() {
+		stopTicks()
+		close(done)
+		<-ended
+	}
+}
