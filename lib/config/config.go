@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"io"
 	"log/slog"
 	"maps"
@@ -120,36 +121,100 @@ const debounce = 100 * time.Millisecond
 // maxDebounce bounds that wait if the directory keeps changing.
 const maxDebounce = 20 * debounce
 
+// pollInterval is how often the file is read through its name. inotify watches a directory and not its name, so it reports nothing when
+// the file is a symlink whose target is edited elsewhere, or when the directory is replaced. Somebody who has changed a file can wait for
+// 10 seconds, and a reading that rare costs next to nothing.
+const pollInterval = 10 * time.Second
+
 // Watch calls first, which reads the file for the first time, and returns its error. Then it calls changed, from its own goroutine, each
 // time the file's content may have changed, until ctx ends: also if that was while first read it. It watches the file's directory, so that
-// it detects a rename over the file and a ConfigMap's symlink swap.
+// it detects a rename over the file and a ConfigMap's symlink swap at once, and polls the file for all other changes.
 func Watch(ctx context.Context, path string, log *slog.Logger, first func() error, changed func()) error {
-	w, watchErr := newWatcher(path)
-	data, _ := os.ReadFile(path)
+	return watch(ctx, path, log, first, changed, time.Tick(pollInterval))
+}
+
+// watch is [Watch], which polls the file at each value of poll.
+func watch(ctx context.Context, path string, log *slog.Logger, first func() error, changed func(), poll <-chan time.Time) error {
+	directory, watchErr := watchDirectory(path)
+	last := contentOf(path)
 	if err := cmp.Or(first(), watchErr); err != nil { // in a directory that does not exist the error of first explains more
-		if w != nil {
-			w.Close()
+		if directory != nil {
+			directory.Close()
 		}
 		return err
 	}
-	go watch(ctx, w, path, data, log, changed)
+	f := follower{path: path, log: log, changed: changed, directory: directory, last: last}
+	go f.run(ctx, poll)
 	return nil
 }
 
-func newWatcher(path string) (*fsnotify.Watcher, error) {
+// directory is the watched one of a file.
+type directory struct {
+	*fsnotify.Watcher
+	info os.FileInfo
+}
+
+func watchDirectory(path string) (*directory, error) {
+	name := filepath.Dir(path)
+	info, err := os.Stat(name) // before it is watched: if it is replaced in between, it differs from the watched one, and is watched again
+	if err != nil {
+		return nil, fmt.Errorf("watch %s: %w", path, err)
+	}
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
 		return nil, fmt.Errorf("watch %s: %w", path, err)
 	}
-	if err := w.Add(filepath.Dir(path)); err != nil {
+	if err := w.Add(name); err != nil {
 		w.Close()
 		return nil, fmt.Errorf("watch %s: %w", path, err)
 	}
-	return w, nil
+	return &directory{w, info}, nil
 }
 
-func watch(ctx context.Context, w *fsnotify.Watcher, path string, lastData []byte, log *slog.Logger, changed func()) {
-	defer w.Close()
+// isReplaced reports whether another directory has the name now. One that is removed and made again may get the same inode, but the
+// removal ends the watch.
+func (d *directory) isReplaced(path string) bool {
+	info, err := os.Stat(filepath.Dir(path))
+	return err == nil && (!os.SameFile(info, d.info) || len(d.WatchList()) == 0)
+}
+
+// content is what a file's content is compared by: a hash, because a file of pods has up to hundreds of megabytes. A file that cannot be
+// read differs from an empty one.
+type content struct {
+	isReadable bool
+	bytes      int64
+	hash       uint64
+}
+
+var seed = maphash.MakeSeed()
+
+func contentOf(path string) content {
+	f, err := os.Open(path)
+	if err != nil {
+		return content{}
+	}
+	defer f.Close()
+	var h maphash.Hash
+	h.SetSeed(seed)
+	n, err := io.Copy(&h, f)
+	if err != nil {
+		return content{}
+	}
+	return content{isReadable: true, bytes: n, hash: h.Sum64()}
+}
+
+// follower calls changed when a file's content is another than the last.
+type follower struct {
+	path      string
+	log       *slog.Logger
+	changed   func()
+	directory *directory
+	last      content
+	watchErr  string // why the directory that has the name now is not watched
+}
+
+func (f *follower) run(ctx context.Context, poll <-chan time.Time) {
+	defer func() { f.directory.Close() }() // the one that is watched then
 	timer := time.NewTimer(debounce)
 	timer.Stop()
 	var firstPending time.Time // of the first event that was not handled
@@ -165,25 +230,41 @@ func watch(ctx context.Context, w *fsnotify.Watcher, path string, lastData []byt
 		select {
 		case <-ctx.Done():
 			return
-		case _, ok := <-w.Events: // any event of the directory: a symlink's target changes under another name
-			if !ok {
-				return
-			}
+		case <-f.directory.Events: // any event of the directory: a symlink's target changes under another name
 			postpone()
-		case err, ok := <-w.Errors:
-			if !ok {
-				return
-			}
-			log.Warn("watch configuration", "path", path, "error", err)
+		case err := <-f.directory.Errors:
+			f.log.Warn("watch configuration", "path", f.path, "error", err)
 			postpone()
+		case <-poll:
+			f.watchAgain() // before the file is read, so that no later change is missed
+			if contentOf(f.path) != f.last {
+				postpone() // it may be half written
+			}
 		case <-timer.C:
 			firstPending = time.Time{}
-			now, err := os.ReadFile(path)
-			if err == nil && bytes.Equal(now, lastData) {
+			now := contentOf(f.path)
+			if now == f.last {
 				continue
 			}
-			lastData = now
-			changed()
+			f.last = now
+			f.changed()
 		}
 	}
+}
+
+// watchAgain watches the directory that has the name now, if it is another one. While that is not possible the file is only polled.
+func (f *follower) watchAgain() {
+	if !f.directory.isReplaced(f.path) {
+		return
+	}
+	next, err := watchDirectory(f.path)
+	if err != nil {
+		if text := err.Error(); text != f.watchErr {
+			f.watchErr = text
+			f.log.Warn("watch configuration", "path", f.path, "error", err)
+		}
+		return
+	}
+	f.directory.Close()
+	f.directory, f.watchErr = next, ""
 }

@@ -276,3 +276,129 @@ func TestWatchBusyDirectory(t *testing.T) {
 		}
 	}
 }
+
+// files are the steps of a test that changes files and directories.
+type files struct{ *testing.T }
+
+func (f files) must(err error) {
+	f.Helper()
+	if err != nil {
+		f.Fatal(err)
+	}
+}
+
+// put replaces a file, whose directory it makes, in one step.
+func (f files) put(path, text string) {
+	f.Helper()
+	f.must(os.MkdirAll(filepath.Dir(path), 0o700))
+	f.must(os.WriteFile(path+".new", []byte(text), 0o600))
+	f.must(os.Rename(path+".new", path))
+}
+
+// followed is a file that is watched, and polled when the test says so.
+type followed struct {
+	*testing.T
+	poll    chan time.Time
+	changes chan string
+}
+
+func follow(t *testing.T, path string) followed {
+	t.Helper()
+	f := followed{t, make(chan time.Time), make(chan string, 100)}
+	err := watch(t.Context(), path, slog.New(slog.DiscardHandler), noReading, func() {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			data = []byte("unreadable")
+		}
+		f.changes <- string(data)
+	}, f.poll)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// await waits for a content; the file may have been read before, in the middle of a change.
+func (f followed) await(want string) {
+	f.Helper()
+	limit := time.After(3 * time.Minute)
+	for got := "nothing"; got != want; {
+		select {
+		case got = <-f.changes:
+		case <-limit:
+			f.Fatalf("changed to %q at last; want %q", got, want)
+		}
+	}
+}
+
+// awaitPolled polls once, after a change of which inotify does not report everything.
+func (f followed) awaitPolled(want string) {
+	f.Helper()
+	f.poll <- time.Time{}
+	f.await(want)
+}
+
+// A change behind a symlink to the file, in a directory that is not watched, is found by the next poll.
+func TestWatchFollowsSymlinkToFile(t *testing.T) {
+	dir := files{t}
+	root := t.TempDir()
+	path, target := filepath.Join(root, "link", "x.yaml"), filepath.Join(root, "target", "x.yaml")
+	dir.put(target, "one")
+	dir.must(os.Mkdir(filepath.Dir(path), 0o700))
+	dir.must(os.Symlink(target, path))
+	f := follow(t, path)
+	dir.put(target, "two")
+	f.awaitPolled("two")
+	dir.must(os.WriteFile(target, []byte("six"), 0o600))
+	f.awaitPolled("six")
+}
+
+// A directory that is another one than at the start is found by the next poll, and watched from then on.
+func TestWatchFollowsDirectory(t *testing.T) {
+	for name, replace := range map[string]func(dir files, name, second string){
+		"a symlink is switched": func(dir files, name, second string) {
+			dir.put(filepath.Join(second, "x.yaml"), "two")
+			dir.must(os.Symlink(second, name+".new"))
+			dir.must(os.Rename(name+".new", name))
+		},
+		"removed and made again": func(dir files, name, _ string) {
+			dir.must(os.RemoveAll(name))
+			dir.put(filepath.Join(name, "x.yaml"), "two")
+		},
+		"replaced by mv": func(dir files, name, second string) {
+			dir.put(filepath.Join(second, "x.yaml"), "two")
+			dir.must(os.Rename(name, name+".old"))
+			dir.must(os.Rename(second, name))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := files{t}
+			root := t.TempDir()
+			path := filepath.Join(root, "directory", "x.yaml")
+			if name == "a symlink is switched" {
+				dir.must(os.Mkdir(filepath.Join(root, "first"), 0o700))
+				dir.must(os.Symlink("first", filepath.Dir(path)))
+			}
+			dir.put(path, "one")
+			f := follow(t, path)
+			replace(dir, filepath.Dir(path), filepath.Join(root, "second"))
+			f.awaitPolled("two")
+			dir.put(path, "six") // the poll may still be under way, and see this
+			f.awaitPolled("six")
+			dir.put(path, "ten")
+			f.await("ten")
+		})
+	}
+}
+
+// A file that is removed and then created empty has changed twice.
+func TestWatchDistinguishesEmptyAndMissing(t *testing.T) {
+	dir := files{t}
+	path := filepath.Join(t.TempDir(), "x.yaml")
+	dir.put(path, "one")
+	f := follow(t, path)
+	dir.must(os.Remove(path))
+	f.await("unreadable")
+	dir.put(path, "")
+	f.await("")
+}
