@@ -179,7 +179,7 @@ func (d *directory) isReplaced(path string) bool {
 }
 
 // content is what a file's content is compared by: a hash, because a file of pods has up to hundreds of megabytes. A file that cannot be
-// read differs from an empty one.
+// read differs from an empty one. A pipe (--config <(…)) is never read for this, because its text would be missing where it is needed.
 type content struct {
 	isReadable bool
 	bytes      int64
@@ -189,6 +189,9 @@ type content struct {
 var seed = maphash.MakeSeed()
 
 func contentOf(path string) content {
+	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
+		return content{}
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return content{}

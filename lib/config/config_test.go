@@ -3,6 +3,7 @@ package config
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -401,4 +402,30 @@ func TestWatchDistinguishesEmptyAndMissing(t *testing.T) {
 	f.await("unreadable")
 	dir.put(path, "")
 	f.await("")
+}
+
+// A shell's --config <(…) is a pipe, whose text the first reading gets.
+func TestWatchLeavesPipeToFirstReading(t *testing.T) {
+	reader, writer, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	if _, err := writer.WriteString("one"); err != nil {
+		t.Fatal(err)
+	}
+	writer.Close()
+	path := fmt.Sprintf("/dev/fd/%d", reader.Fd())
+	initial := ""
+	first := func() error {
+		data, err := os.ReadFile(path)
+		initial = string(data)
+		return err
+	}
+	if err := Watch(t.Context(), path, slog.New(slog.DiscardHandler), first, func() {}); err != nil {
+		t.Fatal(err)
+	}
+	if initial != "one" {
+		t.Errorf("the first reading gets %q; want what is in the pipe", initial)
+	}
 }
