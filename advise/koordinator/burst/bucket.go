@@ -22,8 +22,8 @@ func (b *bucket) period() time.Duration {
 	return time.Duration(min(b.Seconds, 1e9)) * time.Second
 }
 
-// maxAbsence is the time after which a bucket that was not used is replaced by a new one. The pod's annotation may set a period of 0, or one
-// that is shorter than the time between two ticks: without the lower bound, that would give the pod new tokens at every tick.
+// maxAbsence is the time after which a bucket that was not used is replaced by a new one. The pod's annotation may set a period of 0, or
+// one that is shorter than the time between two ticks: without the lower bound, that would give the pod new tokens at every tick.
 func (b *bucket) maxAbsence() time.Duration { return max(2*b.period(), revert.Duration) }
 
 // mayExceedLimit reports whether the container's quota may exceed its limit, and accounts for the use since the last tick: use over the
