@@ -24,8 +24,8 @@ func resizeOf(o object) (r resize) {
 	return r
 }
 
-// apply makes a container's requests those that the scheduler counts: the largest of what is wished, what kubelet has allocated and what the
-// container has; without the wish if that is infeasible (Kubernetes' component-helpers/resource, PodRequests with UseStatusResources). The
+// apply makes a container's requests those that the scheduler counts: the largest of what is wished, what kubelet has allocated and what
+// the container has; without the wish if that is infeasible (PodRequests with UseStatusResources in Kubernetes' component-helpers). The
 // limits are those in force.
 func (r resize) apply(requests, limits *list, status object, in string, complain func(string)) {
 	if !r.isPending {

@@ -130,7 +130,9 @@ const pollInterval = 10 * time.Second
 // time the file's content may have changed, until ctx ends: also if that was while first read it. It watches the file's directory, so that
 // it detects a rename over the file and a ConfigMap's symlink swap at once, and polls the file for all other changes.
 func Watch(ctx context.Context, path string, log *slog.Logger, first func() error, changed func()) error {
-	return watch(ctx, path, log, first, changed, time.Tick(pollInterval))
+	poll := time.NewTicker(pollInterval)
+	context.AfterFunc(ctx, poll.Stop)
+	return watch(ctx, path, log, first, changed, poll.C)
 }
 
 // watch is [Watch], which polls the file at each value of poll.
