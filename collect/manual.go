@@ -42,8 +42,9 @@ kubepods by QoS tier, *.slice otherwise). The first rule whose glob matches a cg
        namespace: batch
        requests: {reclaimedMilliCPU: 2000, reclaimedMemoryBytes: 1Gi}
 
-A cgroup that matches the same rule as one around it (** matches both) is a part of that pod. A cgroup whose name is not UTF-8, or has
-control characters, is no pod; sample.errors names it, and a cgroup that contains only such ones and reclaimed pods is batch's.
+Each cgroup that matches is a pod, also one within another (** matches both): its use then counts twice in sums over pods, so a rule
+should match either the outer or the inner ones. A cgroup whose name is not UTF-8, or has control characters, is no pod; sample.errors
+names it, and a cgroup that contains only such ones and reclaimed pods is batch's.
 
 PODS OF A CLUSTER
 With a cluster (--kubeconfig or --in-cluster; --pods for the pods alone) the rules still find the cgroups of pods, and the

@@ -143,17 +143,6 @@ type node struct {
 // isPod reports whether the node is a pod.
 func (n *node) isPod() bool { return n.rule.Pod() }
 
-// isPartOf reports whether the innermost pod around a cgroup, or the cgroup itself, matches the same rule as one below it, as with a rule
-// "/batch/**": then both are one pod, because the use of the outer one contains that of the inner one.
-func (n *node) isPartOf(rule *classify.Rule) bool {
-	for ; n != nil; n = n.parent {
-		if n.isPod() {
-			return n.rule == rule
-		}
-	}
-	return false
-}
-
 // update updates the directories that changed, or all of them.
 func (t *tree) update(all bool) {
 	if t.watcher == nil {
@@ -268,9 +257,7 @@ func (t *tree) add(parent *node, name string) {
 		n.container = &container{path: n.path}
 	default:
 		n.path = join(parent.path, name)
-		if n.rule = t.rules.Match(n.path); n.isPod() && parent.isPartOf(n.rule) {
-			n.rule = nil
-		}
+		n.rule = t.rules.Match(n.path)
 		n.lists = t.rules.Below(n.path)
 		if n.isPod() && n.rule.ChildContainers {
 			n.lists = true

@@ -31,22 +31,3 @@ func TestNamesThatATickCannotHave(t *testing.T) {
 		}
 	}
 }
-
-// Cgroups that match the same rule within each other are one pod, because the use of the outer one contains that of the inner ones. Another
-// rule's are pods of their own.
-func TestNestedMatches(t *testing.T) {
-	m := newMachine(t)
-	m.version(2)
-	for _, path := range []string{"/batch/job/worker", "/batch/job/web"} {
-		m.write("sys/fs/cgroup"+path+"/cgroup.procs", "")
-	}
-	s := m.collector("rules: [{cgroup: /batch/**/web, class: shared}, {cgroup: /batch/**, class: reclaimed}]\n").Read(true)
-	var pods []string
-	for i := range s.Pods {
-		pods = append(pods, s.Pods[i].Cgroup+" "+s.Pods[i].QoS)
-	}
-	slices.Sort(pods)
-	if want := []string{"/batch reclaimed", "/batch/job/web shared"}; !slices.Equal(pods, want) {
-		t.Errorf("pods %q; want %q", pods, want)
-	}
-}
