@@ -2,6 +2,7 @@ package pick
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -188,6 +189,30 @@ func TestNoVictimAtTheThreshold(t *testing.T) {
 		round := Choose(now, []rule.Finding{tt.finding}, unlimited(), stateWith([]string{"uid-a"}, nil, nil))
 		if got := round.Verdicts[0].Why; got != tt.why || len(round.Victims) > 0 {
 			t.Errorf("%s: %q, victims %v; want %q and none", tt.name, got, names(round.Victims), tt.why)
+		}
+	}
+}
+
+// A request without a known answer is not repeated during the rule's cooldown if a pod that another finding has chosen covers the need.
+func TestUnansweredIsNotRepeatedWithoutNeed(t *testing.T) {
+	a, b := candidate(pod("a"), 10), candidate(pod("b"), 20)
+	m := &State{}
+	m.Init()
+	first := finding("first", 80, 70, a)
+	for _, v := range Choose(now, []rule.Finding{first}, unlimited(), m).Victims {
+		m.RecordRequest(v, now)
+	}
+	later := now.Add(10 * time.Second)
+	m.InProgress.NoAnswer(a.Pod.UID, "no answer", later)
+	for _, tt := range []struct {
+		findings []rule.Finding
+		want     []string
+	}{
+		{[]rule.Finding{finding("first", 80, 70, a, b)}, []string{"a"}},
+		{[]rule.Finding{finding("other", 90, 70, b), finding("first", 80, 70, a, b)}, []string{"b"}},
+	} {
+		if got := names(Choose(later, tt.findings, unlimited(), m).Victims); !slices.Equal(got, tt.want) {
+			t.Errorf("victims %q of %d findings; want %q", got, len(tt.findings), tt.want)
 		}
 	}
 }

@@ -248,12 +248,12 @@ func newNeed(r *round, v *Verdict) *need {
 	pass := r.pass(f)
 	for i := range v.Candidates {
 		x := &v.Candidates[i]
-		if x.Why != "" {
-			continue
-		}
 		at, chosenInPass := pass.byUID[x.Pod.UID]
 		_, chosenToEvict := r.acting.byUID[x.Pod.UID]
 		switch {
+		case x.Why != "" && (chosenInPass || chosenToEvict): // as in a cooldown; its end counts
+		case x.Why != "":
+			continue
 		case chosenInPass && n.isUncoveredBy(x) && allowsOneMore(r.limits.perRule(f), pass.perRule[f.Rule]):
 			r.victims(f)[at].join(f, x)
 			pass.perRule[f.Rule]++
@@ -263,7 +263,7 @@ func newNeed(r *round, v *Verdict) *need {
 		default:
 			continue
 		}
-		n.released += x.Releases
+		n.released += max(x.Releases, 0)
 	}
 	for _, x := range f.Others {
 		if r.isChosen(pass, x.Pod.UID) && x.Releases > 0 { // one whose eviction is in progress is not chosen
