@@ -15,11 +15,17 @@ var tasks = []stage.Task{
 	{Want: "Compute what a smaller reserve would have offered yesterday", Command: `advise --reserve-cpu 2 < yesterday.jsonl | jq .advice.reclaimed.milliCPU`},
 	{Want: "Compare with the offer of another policy", Command: `advise --shadow koordinator < yesterday.jsonl | jq -c .advice.shadow.reclaimed`},
 	{Want: "Validate a configuration file, and see the resulting settings", Command: `advise --check-config advise.yaml`},
-	{Want: "See which pods have which CPUs", Command: `collect --once | advise | jq -c '.advice.cgroups[]? | [.cgroup, .cpusetCPUs, .cpusetMems]'`},
+	{
+		Want:    "See which pods have which CPUs",
+		Command: `collect --once | advise | jq -c '.advice.cgroups[]? | [.cgroup, .cpusetCPUs, .cpusetMems]'`,
+	},
 	{Want: "See the offer by Koordinator's formulas, term by term", Command: `collect --count 2 | advise --policy koordinator | tail -n 1 | jq -r '.advice.reasons[]'`},
 	{Want: "Try another ConfigMap on yesterday's recording", Command: `advise --policy koordinator --config slo-controller-config.yaml < yesterday.jsonl | jq .advice.reclaimed`},
 	{Want: "See the predicted need of the services on this machine", Command: `collect --interval 1m | advise --policy harvest --state h.json | jq -r '.advice.reasons[0]'`},
-	{Want: "Run once a minute from cron, with hold-downs kept between runs", Command: `collect --once --state c.json | advise --state a.json | isolate --at-end keep --journal j`},
+	{
+		Want:    "Run once a minute from cron, with hold-downs kept between runs",
+		Command: `collect --once --state c.json | advise --state a.json | isolate --at-end keep --journal j`,
+	},
 }
 
 // manual is the rest of the page in docs/ and of the manual page.

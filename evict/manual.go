@@ -17,14 +17,19 @@ var tasks = []stage.Task{
 	{Want: "List the rules and their settings", Command: `evict --list`},
 	{Want: "Evict on this machine", Command: `collect | advise | isolate --journal /run/polder.journal |
   evict --action kill --state evict.json > /dev/null`},
-	{Want: "Evict in a cluster", Command: `collect --kubeconfig ~/.kube/config | advise | isolate --journal /run/polder.journal | evict --action evict --kubeconfig ~/.kube/config > /dev/null`},
+	{
+		Want: "Evict in a cluster",
+		Command: `collect --kubeconfig ~/.kube/config | advise | isolate --journal /run/polder.journal | ` +
+			`evict --action evict --kubeconfig ~/.kube/config > /dev/null`,
+	},
 	{Want: "Freeze batch work instead of killing it, and resume it later", Command: `... | evict --action freeze --state /run/evict.json > /dev/null
 evict --thaw --state /run/evict.json`},
 	{Want: "See what would be done about nodes whose agent is away, with shorter times", Command: `collect fleet --kubeconfig ~/.kube/config | evict fleet --taint-after 2m --evict-after 5m | report --to table`},
 	{Want: "Validate a configuration file, and see the resulting settings", Command: `evict --check-config evict.yaml`},
 	{Want: "See why a pod was evicted, at yesterday's last tick before noon", Command: `jq -c 'select(.time < "2026-11-21T12:00:00Z")' yesterday.jsonl | evict --explain`},
 	{Want: "Evict BE pods by the ConfigMap of a cluster with Koordinator, without that cluster", Command: `kubectl get cm -n koordinator-system slo-controller-config -o yaml > slo.yaml
-collect | advise --policy koordinator --config slo.yaml | isolate --journal /run/polder.journal | evict --action kill --config slo.yaml --state /run/evict.json > /dev/null`},
+collect | advise --policy koordinator --config slo.yaml | isolate --journal /run/polder.journal | ` +
+		`evict --action kill --config slo.yaml --state /run/evict.json > /dev/null`},
 	{Want: "Try a rule on this node before it acts", Command: `... | evict --action evict --dry-run-rules cpu-pressure-eviction-plugin > /dev/null`},
 }
 

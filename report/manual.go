@@ -28,8 +28,16 @@ report --speed 60 --from 12:00 < yesterday.jsonl`},
 	{Want: "Why is so little offered?", Command: `advise --policy koordinator < day.jsonl | evict --dry-run | report --to explain --from 12:00 --until 13:00`},
 	{Want: "This machine now, in a browser", Command: `collect | advise | isolate --dry-run | evict | report --to html --listen 8470 > /dev/null`},
 	{Want: "Metrics for node_exporter (--collector.textfile.directory=/var/lib/node_exporter)", Command: `... | report --to prometheus --metrics-file /var/lib/node_exporter/polder.prom > /dev/null`},
-	{Want: "Offer reclaimed CPU and memory to a cluster, from outside of it", Command: `collect --kubeconfig ~/.kube/config | advise | isolate --journal /run/polder.journal | report --to cnr,node --kubeconfig ~/.kube/config > /dev/null`},
-	{Want: "Offer batch resources as Koordinator does, and the NodeMetric beside them", Command: `collect --kubeconfig ~/.kube/config | advise --policy koordinator | isolate --journal /run/polder.journal | report --to node,nodemetric --kubeconfig ~/.kube/config > /dev/null`},
+	{
+		Want: "Offer reclaimed CPU and memory to a cluster, from outside of it",
+		Command: `collect --kubeconfig ~/.kube/config | advise | isolate --journal /run/polder.journal | ` +
+			`report --to cnr,node --kubeconfig ~/.kube/config > /dev/null`,
+	},
+	{
+		Want: "Offer batch resources as Koordinator does, and the NodeMetric beside them",
+		Command: `collect --kubeconfig ~/.kube/config | advise --policy koordinator | isolate --journal /run/polder.journal | ` +
+			`report --to node,nodemetric --kubeconfig ~/.kube/config > /dev/null`,
+	},
 	{Want: "For all nodes, of several such processes one leads", Command: `collect fleet --in-cluster --lease kube-system/polder | evict fleet --action evict | report fleet --no-flush > /dev/null`},
 	{Want: "Withdraw what was offered", Command: `report --withdraw --node "$(hostname)" --kubeconfig ~/.kube/config`},
 	{Want: "The metrics, and a line a tick in the log", Command: `... | report --to prometheus --metrics-file /run/polder.prom --to table`},

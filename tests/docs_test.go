@@ -129,7 +129,8 @@ func anchorsOf(page string) []string {
 
 // The anchors are those of GitHub.
 func TestAnchors(t *testing.T) {
-	const page = "# `--to html`: A page\n## Where this differs, in [Katalyst](k.md#x)\n```\n# code\n```\n## Node_1 & node-2\n## Use\n## Use\n## Use-1 ##\n"
+	const page = "# `--to html`: A page\n## Where this differs, in [Katalyst](k.md#x)\n```\n# code\n```\n" +
+		"## Node_1 & node-2\n## Use\n## Use\n## Use-1 ##\n"
 	want := []string{"--to-html-a-page", "where-this-differs-in-katalyst", "node_1--node-2", "use", "use-1", "use-1-1"}
 	if diff := cmp.Diff(want, anchorsOf(page)); diff != "" {
 		t.Errorf("anchors (-want +got):\n%s", diff)

@@ -78,7 +78,10 @@ func checkTighter(t *testing.T, before, after []tick.Cgroup) {
 			name              string
 			previous, current *int64
 			minimum           int64
-		}{{"quota", previous.CPUMaxMilliCPU, current.CPUMaxMilliCPU, policy.MinQuotaMilliCPU}, {"memory.high", previous.MemoryHighBytes, current.MemoryHighBytes, minMemory}} {
+		}{
+			{"quota", previous.CPUMaxMilliCPU, current.CPUMaxMilliCPU, policy.MinQuotaMilliCPU},
+			{"memory.high", previous.MemoryHighBytes, current.MemoryHighBytes, minMemory},
+		} {
 			switch {
 			case limit.previous == limit.current:
 			case limit.current == nil:

@@ -137,7 +137,7 @@ func (v *view) limits() map[string]float64 {
 // isDeleted reports whether a cgroup is that of a pod that the cluster has deleted, or does not know at the moment.
 func (v *view) isDeleted(path string) bool {
 	return slices.ContainsFunc(v.sample.Pods, func(p tick.Pod) bool {
-		return p.Missing == tick.MissingCluster && tick.IsWithin(path, p.Cgroup)
+		return p.Missing == tick.MissingCluster && p.Cgroup != "" && tick.IsWithin(path, p.Cgroup)
 	})
 }
 

@@ -181,7 +181,8 @@ func checkCluster(t *rapid.T, n *node, tk *tick.Tick, a *tick.Advice, before map
 		if c.CPUIdle != nil && c.CPUSetCPUs == "" {
 			continue // only the class, or the undo of the values of a former batch pod
 		}
-		if (p.QoS == "system" || p.QoS != "reclaimed" && n.shape.hasExclusiveCPUs(p)) && (c.CPUSetCPUs == "" || set.Equals(online.Difference(exclusive))) {
+		isConfined := p.QoS != "system" && (p.QoS == "reclaimed" || !n.shape.hasExclusiveCPUs(p))
+		if !isConfined && (c.CPUSetCPUs == "" || set.Equals(online.Difference(exclusive))) {
 			continue // it had a list in another class, or before kubelet gave one of its containers exclusive CPUs
 		}
 		if p.Missing == tick.MissingCgroup || p.QoS == "" || p.QoS == "system" {

@@ -33,13 +33,15 @@ func hostPod(name, qos string, use, waitPermille float64) tick.Pod {
 
 // A pod that was batch keeps neither batch's quota nor its CPUs, and a pod that was shared not those of the shared pool.
 func TestFormerClass(t *testing.T) {
+	unlimited := tick.Cgroup{CPUMaxMilliCPU: new(int64(tick.Unlimited)), CPUMaxTighterOnly: true}
+	allCPUs := tick.Cgroup{CPUSetCPUs: "0-15"}
 	for name, tt := range map[string]struct {
 		cpus, limit, class, before, after string
 		want                              tick.Cgroup
 	}{
-		"quota":           {"0-3", LimitQuota, "", tick.QoSReclaimed, tick.QoSShared, tick.Cgroup{CPUMaxMilliCPU: new(int64(-1)), CPUMaxTighterOnly: true}},
-		"batch's pool":    {"0-15", LimitClass, class.None, tick.QoSReclaimed, tick.QoSSystem, tick.Cgroup{CPUSetCPUs: "0-15"}},
-		"the shared pool": {"0-15", LimitClass, class.None, tick.QoSShared, tick.QoSSystem, tick.Cgroup{CPUSetCPUs: "0-15"}},
+		"quota":           {"0-3", LimitQuota, "", tick.QoSReclaimed, tick.QoSShared, unlimited},
+		"batch's pool":    {"0-15", LimitClass, class.None, tick.QoSReclaimed, tick.QoSSystem, allCPUs},
+		"the shared pool": {"0-15", LimitClass, class.None, tick.QoSShared, tick.QoSSystem, allCPUs},
 	} {
 		s := Defaults()
 		s.Limit, s.Class.Class = tt.limit, tt.class
@@ -60,7 +62,8 @@ func TestFormerClass(t *testing.T) {
 				}
 				switch {
 				case second == 120 && got == nil:
-				case second == 120 || got == nil || got.CPUSetCPUs != tt.want.CPUSetCPUs || got.CPUMaxTighterOnly != tt.want.CPUMaxTighterOnly ||
+				case second == 120 || got == nil || got.CPUSetCPUs != tt.want.CPUSetCPUs,
+					got.CPUMaxTighterOnly != tt.want.CPUMaxTighterOnly,
 					tt.want.CPUMaxMilliCPU != nil && (got.CPUMaxMilliCPU == nil || *got.CPUMaxMilliCPU != *tt.want.CPUMaxMilliCPU):
 					t.Errorf("%s, second %d, %s: %+v; want %+v for a minute", name, second, list, got, tt.want)
 				}

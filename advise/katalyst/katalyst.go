@@ -219,19 +219,18 @@ func (d *division) addReason(format string, args ...any) {
 
 // divide divides the CPUs into pools or, on a small machine, limits the reclaimed pods by their scheduling class or by quota.
 func divide(in inputs, members []member, systemMilliCPU float64, previous divided) division {
-	switch {
-	case in.shape.avail.IsEmpty():
+	if in.shape.avail.IsEmpty() {
 		d := division{divided: previous, need: sumNeeds(in, members, make([]group, 1))}
 		d.ownedNodes = cpus.Set{}
 		d.advice.Reclaimed = &tick.Reclaimed{MilliCPU: new(int64(0))}
 		d.addReason("kubelet assigned all CPUs that are not reserved (%s) exclusively: there are no pools", in.shape.Exclusive)
 		return d
-	case in.isSmall:
-		d := divideByQuota(in, members, systemMilliCPU, previous)
-		d.undoDropped(in, members)
-		return d
 	}
-	d := divideByPools(in, members, systemMilliCPU, previous)
+	divideBy := divideByPools
+	if in.isSmall {
+		divideBy = divideByQuota
+	}
+	d := divideBy(in, members, systemMilliCPU, previous)
 	d.undoDropped(in, members)
 	return d
 }

@@ -66,7 +66,11 @@ func checkBounds(t *testing.T, s *tick.Sample, before, after []tick.Cgroup) {
 			name              string
 			previous, current *int64
 			minimum           int64
-		}{{"quota", previous.CPUMaxMilliCPU, current.CPUMaxMilliCPU, policy.MinQuotaMilliCPU}, {"memory.high", previous.MemoryHighBytes, current.MemoryHighBytes, 1}, {"memory.max", previous.MemoryMaxBytes, current.MemoryMaxBytes, 1}} {
+		}{
+			{"quota", previous.CPUMaxMilliCPU, current.CPUMaxMilliCPU, policy.MinQuotaMilliCPU},
+			{"memory.high", previous.MemoryHighBytes, current.MemoryHighBytes, 1},
+			{"memory.max", previous.MemoryMaxBytes, current.MemoryMaxBytes, 1},
+		} {
 			switch {
 			case limit.previous == limit.current || limit.previous != nil && limit.current != nil && *limit.previous == *limit.current:
 			case limit.current == nil:

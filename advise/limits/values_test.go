@@ -13,7 +13,8 @@ import (
 // An invalid limit, or one of more than any machine has, means none; a quota is at least the kernel's least.
 func TestLimitsOfAPodsSpec(t *testing.T) {
 	for limit, want := range map[float64]int64{
-		-1: tick.Unlimited, 0: tick.Unlimited, 0.5: policy.MinQuotaMilliCPU, 1500.2: 1501, maxMilliCPU: maxMilliCPU, maxMilliCPU + 1: tick.Unlimited,
+		-1: tick.Unlimited, 0: tick.Unlimited, 0.5: policy.MinQuotaMilliCPU, 1500.2: 1501,
+		maxMilliCPU: maxMilliCPU, maxMilliCPU + 1: tick.Unlimited,
 	} {
 		if got := quotaOf(&limit); got != want {
 			t.Errorf("quota of %v: %d; want %d", limit, got, want)

@@ -159,9 +159,10 @@ func (s *Settings) commonRows() []Row {
 				"cgroups beside batch's that contain pods; 1 does not change their weights."),
 		onOff("resched-on-wait", &s.Class.ReschedOnWait,
 			"a CPU chooses again when a task waits for batch (on, off)\n"+
-				"After an interrupt the kernel may run a batch task instead of the service, until the next timer interrupt (up to 4 ms). While "+
-				"services run beside top-level batch cgroups in the idle class, isolate loads a BPF program that detects this and makes the "+
-				"kernel schedule again within microseconds. This needs CAP_BPF and CAP_PERFMON."),
+				"After an interrupt the kernel may run a batch task instead of the service, until the next timer interrupt "+
+				"(up to 4 ms). While services run beside top-level batch cgroups in the idle class, isolate loads a BPF "+
+				"program that detects this and makes the kernel schedule again within microseconds. This needs CAP_BPF "+
+				"and CAP_PERFMON."),
 		resched("resched-interval", &s.Class.ReschedInterval,
 			"`SPAN` after which CPUs choose again\n"+
 				"Where --resched-on-wait is off or not possible, isolate wakes a thread on each CPU at this interval, after which the "+
@@ -238,7 +239,8 @@ func (s *Settings) harvestRows() []Row {
 	h := &s.Harvest
 	return []Row{
 		number("harvest-price", &h.Price,
-			"how much an oversized offer counts against unused CPU\nHigher is safer: a higher price gives a larger margin and a smaller offer."),
+			"how much an oversized offer counts against unused CPU\n"+
+				"Higher is safer: a higher price gives a larger margin and a smaller offer."),
 		part("harvest-margin", &h.Margin, "minimum growth of services to leave room for\nIt is a part of the machine."),
 		part("harvest-first-margin", &h.FirstMargin, "growth that is expected before the first observation"),
 		part("harvest-step", &h.Step,

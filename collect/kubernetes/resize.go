@@ -24,21 +24,72 @@ func resizeOf(o object) (r resize) {
 	return r
 }
 
-// apply makes a container's requests those that the scheduler counts: the largest of what is wished, what kubelet has allocated and what
-// the container has; without the wish if that is infeasible (PodRequests with UseStatusResources in Kubernetes' component-helpers). The
-// limits are those in force.
-func (r resize) apply(requests, limits *list, status object, in string, complain func(string)) {
+// sizes are the requests of a container or a pod: as its specification wishes, as kubelet has allocated them, and as it has them.
+type sizes struct{ wished, allocated, actual list }
+
+// resizableKinds are the first of [amounts]: CPU and memory. The other ones cannot be resized.
+const resizableKinds = 2
+
+// sizes reads the requests from a status. What it does not have is as wished, but if the wish is infeasible there is nothing.
+func (r resize) sizes(wished list, status object, in string, complain func(string)) sizes {
+	s := sizes{wished, wished, wished}
 	if !r.isPending {
-		return
+		return s
 	}
-	has := readList(fields.Child(status, "allocatedResources"), in+"allocatedResources", complain)
-	actual := readList(fields.Child(status, "resources", "requests"), in+"requests in the status", complain)
-	has.max(&actual)
-	for i := range has.value {
-		if has.known[i] && requests.known[i] && !r.isInfeasible {
-			has.value[i] = max(has.value[i], requests.value[i])
-		}
+	if r.isInfeasible {
+		s.allocated = wished.withoutResizable()
 	}
-	requests.replace(has)
-	limits.replace(readList(fields.Child(status, "resources", "limits"), in+"limits in the status", complain))
+	if has := fields.Child(status, "allocatedResources"); has != nil {
+		s.allocated = wished.withoutResizable()
+		s.allocated.replace(readList(has, in+"allocatedResources", complain))
+	}
+	s.actual = s.allocated
+	if has := fields.Child(status, "resources", "requests"); has != nil {
+		s.actual = wished.withoutResizable()
+		s.actual.replace(readList(has, in+"requests in the status", complain))
+	}
+	return s
 }
+
+func (l list) withoutResizable() list {
+	for i := range resizableKinds {
+		l.value[i], l.known[i], l.invalid[i] = 0, false, false
+	}
+	return l
+}
+
+// given returns what a container has been given, which is its own part while the pod's size is not settled.
+func (s sizes) given() list {
+	s.allocated.max(&s.actual)
+	return s.allocated
+}
+
+// limits returns the limits in force.
+func (r resize) limits(wished list, status object, in string, complain func(string)) list {
+	if r.isPending {
+		wished.replace(readList(fields.Child(status, "resources", "limits"), in+"limits in the status", complain))
+	}
+	return wished
+}
+
+// counted returns what the scheduler counts: the largest of the three, without the wish if it is infeasible (PodRequests with
+// UseStatusResources in Kubernetes' component-helpers). They are compared for the whole pod: another container's wish may be smaller.
+func (r resize) counted(s sizes) list {
+	if r.isInfeasible {
+		return s.given()
+	}
+	given := s.given()
+	s.wished.max(&given)
+	return s.wished
+}
+
+// requestSums sum up the containers' sizes, each as [total] does.
+type requestSums struct{ wished, allocated, actual total }
+
+func (t *requestSums) add(s sizes, add func(*total, list)) {
+	add(&t.wished, s.wished)
+	add(&t.allocated, s.allocated)
+	add(&t.actual, s.actual)
+}
+
+func (t *requestSums) sum() sizes { return sizes{t.wished.sum(), t.allocated.sum(), t.actual.sum()} }

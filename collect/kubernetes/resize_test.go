@@ -39,3 +39,36 @@ func TestResize(t *testing.T) {
 		}
 	}
 }
+
+// What grows and what shrinks is compared for the whole pod, as the scheduler does: the largest sizes of single containers would add up to
+// more than any quota has counted. Containers have what they were given. Resources of the pod as a whole are treated alike.
+func TestResizeOfSeveralContainers(t *testing.T) {
+	const resizing = `{"metadata": {"name": "a", "namespace": "d", "uid": "8f4e8a3a-1111-4000-8000-000000000001"},
+		"spec": {"nodeName": "n", %s "containers": [
+			{"name": "grows", "resources": {"requests": {"cpu": "10"}}}, {"name": "shrinks", "resources": {"requests": {"cpu": "1"}}}]},
+		"status": {"phase": "Running", "conditions": [{"type": "PodResizePending", "status": "True", "reason": %q}], %s
+			"containerStatuses": [
+				{"name": "grows", "allocatedResources": {"cpu": "1"}}, {"name": "shrinks", "allocatedResources": {"cpu": "9"}}]}}`
+	const whole = `"resources": {"requests": {"cpu": "64"}},`
+	const wholeStatus = `"allocatedResources": {"cpu": "12"}, "resources": {"requests": {"cpu": "12"}},`
+	for name, tt := range map[string]struct {
+		spec, reason, status string
+		want                 float64
+	}{
+		"deferred":              {"", "Deferred", "", 11000},
+		"infeasible":            {"", "Infeasible", "", 10000},
+		"the pod's, deferred":   {whole, "Deferred", wholeStatus, 64000},
+		"the pod's, infeasible": {whole, "Infeasible", wholeStatus, 12000},
+	} {
+		r := Reading{}
+		p := r.Pod(decoded(t, fmt.Sprintf(resizing, tt.spec, tt.reason, tt.status)))
+		if diff := cmp.Diff(amountsOf(tt.want, -1, -1, -1), p.Tick.Requests); diff != "" {
+			t.Errorf("%s: requests (-want +got):\n%s", name, diff)
+		}
+		for i, want := range []float64{1000, 9000} {
+			if diff := cmp.Diff(amountsOf(want, -1, -1, -1), p.Containers[i].Requests); diff != "" {
+				t.Errorf("%s: requests of container %d (-want +got):\n%s", name, i, diff)
+			}
+		}
+	}
+}

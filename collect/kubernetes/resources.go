@@ -139,20 +139,23 @@ func (r *requested) note(o object) {
 
 // read reads the containers and sums up their requests and limits.
 func (p *Pod) read(o object, complain func(string)) requested {
-	var requests, limits total
+	var requests requestSums
+	var limits total
 	var names requested
 	unlimited := [kinds]bool{}
 	policy := fields.Text(o, "spec", "restartPolicy")
 	never, always := policy == "Never", policy != "Never" && policy != "OnFailure"
 
 	resizing := resizeOf(o)
-	one := func(c object, statuses map[string]object, once, never bool) (list, list) {
+	one := func(c object, statuses map[string]object, once, never bool) (sizes, list) {
 		out := container(c, statuses, once, never)
 		in := "container " + fields.Clip(out.Name) + ": "
 		request, limit := fields.Child(c, "resources", "requests"), fields.Child(c, "resources", "limits")
-		r, l := readList(request, in+"requests", complain), readList(limit, in+"limits", complain)
-		resizing.apply(&r, &l, statuses[fields.Text(c, "name")], in, complain)
-		out.Requests, out.Limits = r.resources(), l.resources()
+		status := statuses[fields.Text(c, "name")]
+		r := resizing.sizes(readList(request, in+"requests", complain), status, in, complain)
+		l := resizing.limits(readList(limit, in+"limits", complain), status, in, complain)
+		given := r.given()
+		out.Requests, out.Limits = given.resources(), l.resources()
 		names.note(request)
 		p.Containers = append(p.Containers, out)
 		for i, a := range amounts {
@@ -164,13 +167,13 @@ func (p *Pod) read(o object, complain func(string)) requested {
 	for _, c := range fields.List(o, "spec", "initContainers") {
 		isSidecar := fields.Text(c, "restartPolicy") == "Always"
 		r, l := one(c, inits, !isSidecar, !isSidecar && never)
-		requests.addInit(r, isSidecar)
+		requests.add(r, func(t *total, l list) { t.addInit(l, isSidecar) })
 		limits.addInit(l, isSidecar)
 	}
 	containers := statuses(o, "containerStatuses")
 	for _, c := range fields.List(o, "spec", "containers") {
 		r, l := one(c, containers, !always, never)
-		requests.addRegular(r)
+		requests.add(r, (*total).addRegular)
 		limits.addRegular(l)
 	}
 	ephemeral := statuses(o, "ephemeralContainerStatuses")
@@ -178,13 +181,21 @@ func (p *Pod) read(o object, complain func(string)) requested {
 		p.Containers = append(p.Containers, container(c, ephemeral, true, true))
 	}
 
-	request, limit := requests.sum(), limits.sum()
+	request, limit := resizing.counted(requests.sum()), limits.sum()
 	for i := range limit.known {
 		limit.known[i] = limit.known[i] && !unlimited[i]
 	}
 	// Resources of the pod as a whole replace the sums.
-	request.replace(readList(fields.Child(o, "spec", "resources", "requests"), "pod: requests", complain))
-	limit.replace(readList(fields.Child(o, "spec", "resources", "limits"), "pod: limits", complain))
+	whole := readList(fields.Child(o, "spec", "resources", "requests"), "pod: requests", complain)
+	if whole != (list{}) {
+		whole = resizing.counted(resizing.sizes(whole, fields.Child(o, "status"), "pod: ", complain))
+	}
+	request.replace(whole)
+	wholeLimit := readList(fields.Child(o, "spec", "resources", "limits"), "pod: limits", complain)
+	if wholeLimit != (list{}) {
+		wholeLimit = resizing.limits(wholeLimit, fields.Child(o, "status"), "pod: ", complain)
+	}
+	limit.replace(wholeLimit)
 	overhead := readList(fields.Child(o, "spec", "overhead"), "pod: overhead", complain)
 	request.add(&overhead)
 	for i := range overhead.known { // an overhead alone makes no limit

@@ -27,7 +27,7 @@ func TestNamesThatATickCannotHave(t *testing.T) {
 	}
 	for _, want := range []string{`"/batch/b\xff" is left out`, `"/batch/c\tx" is left out`} {
 		if !strings.Contains(text, want) {
-			t.Errorf("errors %q; want %q", text, want)
+			t.Errorf("reported %q; want %q", text, want)
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"polder/lib/tick"
 )
 
-// benchKind is one of the files that disks and memory's events brought: how often collect reads it, in seconds, on which version it is, and how.
+// benchKind is one of a pod's own files: how often collect reads it, in seconds, on which version it is, and how.
 type benchKind struct {
 	name    string
 	version int
@@ -32,9 +32,14 @@ var benchKinds = []benchKind{
 		}
 	}},
 	{"memory.events", 2, ioEvery, []string{"memory memory.events"}, func(t *tree, n *node, seconds float64) { t.readEvents(n.events, seconds, ioEvery) }},
+	{"memory", 1, ioEvery, []string{"memory memory.usage_in_bytes", "memory memory.stat"}, readOwnMemory},
+	{"memory", 2, ioEvery, []string{"memory memory.current", "memory memory.stat"}, readOwnMemory},
 }
 
-// BenchmarkNewFiles measures the CPU time that a pod's files of disks and of memory's events cost, each time that they are read, against
+// readOwnMemory reads both files; while a pod's memory does not change, collect reads memory.stat less often.
+func readOwnMemory(t *tree, n *node, seconds float64) { t.readMemory(n.memory, seconds) }
+
+// BenchmarkNewFiles measures the CPU time that a pod's files of disks and memory cost, each time that they are read, against
 // the floor: the same files read with open descriptors, without parsing, alternately. us/pod-second is the cost in a second,
 // because no file is read in each. On version 1 these are the files of blkio; `go test -run '^$' -bench NewFiles ./tests/vm` runs it in a
 // guest with version 2.
@@ -94,32 +99,45 @@ func benchPods(b *testing.B, t *tree) (nodes []*node) {
 	if err != nil {
 		b.Skip(err)
 	}
+	memory, memoryVersion, err := t.h.Dir("memory", base)
+	if err != nil {
+		b.Skip(err)
+	}
+	dirs := []string{dir}
+	if memoryVersion == 1 {
+		dirs = append(dirs, memory)
+	}
 	for i := -1; i < pods; i++ {
-		at, path := dir, base
+		path, name := base, ""
 		if i >= 0 {
-			path = filepath.Join(base, fmt.Sprintf("pod%04d", i))
-			at = filepath.Join(dir, filepath.Base(path))
+			name = fmt.Sprintf("pod%04d", i)
+			path = filepath.Join(base, name)
 		}
-		if err := os.Mkdir(at, 0o755); err != nil {
-			b.Fatal(err)
+		for _, dir := range dirs {
+			at := filepath.Join(dir, name)
+			if err := os.Mkdir(at, 0o755); err != nil {
+				b.Fatal(err)
+			}
+			b.Cleanup(func() { _ = os.Remove(at) })
 		}
-		b.Cleanup(func() { _ = os.Remove(at) })
 		if i < 0 {
 			if version == 2 {
-				if err := os.WriteFile(filepath.Join(at, "cgroup.subtree_control"), []byte("+io +memory"), 0); err != nil {
+				if err := os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+io +memory"), 0); err != nil {
 					b.Fatal(err)
 				}
 			}
 			continue
 		}
-		n := &node{path: path, stalls: newStalls(), io: &podIO{}, events: &events{}}
+		n := &node{path: path, stalls: newStalls(), io: &podIO{}, events: &events{}, memory: &podMemory{}}
 		t.openStalls(n)
 		t.openIO(n)
 		t.openEvents(n.events, n.path)
+		t.openMemory(n.memory, n.path)
 		b.Cleanup(func() {
 			n.stalls.close()
 			n.io.close()
 			n.events.close()
+			n.memory.close()
 		})
 		nodes = append(nodes, n)
 	}

@@ -65,7 +65,7 @@ func TestOddNamesAreQuoted(t *testing.T) {
 	a, _ := newApplier(t, r.h, func(o *Options) { o.Writer = refusing{r.h, r.path("batch/" + name)} })
 	out := a.Apply(r.lists("batch", "0"))
 	if len(out.Errors) != 2 {
-		t.Fatalf("errors %+v, want those of the child and its parent", out.Errors)
+		t.Fatalf("reported %+v, want the refusals of the child and its parent", out.Errors)
 	}
 	for _, e := range out.Errors {
 		if text := e.Cgroup + e.Error; strings.Contains(text, "\x1b") || !strings.Contains(text, `c\x1b[2J"`) {

@@ -46,7 +46,8 @@ func (s *server) RoundTrip(r *http.Request) (*http.Response, error) {
 	case q.Has("watch"):
 		if s.isCompacted.Load() && q.Get("resourceVersion") == "1" {
 			return respond(http.StatusOK, io.NopCloser(strings.NewReader(
-				`{"type": "ERROR", "object": {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Expired", "code": 410}}`)))
+				`{"type": "ERROR", "object": {"kind": "Status", "apiVersion": "v1", "status": "Failure",
+					"reason": "Expired", "code": 410}}`)))
 		}
 		body, end := io.Pipe()
 		ended := time.AfterFunc(s.streams, func() { _ = end.Close() })

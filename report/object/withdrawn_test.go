@@ -79,7 +79,8 @@ func TestMidUnderATaint(t *testing.T) {
 		Reclaimed: &tick.Reclaimed{MilliCPU: new(int64(10000)), MemoryBytes: new(int64(1000))},
 		Mid:       &tick.Reclaimed{MilliCPU: new(int64(6000)), MemoryBytes: new(int64(600))},
 	}
-	node := decode(t, `{"status":{"allocatable":{"kubernetes.io/batch-cpu":"100","kubernetes.io/mid-cpu":"2000","kubernetes.io/mid-memory":"500"}}}`)
+	node := decode(t, `{"status":{"allocatable":{
+		"kubernetes.io/batch-cpu":"100","kubernetes.io/mid-cpu":"2000","kubernetes.io/mid-memory":"500"}}}`)
 	for _, tt := range []struct {
 		name, effect  string
 		pods          []tick.Pod

@@ -114,7 +114,8 @@ func TestInstallAndUninstall(t *testing.T) {
 			t.Errorf("%s: the unit has no %s (%v):\n%s", prefix, want, err, unit)
 		}
 		if prefix != "/usr/local" {
-			if out, err := exec.Command("grep", "-rl", "/usr/local/", filepath.Join(dest, prefix, "lib"), filepath.Join(dest, units)).Output(); err == nil {
+			out, err := exec.Command("grep", "-rl", "/usr/local/", filepath.Join(dest, prefix, "lib"), filepath.Join(dest, units)).Output()
+			if err == nil {
 				t.Errorf("%s: these name another prefix: %s", prefix, out)
 			}
 		}
@@ -188,7 +189,8 @@ func TestInstallOverAnotherVersion(t *testing.T) {
 	put(t, list, text+"/opt/polder/lib/systemd/system/polder-old.service.d/\n")
 
 	script(t, top+"/scripts/install", "-p", "/opt/polder/", "-d", dest)
-	want = append(want, "/etc/passwd 0644", "/etc/systemd/system/other.service 0644", "/etc/polder/old.yaml 0644", "/opt/passwd 0644", "/opt/polder/bin/other 0644")
+	want = append(want, "/etc/passwd 0644", "/etc/systemd/system/other.service 0644", "/etc/polder/old.yaml 0644",
+		"/opt/passwd 0644", "/opt/polder/bin/other 0644")
 	slices.Sort(want)
 	got := tree(t, dest)
 	slices.Sort(got)
@@ -199,7 +201,8 @@ func TestInstallOverAnotherVersion(t *testing.T) {
 		t.Error("the directory of the old unit's drop-ins is left")
 	}
 	script(t, top+"/scripts/uninstall", "-p", "/opt/polder/", "-d", dest)
-	if diff := cmp.Diff([]string{"/etc/passwd 0644", "/etc/systemd/system/other.service 0644", "/opt/passwd 0644", "/opt/polder/bin/other 0644"}, tree(t, dest)); diff != "" {
+	foreign := []string{"/etc/passwd 0644", "/etc/systemd/system/other.service 0644", "/opt/passwd 0644", "/opt/polder/bin/other 0644"}
+	if diff := cmp.Diff(foreign, tree(t, dest)); diff != "" {
 		t.Errorf("what is left (-want +got):\n%s", diff)
 	}
 }
@@ -263,7 +266,8 @@ func TestInstallPrefix(t *testing.T) {
 	}
 	dest := t.TempDir()
 	script(t, top+"/scripts/install", "-p", "/opt/polder-1.0_a+b//", "-d", dest)
-	if out, err := exec.Command("grep", "-rl", "//bin", filepath.Join(dest, "etc/systemd/system")).CombinedOutput(); err == nil || len(out) > 0 {
+	out, err := exec.Command("grep", "-rl", "//bin", filepath.Join(dest, "etc/systemd/system")).CombinedOutput()
+	if err == nil || len(out) > 0 {
 		t.Errorf("these have the prefix's last slashes: %s", out)
 	}
 	script(t, top+"/scripts/uninstall", "-p", "/opt/polder-1.0_a+b/", "-d", dest)

@@ -408,7 +408,8 @@ func (m *machine) checkDownUnderS6(t *testing.T, settings []string) {
 		out, _ := m.run("s6-svstat", "-o", "up,wantedup", service)
 		return strings.TrimSpace(out) == "false false"
 	}, m.logs)
-	if out, err := m.run("sh", "-c", "while /usr/local/lib/polder/s6/alive 2; do sleep 0.1; done; systemctl start polder-heartbeat.service"); err == nil {
+	const check = "while /usr/local/lib/polder/s6/alive 2; do sleep 0.1; done; systemctl start polder-heartbeat.service"
+	if out, err := m.run("sh", "-c", check); err == nil {
 		t.Errorf("the heartbeat's check succeeds while advise is down: %s%s", out, m.logs())
 	}
 	if is := m.show("polder.service", "MainPID"); is != was {

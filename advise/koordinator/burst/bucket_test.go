@@ -59,7 +59,8 @@ func TestTokens(t *testing.T) {
 		{"no time", 500, f(0), 0, 500},
 		{"back in time", 500, f(0), -5, 500},
 	} {
-		r := round{state: &State{Buckets: map[string]*bucket{c.Cgroup: {Tokens: step.tokens, At: start, Seconds: 10}}}, now: start.Add(time.Duration(step.seconds * float64(time.Second)))}
+		state := &State{Buckets: map[string]*bucket{c.Cgroup: {Tokens: step.tokens, At: start, Seconds: 10}}}
+		r := round{state: state, now: start.Add(time.Duration(step.seconds * float64(time.Second)))}
 		c.UsageMilliCPU = step.used
 		allowed := r.mayExceedLimit(&p, c, config{quotaPercent: 300, periodSeconds: 10}, 1000)
 		if got := r.state.Buckets[c.Cgroup].Tokens; math.Abs(got-step.want) > 1e-6 || allowed != (step.want > 0) {

@@ -62,12 +62,14 @@ func TestEvictionRefused(t *testing.T) {
 	}}))
 	must(client.Patch(ctx, kube.Pods, namespace, "kept", kube.MergePatch, []byte(`{"status":{"phase":"Running"}}`), "test", "status"))
 	budgets := kube.Resource{Group: "policy", Version: "v1", Name: "poddisruptionbudgets"}
-	must(client.Create(ctx, budgets, namespace, kube.Object{"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": meta, "spec": kube.Object{
-		"minAvailable": int64(1), "selector": kube.Object{"matchLabels": kube.Object{"app": "kept"}},
-	}}))
+	must(client.Create(ctx, budgets, namespace, kube.Object{
+		"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": meta,
+		"spec": kube.Object{"minAvailable": int64(1), "selector": kube.Object{"matchLabels": kube.Object{"app": "kept"}}},
+	}))
 	short, cancel := context.WithTimeout(ctx, 30*time.Second) // repeated requests would take 100 seconds
 	defer cancel()
-	_, err := client.Create(short, kube.Pods, namespace, kube.Object{"apiVersion": "policy/v1", "kind": "Eviction", "metadata": meta}, "eviction")
+	eviction := kube.Object{"apiVersion": "policy/v1", "kind": "Eviction", "metadata": meta}
+	_, err := client.Create(short, kube.Pods, namespace, eviction, "eviction")
 	if !kube.IsDisruptionBudget(err) || kube.RetryAfter(err) != 10*time.Second {
 		t.Errorf("%v, again after %s; want a budget's refusal for 10s", err, kube.RetryAfter(err))
 	}
