@@ -64,11 +64,19 @@ func (s sizes) given() list {
 	return s.allocated
 }
 
-// limits returns the limits in force.
+// limits returns the smaller one of each limit that is wished and in force: kubelet cannot lower cpu.cfs_quota_us below a burst that is
+// derived from the limit in force, and a wish for more is no limit yet. An infeasible wish does not count.
 func (r resize) limits(wished list, status object, in string, complain func(string)) list {
-	if r.isPending {
-		wished.replace(readList(fields.Child(status, "resources", "limits"), in+"limits in the status", complain))
+	if !r.isPending {
+		return wished
 	}
+	inForce := readList(fields.Child(status, "resources", "limits"), in+"limits in the status", complain)
+	for i := range resizableKinds {
+		if wished.known[i] && inForce.known[i] && !r.isInfeasible {
+			inForce.value[i] = min(inForce.value[i], wished.value[i])
+		}
+	}
+	wished.replace(inForce)
 	return wished
 }
 

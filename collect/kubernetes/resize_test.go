@@ -7,7 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A pod that is resized in place has the requests that the scheduler counts, and the limits that are in force.
+// A pod that is resized in place has the requests that the scheduler counts, and the smaller one of the limits that are wished and in force:
+// kubelet cannot lower a quota below a burst that follows from the limit before.
 func TestResize(t *testing.T) {
 	const with = `{"metadata": {"name": "a", "namespace": "d", "uid": "8f4e8a3a-1111-4000-8000-000000000001"},
 		"spec": {"nodeName": "n", "containers": [{"name": "c", "resources": {
@@ -21,8 +22,8 @@ func TestResize(t *testing.T) {
 	}{
 		"infeasible":              {"64", "PodResizePending", "True", "Infeasible", "2", 2000, 2000},
 		"deferred":                {"8", "PodResizePending", "True", "Deferred", "2", 8000, 2000},
-		"in progress":             {"1", "PodResizeInProgress", "True", "", "4", 4000, 2000},
-		"smaller, and deferred":   {"1", "PodResizePending", "True", "Deferred", "1", 2000, 2000},
+		"in progress":             {"1", "PodResizeInProgress", "True", "", "4", 4000, 1000},
+		"smaller, and deferred":   {"1", "PodResizePending", "True", "Deferred", "1", 2000, 1000},
 		"no longer pending":       {"3", "PodResizePending", "False", "Infeasible", "2", 3000, 3000},
 		"another condition alone": {"3", "Ready", "True", "", "2", 3000, 3000},
 	} {
