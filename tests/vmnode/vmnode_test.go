@@ -36,6 +36,8 @@ type world struct {
 	hierarchy string
 	systemd   bool  // systemd is the guest's first process, and creates kubelet's cgroups
 	page      *page // whose commands are typed as they are written; nil if none are
+	// responding ends, with the cause, when the node's agent no longer responds.
+	responding context.Context
 }
 
 // cgroupMount is where guests mount their cgroups.
@@ -92,6 +94,10 @@ func newWorldOf(t *testing.T, o Options, values ...string) *world {
 	w.log("control plane ready, everything built")
 	o.Tools, o.Guest, o.Images, o.Log = tools, guest, images, w.log
 	w.node = StartVMNode(t, w.ControlPlane, egress, o)
+	responding, end := context.WithCancelCause(t.Context())
+	t.Cleanup(func() { end(nil) })
+	w.responding = responding
+	go w.node.endIfSilent(responding, end, silentLimit)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Log(w.diagnose())
@@ -147,7 +153,7 @@ const (
 )
 
 // await polls once a second until nothing is lacking, and less often where a poll takes long: each takes CPU time from the machine. It does
-// not wait for a machine that has ended.
+// not wait for a machine that has ended or hangs: the test can be run again that much sooner.
 func (w *world) await(what string, lacking func() string) {
 	w.Helper()
 	for begin, had := time.Now(), w.node.CPUTime(); ; {
@@ -159,6 +165,9 @@ func (w *world) await(what string, lacking func() string) {
 		time.Sleep(max(time.Second, 2*time.Since(polled)))
 		if err := w.node.Died(); err != nil {
 			w.Fatalf("%s: %v; the end of the console:\n%s", what, err, w.node.Console())
+		}
+		if w.responding.Err() != nil {
+			w.Fatalf("%s: %v; last: %s", what, context.Cause(w.responding), lack)
 		}
 		waited, used := time.Since(begin), w.node.CPUTime()-had
 		if waited > patience && used > patienceCPU || waited > patienceEnd {
@@ -204,11 +213,11 @@ func (w *world) cpus(cgroup string) string {
 // on runs a script on the node.
 func (w *world) on(script string) string {
 	w.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(w.responding, patience)
 	defer cancel()
 	out, err := w.node.Run(ctx, script)
 	if err != nil {
-		w.Fatal(err)
+		w.Fatalf("%v (%v)", err, context.Cause(ctx))
 	}
 	return out
 }
