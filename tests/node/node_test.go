@@ -80,7 +80,7 @@ func TestStatic(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		run  func(*testing.T, *Node)
-	}{{"enter", enter}, {"exclusive CPUs", exclusiveCPUs}} {
+	}{{"enter", enter}, {"exclusive CPUs", exclusiveCPUs}, {"resized", resized}} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, n.For(t)) })
 	}
 	n.clear(t)
