@@ -58,6 +58,9 @@ There, while a container's ID is missing, collect counts each unmatched cgroup a
 (runtimeClassName, as with Kata) have one cgroup, which is listed as the container, or under its own name if there are several.
 gVisor's containers have cgroups of their own, but their use is in the sandbox's: its memory counts as the pod's, its CPU time does not.
 
+While a pod is resized in place, its requests are what the scheduler counts: the largest of the desired, allocated and actual sums,
+without the desired one if kubelet has found that infeasible. Its limits are the smaller ones of the desired and the actual limits.
+
 CLASSES OF PODS
 A pod's class is that of the first of these:
 

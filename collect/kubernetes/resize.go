@@ -2,7 +2,7 @@ package kubernetes
 
 import "polder/lib/fields"
 
-// resize is the state of a pod that is resized in place. Whoever may resize a pod may wish for any size, so the wish in its specification
+// resize is the state of a pod that is resized in place. Whoever may resize a pod may desire any size, so the size in its specification
 // counts only as far as the scheduler counts it.
 type resize struct {
 	isPending    bool // kubelet has not done it yet
@@ -24,28 +24,29 @@ func resizeOf(o object) (r resize) {
 	return r
 }
 
-// sizes are the requests of a container or a pod: as its specification wishes, as kubelet has allocated them, and as it has them.
-type sizes struct{ wished, allocated, actual list }
+// sizes are the requests of a container or a pod, in Kubernetes' terms: desired by its specification, allocated by kubelet, and actual,
+// which are those that it runs with.
+type sizes struct{ desired, allocated, actual list }
 
 // resizableKinds are the first of [amounts]: CPU and memory. The other ones cannot be resized.
 const resizableKinds = 2
 
-// sizes reads the requests from a status. What it does not have is as wished, but if the wish is infeasible there is nothing.
-func (r resize) sizes(wished list, status object, in string, complain func(string)) sizes {
-	s := sizes{wished, wished, wished}
+// sizes reads the requests from a status. What the status does not have is as desired, or nothing if that is infeasible.
+func (r resize) sizes(desired list, status object, in string, complain func(string)) sizes {
+	s := sizes{desired, desired, desired}
 	if !r.isPending {
 		return s
 	}
 	if r.isInfeasible {
-		s.allocated = wished.withoutResizable()
+		s.allocated = desired.withoutResizable()
 	}
 	if has := fields.Child(status, "allocatedResources"); has != nil {
-		s.allocated = wished.withoutResizable()
+		s.allocated = desired.withoutResizable()
 		s.allocated.replace(readList(has, in+"allocatedResources", complain))
 	}
 	s.actual = s.allocated
 	if has := fields.Child(status, "resources", "requests"); has != nil {
-		s.actual = wished.withoutResizable()
+		s.actual = desired.withoutResizable()
 		s.actual.replace(readList(has, in+"requests in the status", complain))
 	}
 	return s
@@ -58,46 +59,47 @@ func (l list) withoutResizable() list {
 	return l
 }
 
-// given returns what a container has been given, which is its own part while the pod's size is not settled.
+// given returns the larger one of what is allocated and what is actual.
 func (s sizes) given() list {
 	s.allocated.max(&s.actual)
 	return s.allocated
 }
 
-// limits returns the smaller one of each limit that is wished and in force: kubelet cannot lower cpu.cfs_quota_us below a burst that is
-// derived from the limit in force, and a wish for more is no limit yet. An infeasible wish does not count.
-func (r resize) limits(wished list, status object, in string, complain func(string)) list {
+// limits returns the smaller one of each desired and actual limit: kubelet cannot lower cpu.cfs_quota_us below a burst that is derived from
+// the actual limit, and a higher desired limit is not in force yet. An infeasible one does not count.
+func (r resize) limits(desired list, status object, in string, complain func(string)) list {
 	if !r.isPending {
-		return wished
+		return desired
 	}
-	inForce := readList(fields.Child(status, "resources", "limits"), in+"limits in the status", complain)
+	actual := readList(fields.Child(status, "resources", "limits"), in+"limits in the status", complain)
 	for i := range resizableKinds {
-		if wished.known[i] && inForce.known[i] && !r.isInfeasible {
-			inForce.value[i] = min(inForce.value[i], wished.value[i])
+		if desired.known[i] && actual.known[i] && !r.isInfeasible {
+			actual.value[i] = min(actual.value[i], desired.value[i])
 		}
 	}
-	wished.replace(inForce)
-	return wished
+	desired.replace(actual)
+	return desired
 }
 
-// counted returns what the scheduler counts: the largest of the three, without the wish if it is infeasible (PodRequests with
-// UseStatusResources in Kubernetes' component-helpers). They are compared for the whole pod: another container's wish may be smaller.
+// counted returns what the scheduler counts: the largest of the three, without the desired one if it is infeasible (PodRequests with
+// UseStatusResources in Kubernetes' component-helpers). They are compared for the whole pod, of which one container may grow
+// and another one shrink.
 func (r resize) counted(s sizes) list {
 	if r.isInfeasible {
 		return s.given()
 	}
 	given := s.given()
-	s.wished.max(&given)
-	return s.wished
+	s.desired.max(&given)
+	return s.desired
 }
 
 // requestSums sum up the containers' sizes, each as [total] does.
-type requestSums struct{ wished, allocated, actual total }
+type requestSums struct{ desired, allocated, actual total }
 
 func (t *requestSums) add(s sizes, add func(*total, list)) {
-	add(&t.wished, s.wished)
+	add(&t.desired, s.desired)
 	add(&t.allocated, s.allocated)
 	add(&t.actual, s.actual)
 }
 
-func (t *requestSums) sum() sizes { return sizes{t.wished.sum(), t.allocated.sum(), t.actual.sum()} }
+func (t *requestSums) sum() sizes { return sizes{t.desired.sum(), t.allocated.sum(), t.actual.sum()} }

@@ -7,8 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A pod that is resized in place has the requests that the scheduler counts, and the smaller one of the limits that are wished and in force:
-// kubelet cannot lower a quota below a burst that follows from the limit before.
+// A pod that is resized in place has the requests that the scheduler counts, and the smaller one of the desired and the actual
+// limits: kubelet cannot lower a quota below a burst that follows from the actual limit.
 func TestResize(t *testing.T) {
 	const with = `{"metadata": {"name": "a", "namespace": "d", "uid": "8f4e8a3a-1111-4000-8000-000000000001"},
 		"spec": {"nodeName": "n", "containers": [{"name": "c", "resources": {
@@ -17,8 +17,8 @@ func TestResize(t *testing.T) {
 			"containerStatuses": [{"name": "c", "allocatedResources": {"cpu": "2", "memory": "1Gi"},
 				"resources": {"requests": {"cpu": %q, "memory": "1Gi"}, "limits": {"cpu": "2", "memory": "2Gi"}}}]}}`
 	for name, tt := range map[string]struct {
-		wish, condition, status, reason, actual string
-		request, limit                          float64
+		desired, condition, status, reason, actual string
+		request, limit                             float64
 	}{
 		"infeasible":              {"64", "PodResizePending", "True", "Infeasible", "2", 2000, 2000},
 		"deferred":                {"8", "PodResizePending", "True", "Deferred", "2", 8000, 2000},
@@ -28,7 +28,7 @@ func TestResize(t *testing.T) {
 		"another condition alone": {"3", "Ready", "True", "", "2", 3000, 3000},
 	} {
 		r := Reading{}
-		p := r.Pod(decoded(t, fmt.Sprintf(with, tt.wish, tt.condition, tt.status, tt.reason, tt.actual)))
+		p := r.Pod(decoded(t, fmt.Sprintf(with, tt.desired, tt.condition, tt.status, tt.reason, tt.actual)))
 		if diff := cmp.Diff(amountsOf(tt.request, 1<<30, 500, -1), p.Tick.Requests); diff != "" {
 			t.Errorf("%s: requests (-want +got):\n%s", name, diff)
 		}

@@ -283,6 +283,6 @@ func (r Restored) String() string {
 		phrase.Number{N: r.Gone, Text: "skipped: the cgroup is gone"},
 		phrase.Number{N: r.External, Text: "skipped: changed externally"},
 		phrase.Number{N: r.Unknown, Text: "skipped: entries of another version of isolate"},
-		phrase.Number{N: r.Failed, Text: "failed"},
+		phrase.Number{N: r.Failed, Text: "not restored"},
 	)
 }

@@ -121,9 +121,9 @@ const debounce = 100 * time.Millisecond
 // maxDebounce bounds that wait if the directory keeps changing.
 const maxDebounce = 20 * debounce
 
-// pollInterval is how often the file is examined through its name. inotify watches a directory and not its name, so it reports nothing when
+// pollInterval is how often the file is read through its name. inotify watches a directory and not its name, so it reports nothing when
 // the file is a symlink whose target is edited elsewhere, or when the directory is replaced. Somebody who has changed a file can wait for
-// 10 seconds.
+// 10 seconds, and a reading that rare costs next to nothing.
 const pollInterval = 10 * time.Second
 
 // Watch calls first, which reads the file for the first time, and returns its error. Then it calls changed, from its own goroutine, each
@@ -215,16 +215,7 @@ type follower struct {
 	changed   func()
 	directory *directory
 	last      content
-	polled    os.FileInfo // of the file at the last poll; nil if there was none
-	watchErr  string      // why the directory that has the name now is not watched
-}
-
-// mayDiffer reports whether the file is another one than at the last poll, or was written since then: only then is it read.
-func (f *follower) mayDiffer() bool {
-	before := f.polled
-	f.polled, _ = os.Stat(f.path)
-	return before == nil || f.polled == nil || !os.SameFile(before, f.polled) ||
-		before.Size() != f.polled.Size() || !before.ModTime().Equal(f.polled.ModTime())
+	watchErr  string // why the directory that has the name now is not watched
 }
 
 func (f *follower) run(ctx context.Context, poll <-chan time.Time) {
@@ -251,7 +242,7 @@ func (f *follower) run(ctx context.Context, poll <-chan time.Time) {
 			postpone()
 		case <-poll:
 			f.watchAgain() // before the file is read, so that no later change is missed
-			if f.mayDiffer() && contentOf(f.path) != f.last {
+			if contentOf(f.path) != f.last {
 				postpone() // it may be half written
 			}
 		case <-timer.C:

@@ -14,7 +14,7 @@ func Count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// Number is a number with the name of what it counts: "3 failed".
+// Number is a number with the name of what it counts: "3 not restored".
 type Number struct {
 	N    int
 	Text string

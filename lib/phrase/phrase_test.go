@@ -11,8 +11,9 @@ func TestCount(t *testing.T) {
 }
 
 func TestNonzero(t *testing.T) {
-	const want = "restored 1 value, 2 skipped: changed externally, 1 failed"
-	if got := Nonzero("restored 1 value", Number{0, "unchanged"}, Number{2, "skipped: changed externally"}, Number{1, "failed"}); got != want {
+	const want = "restored 1 value, 2 skipped: changed externally, 1 not restored"
+	got := Nonzero("restored 1 value", Number{0, "unchanged"}, Number{2, "skipped: changed externally"}, Number{1, "not restored"})
+	if got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	if got := Nonzero("restored 0 values"); got != "restored 0 values" {

@@ -149,7 +149,7 @@ func TestStates(t *testing.T) {
 		expectState("written", l.put("a", 1), tick.TargetWritten, true)
 		expectState("nothing new", l.put("a", 1), tick.TargetUnchanged, false)
 		expectState("a bad key", l.put("", 1), tick.TargetFailed, false)
-		expect(t, "errors of the log", strconv.Itoa(strings.Count(l.log.String(), "explained: away")), "1")
+		expect(t, "times that the log has the refusal", strconv.Itoa(strings.Count(l.log.String(), "explained: away")), "1")
 		expect(t, "the log has that it works again", strconv.Itoa(strings.Count(l.log.String(), "written again")), "1")
 	})
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // A pod that is resized in place has in the sample what the scheduler counts: a size that kubelet refuses for ever does not count, one that
-// it has put off does. The limits are never above those in force. Under the policy "static" kubelet refuses to resize Guaranteed pods; the
+// it has put off does. The limits are never above the actual ones. Under the policy "static" kubelet refuses to resize Guaranteed pods; the
 // API server itself refuses more CPUs than the node has.
 func resized(t *testing.T, n *Node) {
 	n.clear(t)

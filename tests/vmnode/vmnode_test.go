@@ -3,6 +3,7 @@ package vmnode
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -217,7 +218,7 @@ func (w *world) on(script string) string {
 	defer cancel()
 	out, err := w.node.Run(ctx, script)
 	if err != nil {
-		w.Fatalf("%v (%v)", err, context.Cause(ctx))
+		w.Fatal(errors.Join(err, context.Cause(ctx)))
 	}
 	return out
 }

@@ -153,7 +153,7 @@ func (t *T) Logf(format string, args ...any) { t.report(wire.Log, fmt.Sprintf(fo
 // Errorf reports a failure; the test continues.
 func (t *T) Errorf(format string, args ...any) {
 	t.state = wire.Fail
-	t.Logf("ERROR: "+format, args...)
+	t.Logf("FAIL: "+format, args...)
 }
 
 // Fatalf ends the test.
