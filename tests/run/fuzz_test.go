@@ -18,7 +18,7 @@ func fuzzModule(t *testing.T, body string) {
 	}
 	module(t, map[string]string{
 		"scripts/fuzz": string(script),
-		"p/a_test.go": "package p\n\nimport \"testing\"\n\nfunc FuzzIt(f *testing.F) {\n\tf.Add([]byte{})\n" +
+		"p/a_test.go": "package p\n\nimport (\n\t\"os\"\n\t\"testing\"\n)\n\nvar _ = os.Args\n\nfunc FuzzIt(f *testing.F) {\n\tf.Add([]byte{})\n" +
 			"\tf.Fuzz(func(t *testing.T, b []byte) {\n" + body + "\n\t})\n}\n",
 	})
 	if err := os.Chmod("scripts/fuzz", 0o755); err != nil {
@@ -30,32 +30,38 @@ func fuzzModule(t *testing.T, body string) {
 	t.Setenv("FUZZCACHE", t.TempDir())
 }
 
-// A new finding of fuzzing fails a run unless FUZZ_FINDS=report: then the last lines have it with its input. A failing seed and
-// a target that cannot be built always fail the run.
+// A new finding of fuzzing fails a run unless FUZZ_FINDS=report: then the last lines have it with its input. A target that fails
+// without one is run again then. A failing seed and a target that cannot be built always fail the run.
 func TestFuzzFinds(t *testing.T) {
 	const find, seed, build = "\t\tif len(b) > 0 { t.Fatal(\"too long\") }", "\t\tt.Fatal(\"every input\")", "\t\tundefined()"
+	const once = "\t\tif os.Mkdir(\"begun\", 0o755) == nil { t.Fatal(\"the first time\") }"
 	for _, tt := range []struct {
-		name, body, finds string
-		want              bool
-		reported          bool
+		name, body, finds, length string
+		want                      bool
+		reported                  string // in the last lines
 	}{
-		{"a find by hand", find, "", false, false},
-		{"a find in CI", find, "report", true, true},
-		{"a seed that fails", seed, "report", false, false},
-		{"a build that breaks", build, "report", false, false},
-		{"an unknown word", "", "never", false, false},
+		{"a find by hand", find, "", "10m", false, ""},
+		{"a find in CI", find, "report", "10m", true, "./p FuzzIt, found by fuzzing"},
+		{"a seed that fails", seed, "report", "10m", false, "./p FuzzIt failed twice"},
+		{"a failure that does not come again, by hand", once, "", "10x", false, ""},
+		{"a failure that does not come again, in CI", once, "report", "10x", true, "./p FuzzIt failed without an input"},
+		{"a build that breaks", build, "report", "10m", false, ""},
+		{"an unknown word", "", "never", "10m", false, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			fuzzModule(t, tt.body)
 			t.Setenv("FUZZ_FINDS", tt.finds)
 			var out bytes.Buffer
-			fuzz := tier{name: "fuzz", runs: []run{{command: []string{"scripts/fuzz", "10m"}}}}
+			fuzz := tier{name: "fuzz", runs: []run{{command: []string{"scripts/fuzz", tt.length}}}}
 			if got := runAll(&out, [][]tier{{fuzz}}, options{}); got != tt.want {
 				t.Errorf("passed: %v, want %v:\n%s", got, tt.want, out.String())
 			}
 			_, end, _ := strings.Cut(out.String(), ">> times: ")
-			if got := strings.Contains(end, findPrefix+"./p FuzzIt, found by fuzzing"); got != tt.reported {
-				t.Errorf("the last lines name a find: %v, want %v:\n%s", got, tt.reported, out.String())
+			if reported := strings.Contains(end, findPrefix); reported != (tt.reported != "") || !strings.Contains(end, tt.reported) {
+				t.Errorf("the last lines lack %q, or report what they should not:\n%s", tt.reported, out.String())
+			}
+			if tt.reported != "" && !strings.Contains(end, findPrefix+"| >     --- FAIL: ") {
+				t.Errorf("the last lines do not say how it failed:\n%s", end)
 			}
 			inputs, err := filepath.Glob("p/testdata/fuzz/FuzzIt/*")
 			if err != nil {
@@ -67,7 +73,7 @@ func TestFuzzFinds(t *testing.T) {
 					t.Fatal(err)
 				}
 				for line := range strings.Lines(string(text)) {
-					if tt.reported && !strings.Contains(end, findPrefix+"| "+line) {
+					if tt.reported != "" && !strings.Contains(end, findPrefix+"| "+line) {
 						t.Errorf("the last lines lack the input's %q:\n%s", line, end)
 					}
 				}

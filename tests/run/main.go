@@ -94,7 +94,7 @@ type runner struct {
 	env      []string   // for all programs
 	results  []*results // of each `go test` so far
 	broken   []string   // what failed beside tests
-	finds    []string   // lines of programs about their findings, which fail nothing
+	finds    []string   // lines of programs about their findings, for the verdict
 	times    []string   // the duration of each tier
 }
 
