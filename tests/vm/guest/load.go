@@ -61,10 +61,14 @@ func spin(args []string) error {
 }
 
 func spinThread(duty int) {
+	// Without a call, and without asynchronous preemption (startLoadKept), the Go scheduler cannot put another goroutine in a busy
+	// thread's place. It does so every 10 ms, and where CPUs are scarce the thread then sleeps long until it is its turn again.
+	for turns := 0; duty == 100; turns++ {
+	}
 	const period = 100 * time.Millisecond
 	busy := period * time.Duration(duty) / 100
 	for {
-		for end := uptime() + busy; duty == 100 || uptime() < end; {
+		for end := uptime() + busy; uptime() < end; {
 		}
 		time.Sleep(period - busy)
 	}
@@ -114,6 +118,7 @@ func (t *T) startLoad(cgroup string, args ...string) *load {
 // startLoadKept leaves the end to the caller.
 func (t *T) startLoadKept(cgroup string, args ...string) *load {
 	l := &load{Cmd: exec.Command("/bin/guest", args...), ended: make(chan struct{})}
+	l.Env = append(os.Environ(), "GODEBUG=asyncpreemptoff=1")
 	l.Stderr = os.Stderr
 	start, err := l.StdinPipe()
 	t.Must(err)
