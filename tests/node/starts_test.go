@@ -3,6 +3,7 @@ package node
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -62,36 +63,31 @@ func (n *Node) checkStarts(t *testing.T) {
 	}
 }
 
-// A start that a cgroup or a cpuset prevents is a failure; one that a busy machine delays is not.
+// A start that a cgroup or a cpuset prevents is a failure; one that a busy machine delays is not. The events are kubelet's, as recorded.
 func TestStartFailures(t *testing.T) {
-	const create = "Error: failed to create containerd task: failed to create shim task: OCI runtime create failed: runc create failed: "
-	for _, c := range []struct {
-		reason, message string
-		failure         bool
-	}{
-		{"Failed", create + "unable to start container process: unable to apply cgroup configuration: failed to write 71: no space left on device", true},
-		{"Failed", create + "unable to start container process: error during container init: error setting cgroup config for procHooks process: " +
-			"failed to write \"0-1\": write /sys/fs/cgroup/cpuset/kubepods/besteffort/pod1/c/cpuset.cpus: permission denied", true},
-		{"Failed", create + "unable to start container process: container init was OOM-killed (memory limit too low?)", true},
-		{"FailedCreatePodSandBox", "Failed to create pod sandbox: rpc error: code = Unknown desc = failed to start sandbox: write " +
-			"/sys/fs/cgroup/cpuset/kubepods/pod1/s/cpuset.cpus: invalid argument", true},
-		{"FailedCreatePodContainer", "unable to ensure pod container exists: failed to create container for [kubepods besteffort pod1] : device or resource busy", true},
-
-		{"Failed", "Error: context deadline exceeded", false},
-		{"Failed", `Error: failed to reserve container name "main_brief-0-1_default_0": name is reserved for "1a2b"`, false},
-		{"FailedCreatePodSandBox", "Failed to create pod sandbox: rpc error: code = DeadlineExceeded desc = context deadline exceeded", false},
-		{"FailedKillPod", "error killing pod: failed to remove cgroup kubepods/besteffort/pod1: device or resource busy", false},
-		{"FailedSync", `error determining status: rpc error: code = NotFound desc = container "1a2b": not found`, false},
-		{"FailedMount", `MountVolume.SetUp failed for volume "kube-api-access-x" : object "default"/"kube-root-ca.crt" not registered`, false},
-		{"FailedScheduling", "0/1 nodes are available: 1 Insufficient cpu.", false},
-		{"BackOff", "Back-off restarting failed container stress in pod shared-normal-pod", false},
-	} {
-		e := event{Type: "Warning", Reason: c.reason, Message: c.message}
+	data, err := os.ReadFile("testdata/start-events.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	recorded := 0
+	for line := range strings.Lines(string(data)) {
+		recorded++
+		var c struct {
+			Reason, Message string
+			OfCgroups       bool
+		}
+		if err := json.Unmarshal([]byte(line), &c); err != nil {
+			t.Fatalf("line %d: %v", recorded, err)
+		}
+		e := event{Type: "Warning", Reason: c.Reason, Message: c.Message}
 		e.InvolvedObject.Name = "p"
 		failures, others := startFailures([]event{e, {Type: "Normal", Reason: "Started", Message: "in cgroup"}})
-		if (len(failures) == 1) != c.failure || len(failures)+len(others) != 1 {
-			t.Errorf("%s: %s: failures %q, others %q", c.reason, c.message, failures, others)
+		if (len(failures) == 1) != c.OfCgroups || len(failures)+len(others) != 1 {
+			t.Errorf("%s: %s: failures %q, others %q", c.Reason, c.Message, failures, others)
 		}
+	}
+	if recorded != 13 {
+		t.Errorf("%d events; want 13", recorded)
 	}
 	long := event{Message: strings.Repeat("a\n", 10000)}
 	if got := long.line(); len(got) > 500 || strings.Contains(got, "\n") {
