@@ -131,6 +131,8 @@ type node struct {
 	lists     bool
 	isWatched bool
 	hasOthers bool
+	// inode is that of the directory when its watch began, if it lists.
+	inode uint64
 	// unnamed are the names of children that are batch by their rule, but are no nodes, because a tick cannot have their names.
 	unnamed   []string
 	container *container // nil where it is none
@@ -143,7 +145,7 @@ type node struct {
 // isPod reports whether the node is a pod.
 func (n *node) isPod() bool { return n.rule.Pod() }
 
-// update updates the directories that changed, or all of them.
+// update updates the directories that changed, or all of them. Lost events also hide which directories were recreated.
 func (t *tree) update(all bool) {
 	if t.watcher == nil {
 		t.rescanIf(all)
@@ -211,11 +213,29 @@ func (t *tree) rescan(n *node) {
 	if !n.lists {
 		return
 	}
+	switch inode := t.inode(n.path); {
+	case n.inode == 0:
+		n.inode = inode
+	case inode != 0 && inode != n.inode && n.parent != nil: // it was recreated, and the watch ended with the old one
+		t.remove(n)
+		t.list(n.parent)
+		return
+	}
 	t.watch(n)
 	t.list(n)
 	for _, child := range n.children {
 		t.rescan(child)
 	}
+}
+
+// inode is the inode of a cgroup's directory, by which a recreated one is recognized. It is 0 if it is unknown, as in copies of another
+// machine's files.
+func (t *tree) inode(cgroupPath string) uint64 {
+	if !t.inodes {
+		return 0
+	}
+	inode, _ := t.h.Inode(cgroupPath)
+	return inode
 }
 
 // list adds and removes nodes so that they are the cgroup's present children.
@@ -295,6 +315,7 @@ func (t *tree) add(parent *node, name string) {
 	}
 	if n.lists {
 		n.children = map[string]*node{}
+		n.inode = t.inode(n.path)
 		t.watch(n)
 		t.list(n)
 	}
@@ -357,14 +378,9 @@ func openError(cgroupPath string, err error) error {
 }
 
 func (t *tree) open(c *container) {
-	var err error
-	if c.group, err = t.reader.Open(c.path); err != nil { // with a group if only some of its files cannot be opened
-		t.errs = append(t.errs, openError(c.path, err))
-	}
+	c.group, c.openErr = t.reader.Open(c.path) // a group and an error if some of its files cannot be opened
 	c.createdAt = t.clock.Seconds()
-	if t.inodes {
-		c.inode, _ = t.h.Inode(c.path)
-	}
+	c.inode = t.inode(c.path)
 	if s, ok := t.saved[c.path]; ok {
 		delete(t.saved, c.path)
 		if s.Inode == c.inode {
@@ -420,10 +436,11 @@ const settleSeconds = 30
 // readContainer reports false where the container was removed.
 func (t *tree) readContainer(c *container, r *Round) bool {
 	if c.group == nil {
-		if r.Rescan {
+		if r.Rescan && c.createdAt < r.Clock.Seconds() {
 			t.open(c)
 		}
 		if c.group == nil {
+			t.errs = append(t.errs, openError(c.path, c.openErr))
 			return true
 		}
 	}

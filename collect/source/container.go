@@ -11,7 +11,8 @@ import (
 // container is one container between rounds, and the memory that its part of a sample points into.
 type container struct {
 	path      string
-	group     *cgroup.Group // nil where it could not be opened
+	group     *cgroup.Group // nil where it could not be opened, because of openErr
+	openErr   error
 	inode     uint64
 	createdAt float64
 
@@ -97,12 +98,12 @@ func (c *container) update(seconds float64) {
 	}
 }
 
-// fill writes the container's values into its part of the sample.
-func (c *container) fill(into *tick.Container) {
+// fill writes the container's values into its part of the sample. The round's seconds are those of the last reading, if it was read.
+func (c *container) fill(into *tick.Container, seconds float64) {
 	into.CPUSetCPUs, into.NUMAMemory = "", nil
 	into.Threads, into.Memory = nil, nil
 	into.UsageMilliCPU, into.ThrottledPercent = c.rates()
-	loaded := c.loadKnown(asTime(c.now.seconds))
+	loaded := c.loadKnown(asTime(seconds))
 	into.Load1 = known(&c.load1, rounded(c.loads.Load1, 1000), loaded)
 	into.Load5 = known(&c.load5, rounded(c.loads.Load5, 1000), loaded)
 	if c.group == nil {
@@ -186,9 +187,15 @@ func (c *container) save() CgroupState {
 	return s
 }
 
+// maxThreads is more threads than a machine can have; a saved state with more is damaged.
+const maxThreads = 1 << 32
+
 func (c *container) load(s CgroupState) {
-	c.loads = s.Load
-	if s.Walk != nil {
+	isPlausible := func(threads float64) bool { return threads >= 0 && threads <= maxThreads }
+	if isPlausible(s.Load.Load1) && isPlausible(s.Load.Load5) {
+		c.loads = s.Load
+	}
+	if s.Walk != nil && s.Walk.Count <= maxThreads {
 		c.pass = *s.Walk
 	}
 	c.now = reading{seconds: s.Seconds}

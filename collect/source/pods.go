@@ -224,7 +224,7 @@ func (p *pod) fill(out *tick.Pod, seconds float64) {
 	var usage, load1, load5, threads, bytes, workingSet, rss, cache, refaults sum
 	for i, c := range p.containers {
 		t := &out.Containers[i]
-		c.fill(t)
+		c.fill(t, seconds)
 		usage.add(t.UsageMilliCPU)
 		load1.add(t.Load1)
 		load5.add(t.Load5)

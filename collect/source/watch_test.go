@@ -1,12 +1,19 @@
 package source
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"polder/collect/loadavg"
+	"polder/lib/cgroup"
+	"polder/lib/tick"
 	"polder/tests/await"
 )
 
@@ -48,5 +55,76 @@ func TestFailedWatchIsRetried(t *testing.T) {
 			c.Read(false)
 			return c.env.pods.tree.nodes[top+"/2"] != nil
 		}))
+	}
+}
+
+// TestRecreatedDirectoryIsWatched: if the events of a recreated cgroup are lost, a rescan begins to watch the new one.
+func TestRecreatedDirectoryIsWatched(t *testing.T) {
+	m := newMachine(t)
+	m.cgroup("/grid/1", "0")
+	c := m.collector("rules: [{cgroup: /grid/*, class: reclaimed}]")
+	c.Read(true)
+	tree := c.env.pods.tree
+	tree.inodes = true
+	c.Read(true)
+	watched := tree.nodes["/grid"]
+	base := filepath.Join(m.root, "sys/fs/cgroup")
+	if err := os.Rename(filepath.Join(base, "grid"), filepath.Join(base, "other")); err != nil { // so that the inode is not used again
+		t.Fatal(err)
+	}
+	m.cgroup("/grid/1", "0")
+	await.Until(t, time.Minute, "the removal is lost", await.Is(func() bool {
+		return slices.Contains(tree.watcher.Take().Removed, "/grid")
+	}))
+	c.Read(true)
+	if tree.nodes["/grid"] == watched {
+		t.Error("the recreated cgroup is the old one's node")
+	}
+	m.cgroup("/grid/2", "0")
+	await.Until(t, time.Minute, "/grid/2 is found without a rescan", await.Is(func() bool {
+		c.Read(false)
+		return tree.nodes["/grid/2"] != nil
+	}))
+}
+
+// TestUnreadableContainer: the error of a container that cannot be opened is in each tick once, and its load of an earlier run is absent
+// when it is too old, or damaged.
+func TestUnreadableContainer(t *testing.T) {
+	m := newMachine(t)
+	m.write("proc/uptime", "1000 1")
+	m.write("sys/fs/cgroup/a/memory.stat", "")
+	link := filepath.Join(m.root, "sys/fs/cgroup/a/memory.stat") // links are refused
+	if err := errors.Join(os.Remove(link), os.Symlink("/etc/passwd", link)); err != nil {
+		t.Fatal(err)
+	}
+	c := m.collector("rules: [{cgroup: /*, class: reclaimed}]")
+	load := loadavg.Average{Load1: 3, Load5: 3, At: asTime(990), Began: asTime(500), Samples: 5}
+	damaged := load
+	damaged.Load5 = 1e306
+	m.cgroup("/b", "0")
+	cgroups := map[string]CgroupState{
+		"/a": {Seconds: 990, Load: load},
+		"/b": {Seconds: 990, Load: damaged, Walk: &pass{Walk: cgroup.Walk{Count: 1 << 60}}},
+	}
+	if !c.Load(&State{Seconds: 990, Cgroups: cgroups}, 60) {
+		t.Fatal("the state is refused")
+	}
+	for i, want := range []string{"3", "3", "absent"} {
+		m.write("proc/uptime", fmt.Sprintf("%d 1", 1000+30*i))
+		s := c.Read(i == 0)
+		for _, p := range s.Pods {
+			want := map[string]string{"/a": want, "/b": "absent"}[p.UID]
+			got := "absent"
+			if p.Load1 != nil {
+				got = fmt.Sprint(*p.Load1)
+			}
+			if got != want {
+				t.Errorf("tick %d: load1 of %s %s; want %s", i, p.UID, got, want)
+			}
+		}
+		errs := slices.DeleteFunc(slices.Clone(s.Errors), func(e tick.SourceError) bool { return e.Source != Cgroup.Name })
+		if len(errs) != 1 || !strings.Contains(errs[0].Error, "open cgroup /a: ") {
+			t.Errorf("tick %d: errors %+v; want one", i, errs)
+		}
 	}
 }

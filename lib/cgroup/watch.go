@@ -3,7 +3,9 @@ package cgroup
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -16,15 +18,17 @@ type Watcher struct {
 	w    *fsnotify.Watcher
 	done chan struct{}
 
-	mu      sync.Mutex
-	changes Changes
+	mu               sync.Mutex
+	removed, parents map[string]struct{}
+	lost             bool
+	err              error
 }
 
 // Changes are the events since the last call of Take.
 type Changes struct {
 	// Removed are cgroups that were removed; a new one of the same name may exist.
 	Removed []string
-	// Parents are cgroups with new or removed children; one may be named more than once.
+	// Parents are cgroups with new or removed children. The order of both lists is random, and no cgroup is in one twice.
 	Parents []string
 	// Lost means that events were lost: everything must be listed again.
 	Lost bool
@@ -38,9 +42,14 @@ func (h *Hierarchy) Watch() (*Watcher, error) {
 	if err != nil {
 		return nil, fmt.Errorf("watch cgroups: %w (fs.inotify.max_user_instances may be too low)", err)
 	}
-	watcher := &Watcher{base: h.Primary(), w: w, done: make(chan struct{})}
+	watcher := newWatcher(h.Primary())
+	watcher.w = w
 	go watcher.run()
 	return watcher, nil
+}
+
+func newWatcher(base string) *Watcher {
+	return &Watcher{base: base, done: make(chan struct{}), removed: map[string]struct{}{}, parents: map[string]struct{}{}}
 }
 
 // Add watches a cgroup's directory. It must be called before the directory is listed.
@@ -61,12 +70,14 @@ func (w *Watcher) Remove(cgroup string) { _ = w.w.Remove(filepath.Join(w.base, c
 func (w *Watcher) Take() Changes {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	c := w.changes
-	w.changes = Changes{}
+	c := Changes{Removed: slices.Collect(maps.Keys(w.removed)), Parents: slices.Collect(maps.Keys(w.parents)), Lost: w.lost, Err: w.err}
+	clear(w.removed)
+	clear(w.parents)
+	w.lost, w.err = false, nil
 	return c
 }
 
-// maxChanges bounds the changes between two calls of Take: beyond it, listing everything is cheaper.
+// maxChanges bounds the changed cgroups between two calls of Take: beyond it, listing everything is cheaper.
 const maxChanges = 4096
 
 func (w *Watcher) run() {
@@ -83,9 +94,9 @@ func (w *Watcher) run() {
 				return
 			}
 			w.mu.Lock()
-			w.changes.Lost = true
+			w.lost = true
 			if !errors.Is(err, fsnotify.ErrEventOverflow) {
-				w.changes.Err = err
+				w.err = err
 			}
 			w.mu.Unlock()
 		}
@@ -104,15 +115,14 @@ func (w *Watcher) record(event fsnotify.Event) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	c := &w.changes
-	if len(c.Removed)+len(c.Parents) >= maxChanges {
-		c.Lost = true
+	if len(w.removed)+len(w.parents) >= maxChanges {
+		w.lost = true
 		return
 	}
 	if removed {
-		c.Removed = append(c.Removed, cgroup)
+		w.removed[cgroup] = struct{}{}
 	}
-	c.Parents = append(c.Parents, filepath.Dir(cgroup))
+	w.parents[filepath.Dir(cgroup)] = struct{}{}
 }
 
 // Close ends the watches.

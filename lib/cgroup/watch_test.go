@@ -63,9 +63,15 @@ func TestWatcher(t *testing.T) {
 }
 
 func TestWatcherDropsExcessChanges(t *testing.T) {
-	w := &Watcher{base: "/cg"}
-	for i := range maxChanges + 1 {
+	w := newWatcher("/cg")
+	for i := range maxChanges {
 		w.record(fsnotify.Event{Name: fmt.Sprintf("/cg/a/%d", i), Op: fsnotify.Create})
+	}
+	if c := w.Take(); c.Lost || !slices.Equal(c.Parents, []string{"/a"}) {
+		t.Errorf("lost = %v, changes %q; want the one parent of many children once", c.Lost, c.Parents)
+	}
+	for i := range maxChanges + 1 {
+		w.record(fsnotify.Event{Name: fmt.Sprintf("/cg/%d/a", i), Op: fsnotify.Create})
 	}
 	if c := w.Take(); !c.Lost || len(c.Parents) != maxChanges {
 		t.Errorf("lost = %v with %d changes; want true, %d", c.Lost, len(c.Parents), maxChanges)

@@ -103,10 +103,13 @@ func eachPod(in io.Reader, pod func(map[string]any)) error {
 			whole[fmt.Sprint(key)] = v
 			continue
 		}
-		if t, err := d.Token(); err != nil || t != json.Delim('[') {
+		t, err := d.Token()
+		if listed = err == nil && (t == nil || t == json.Delim('[')); !listed {
 			return errors.Join(errNoPods, err)
 		}
-		listed = true
+		if t == nil { // kubelet's own list, if it has no pods
+			continue
+		}
 		for d.More() {
 			var o map[string]any
 			if err := d.Decode(&o); err != nil {
@@ -123,6 +126,9 @@ func eachPod(in io.Reader, pod func(map[string]any)) error {
 	}
 	if _, err := d.Token(); err != nil {
 		return err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return fmt.Errorf("%w; something follows the first", errNoPods)
 	}
 	switch {
 	case listed && (whole["kind"] == "List" || whole["kind"] == "PodList"):
