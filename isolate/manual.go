@@ -51,6 +51,8 @@ the kernel refused it, the next tick that names a cgroup above makes it.
 JOURNAL AND FALLBACK
 The journal (--journal) keeps the original value of every changed file, from before the change. It survives kill -9, and
 'isolate --restore --journal FILE' restores everything. Without a journal nothing can be restored.
+If another program sets a value while isolate holds nothing in that file, or only follows the original value (a factor, or a limit that
+is never wider), then that value is the original one from then on. Lists of CPUs and memory nodes keep their first one.
 With --dry-run an existing journal is only read, even while another isolate uses it: values that depend on the original one, such as
 cpuWeightFactor and an ioWeight of -1, are predicted from it. Without --journal they are predicted from the present value, and
 cpuWeightFactor is refused, as it is without --dry-run.

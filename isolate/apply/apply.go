@@ -364,7 +364,7 @@ func (a *Applier) writeItems(r *round, changing []*item, lost []plan.Setting) {
 	if len(writes) == 0 {
 		return
 	}
-	if err := a.recordOriginals(writes); err != nil {
+	if err := a.recordOriginals(writes, changing); err != nil {
 		for _, w := range writes {
 			a.noteFailure(w)
 			r.failWrite(w, "not written, because the original value could not be recorded: "+err.Error())

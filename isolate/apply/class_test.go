@@ -166,7 +166,7 @@ func TestRestoreKeepsWeightAfterIdleness(t *testing.T) {
 		"idle":                     {isIdle: true, want: own, out: Restored{Values: 2}},
 		"restored with the class":  {want: own, out: Restored{Unchanged: 2}},
 		"the kernel's default":     {weight: "1024", want: own, out: Restored{Unchanged: 1, Values: 1}},
-		"set by an administrator":  {weight: "333", want: "333", out: Restored{Unchanged: 1, External: 1}},
+		"set by an administrator":  {weight: "333", want: "333", out: Restored{Unchanged: 2}},
 		"the kernel's, while idle": {weight: "3", want: "3", out: Restored{Unchanged: 1, External: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -26,7 +26,18 @@ func newCopy(t *testing.T, files map[string]string) (*cgroup.Hierarchy, string) 
 		"cpuset.mems.effective":  "0",
 	}
 	maps.Copy(all, files)
-	for name, text := range all {
+	fill(t, base, all)
+	h, err := cgroup.Detect(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h, base
+}
+
+// fill writes the files of a copy.
+func fill(t *testing.T, base string, files map[string]string) {
+	t.Helper()
+	for name, text := range files {
 		path := filepath.Join(base, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
@@ -35,11 +46,6 @@ func newCopy(t *testing.T, files map[string]string) (*cgroup.Hierarchy, string) 
 			t.Fatal(err)
 		}
 	}
-	h, err := cgroup.Detect(root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return h, base
 }
 
 func TestVersion2(t *testing.T) {

@@ -40,7 +40,7 @@ func (a *Applier) lostWeights() []plan.Setting {
 			delete(a.settledWeights, f)
 		case a.settledWeights[f] != rec:
 			s, ok := a.restoredWeight(f, rec, it.Version)
-			if ok && s.Observed == defaultWeights[it.Version] && s.Observed != rec.Original {
+			if ok && s.Observed == plan.DefaultWeight(it.Version) && s.Observed != rec.Original {
 				out = append(out, s)
 			} else if ok {
 				a.settleWeight(f, rec)
@@ -49,9 +49,6 @@ func (a *Applier) lostWeights() []plan.Setting {
 	}
 	return out
 }
-
-// defaultWeights are the weights that the kernel gives a cgroup when it is no longer idle, by the hierarchy's version.
-var defaultWeights = map[int]string{1: "1024", 2: "100"}
 
 // settleWritten settles the lost weights that were written.
 func (a *Applier) settleWritten(lost []plan.Setting) {

@@ -166,11 +166,12 @@ func (a *Applier) readItem(it *item) bool {
 		}
 		if it.NeedsOriginal() {
 			it.Original = it.Observed
-			if r := a.records[it.File]; r != nil && r.Inode == a.inode(it.File) {
+			if r := a.records[it.File]; r != nil && r.Inode == a.inode(it.File) && !r.isReplaced(it.Name, it.Observed, it.FollowsOriginal()) {
 				it.Original = r.Original
 			}
 		}
 		it.isAsDesired, it.checkedChanges = it.IsAsDesired(), changes
+		a.recordAccepted(it)
 	}
 	return true
 }

@@ -11,7 +11,8 @@ import (
 	"polder/lib/cgroup"
 )
 
-// entry is one line of the journal: the value of a file before it was first changed, or a value about to be written.
+// entry is one line of the journal: the original value of a file, which a later one may replace (see record.isReplaced), or a value about
+// to be written.
 type entry struct {
 	Controller string      `json:"controller"`
 	Cgroup     journalPath `json:"cgroup"`
@@ -60,6 +61,16 @@ func (r *record) isOurs(name, text string) bool {
 		return true
 	}
 	return slices.ContainsFunc(r.Written, func(w string) bool { return plan.Same(name, text, w) })
+}
+
+// isReplaced reports whether a file's present value is a new original one: another program set it while isolate held nothing there, or
+// follows tells that isolate wants nothing but to follow the original value. A value that the kernel sets by itself is none.
+func (r *record) isReplaced(name, text string, follows bool) bool {
+	if plan.IsChangedByKernel(name) || r.isOurs(name, text) || r.IsSideEffect && plan.IsIdleWeight(name, text) {
+		return false
+	}
+	isHeld := len(r.Written) > 0 && !plan.Same(name, r.Written[len(r.Written)-1], r.Original)
+	return follows || !isHeld
 }
 
 // addWritten adds a value as the newest one, and reports whether that changed the record.
@@ -143,7 +154,7 @@ func (e *entry) kind() journal.Kind {
 func (j *Journal) load(e *entry) {
 	f := e.file()
 	r := j.records[f]
-	if e.Original != nil && (r == nil || r.Inode != e.Inode) {
+	if e.Original != nil { // the first one, or a new one: see record.isReplaced
 		r = &record{Key: e.Key, Inode: e.Inode, RootInode: e.RootInode, Original: *e.Original}
 		j.records[f] = r
 	}

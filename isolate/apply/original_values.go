@@ -12,9 +12,12 @@ import (
 const rewriteThreshold = 1 << 20
 
 // recordOriginals records, before anything is written, the original value of every file that the writes
-// change, and the values to be written.
-func (a *Applier) recordOriginals(writes []plan.Write) error {
-	notes := journalEntries{Applier: a, changed: map[plan.File]*record{}}
+// change, and the values to be written; changing are the items that the writes are for.
+func (a *Applier) recordOriginals(writes []plan.Write, changing []*item) error {
+	notes := journalEntries{Applier: a, changed: map[plan.File]*record{}, followers: map[plan.File]bool{}}
+	for _, it := range changing {
+		notes.followers[it.File] = it.FollowsOriginal()
+	}
 	for _, w := range writes {
 		if err := notes.add(w); err != nil {
 			return err
@@ -38,12 +41,16 @@ func (a *Applier) recordOriginals(writes []plan.Write) error {
 // journalEntries are the entries that the journal needs for some writes.
 type journalEntries struct {
 	*Applier
-	changed map[plan.File]*record // new ones and changed copies; they become valid when the entries are in the journal, not before
-	entries []entry
+	changed   map[plan.File]*record // new ones and changed copies; they become valid when the entries are in the journal, not before
+	followers map[plan.File]bool    // files whose desired value follows the original one
+	entries   []entry
 }
 
 func (n *journalEntries) add(w plan.Write) error {
-	r, err := n.record(w.File, w.Key, func(present string) (string, bool) { return cmp.Or(w.Original, w.Old), present == w.Old })
+	isReplaced := func(known *record) bool { return known.isReplaced(w.Name, w.Old, n.followers[w.File]) }
+	r, err := n.record(w.File, w.Key, isReplaced, func(present string) (string, bool) {
+		return cmp.Or(w.Original, w.Old), present == w.Old
+	})
 	if err != nil {
 		return err
 	}
@@ -56,7 +63,11 @@ func (n *journalEntries) add(w plan.Write) error {
 	}
 	f := w.File
 	f.Name = w.SideEffect
-	r, err = n.record(f, "cpuWeight", func(present string) (string, bool) { return present, true })
+	isReplaced = func(known *record) bool { // read only for a class that was recorded before
+		present, err := n.readText(f)
+		return err == nil && w.Old == "0" && known.isReplaced(f.Name, present, true)
+	}
+	r, err = n.record(f, "cpuWeight", isReplaced, func(present string) (string, bool) { return present, true })
 	if err != nil {
 		return fmt.Errorf("the kernel changes that file with %s: %w", w.Name, err)
 	}
@@ -69,10 +80,11 @@ func (n *journalEntries) add(w plan.Write) error {
 	return nil
 }
 
-// record returns the record of a file, and creates it if there is none of this very file: then original returns the original value, given
-// the present one, or false if that is not what the plan was made for. It returns nil if the file is gone or has another value than
-// planned, because it is then not written before the next tick.
-func (n *journalEntries) record(f plan.File, key string, original func(present string) (string, bool)) (*record, error) {
+// record returns the record of a file, and creates it if there is none of this very file, or a new original value has replaced that of the
+// known record: then original returns the original value, given the present one, or false if that is not what the plan was made for. It
+// returns nil if the file is gone or has another value than planned, because it is then not written before the next tick.
+func (n *journalEntries) record(f plan.File, key string, isReplaced func(known *record) bool, original func(present string) (string, bool),
+) (*record, error) {
 	if r := n.changed[f]; r != nil {
 		return r, nil
 	}
@@ -80,7 +92,7 @@ func (n *journalEntries) record(f plan.File, key string, original func(present s
 	if inode == 0 {
 		return nil, nil
 	}
-	if known := n.records[f]; known != nil && known.Inode == inode {
+	if known := n.records[f]; known != nil && known.Inode == inode && !isReplaced(known) {
 		r := *known
 		r.Written = slices.Clone(known.Written)
 		n.changed[f] = &r
@@ -112,6 +124,25 @@ func (n *journalEntries) record(f plan.File, key string, original func(present s
 		n.entries = append(n.entries, written)
 	}
 	return r, nil
+}
+
+// recordAccepted records a list of version 1 that is as desired without a write: the kernel took CPUs that went offline out of it and never
+// gives them back, and a later restore must recognize it as isolate's.
+func (a *Applier) recordAccepted(it *item) {
+	r := a.records[it.File]
+	if !it.isAsDesired || !it.IsListV1() || a.DryRun || r == nil || r.isOurs(it.Name, it.Observed) || r.Inode != a.inode(it.File) {
+		return
+	}
+	text := it.Observed
+	if a.Journal != nil {
+		e := entryOf(it.File, r.Inode)
+		e.Written = &text
+		if err := a.Journal.Append([]entry{e}); err != nil {
+			a.Log.Warn("cannot record a list that the kernel changed; a restore will leave it", "cgroup", it.Cgroup, "error", err)
+			return
+		}
+	}
+	r.addWritten(text)
 }
 
 // minPruneThreshold is the number of records from which records of removed cgroups are searched.

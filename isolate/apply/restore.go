@@ -3,6 +3,7 @@ package apply
 import (
 	"cmp"
 	"errors"
+	"path"
 	"slices"
 
 	"polder/isolate/plan"
@@ -56,8 +57,10 @@ func (a *Applier) Restore(force bool) (Restored, error) {
 		out.Values = len(r.Writes)
 		return out, nil
 	}
-	a.verify(files, &out)
-	a.verifyPassing(passing, &out)
+	restored := map[plan.File]bool{}
+	a.verify(files, &out, restored)
+	a.verifyPassing(passing, &out, restored)
+	a.forget(restored)
 	if len(a.records) == 0 {
 		return out, a.Journal.Remove()
 	}
@@ -95,6 +98,11 @@ func (a *Applier) filesToRestore(force bool, out *Restored) []*restoredFile {
 		case err != nil:
 			out.Failed++
 			a.Log.Warn("not restored", "cgroup", f.Cgroup, "file", f.Name, "error", err)
+		case r.isReplaced(f.Name, observed, false): // isolate holds nothing there
+			out.Unchanged++
+			if !a.DryRun {
+				delete(a.records, f)
+			}
 		case !force && !a.isRestorable(f, r, observed):
 			out.External++
 			a.Log.Warn("skipped: changed externally (--force restores it too)", "cgroup", f.Cgroup, "file", f.Name, "value", observed, "original", r.Original)
@@ -137,7 +145,7 @@ func (a *Applier) isRestorable(f plan.File, r *record, observed string) bool {
 	if !r.IsSideEffect {
 		return false
 	}
-	if observed == defaultWeights[a.Hierarchy.Version(f.Controller)] {
+	if observed == plan.DefaultWeight(a.Hierarchy.Version(f.Controller)) {
 		return true
 	}
 	idle, err := a.Hierarchy.ReadFile(f.Controller, f.Cgroup, "cpu.idle")
@@ -198,7 +206,7 @@ func (a *Applier) recordWrites(writes []plan.Write) (passing []plan.File) {
 		r := a.records[w.File]
 		if r == nil && regained[w.File] {
 			var err error
-			r, err = notes.record(w.File, w.Key, func(present string) (string, bool) { return cmp.Or(w.Original, w.Old), present == w.Old })
+			r, err = notes.record(w.File, w.Key, func(*record) bool { return false }, func(present string) (string, bool) { return cmp.Or(w.Original, w.Old), present == w.Old })
 			if err != nil {
 				a.Log.Warn("cannot record a value that the restore changes in passing; restoring anyway",
 					"cgroup", w.Cgroup, "file", w.Name, "error", err)
@@ -233,8 +241,8 @@ func regainedFiles(writes []plan.Write) map[plan.File]bool {
 	return regained
 }
 
-// verifyPassing removes the records of the files that the restore changed in passing, if they have their original values again.
-func (a *Applier) verifyPassing(files []plan.File, out *Restored) {
+// verifyPassing adds the files that the restore changed in passing to the restored ones, if they have their original values again.
+func (a *Applier) verifyPassing(files []plan.File, out *Restored, restored map[plan.File]bool) {
 	for _, f := range files {
 		r := a.records[f]
 		if observed, err := a.readText(f); err != nil && !isGone(err) || err == nil && !plan.Same(f.Name, observed, r.Original) {
@@ -243,12 +251,32 @@ func (a *Applier) verifyPassing(files []plan.File, out *Restored) {
 				"original", r.Original, "error", err)
 			continue
 		}
-		delete(a.records, f)
+		restored[f] = true
 	}
 }
 
-// verify reads what the files contain now; restored files are removed from the journal.
-func (a *Applier) verify(files []*restoredFile, out *Restored) {
+// forget removes the records of restored files from the journal. It keeps those of lists below one that could not be restored: without its
+// record the next restore could not tell such a list from one that was filled from the parent's.
+func (a *Applier) forget(restored map[plan.File]bool) {
+	for _, f := range sortedFiles(restored) { // parents before children
+		if !a.isBelowUnrestored(f) {
+			delete(a.records, f)
+		}
+	}
+}
+
+func (a *Applier) isBelowUnrestored(f plan.File) bool {
+	for a.machine.IsListV1(f) && f.Cgroup != "/" {
+		f.Cgroup = path.Dir(f.Cgroup)
+		if a.records[f] != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// verify reads what the files contain now, and adds those that are restored.
+func (a *Applier) verify(files []*restoredFile, out *Restored, restored map[plan.File]bool) {
 	for _, it := range files {
 		observed, err := a.readText(it.file)
 		switch {
@@ -268,7 +296,7 @@ func (a *Applier) verify(files []*restoredFile, out *Restored) {
 		default:
 			out.Values++
 		}
-		delete(a.records, it.file)
+		restored[it.file] = true
 	}
 }
 

@@ -273,7 +273,10 @@ func TestQuotaSteps(t *testing.T) {
 			name: "a limit that was lost comes back", version: 1,
 			present: map[string]string{"/a": "20000"}, advised: map[string]int64{"/a": 500},
 			around: []Neighbour{{File: File{Controller: "cpu", Cgroup: "/a/b", Name: fileQuota}, Observed: "-1", Period: "100000", Original: "30000"}},
-			want:   []string{"/a cpu.cfs_quota_us: 20000 -> 50000", "/a/b cpu.cfs_quota_us: -1 -> 30000 (implied) needs [0]"},
+			want: []string{
+				"/a/b cpu.cfs_quota_us: -1 -> 20000 (implied)", "/a cpu.cfs_quota_us: 20000 -> 50000",
+				"/a/b cpu.cfs_quota_us: 20000 -> 30000 (implied) needs [0 1]",
+			},
 		},
 		{
 			name: "nothing comes back beside a cgroup above that stays", version: 1,

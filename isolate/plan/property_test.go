@@ -160,9 +160,18 @@ func TestQuotasAreAcceptedStepByStep(t *testing.T) {
 			settings, _ := Translate(machine(version, cpus.New(0)), desired)
 			k.present(settings)
 			writes, problems := Make(machine(version, cpus.New(0)), settings, k.around(settings))
+			limits := []map[string]share{k.effective()}
 			for i, w := range writes {
 				if err := k.write(w); err != nil {
 					t.Fatalf("write %d: %s of %s refused: %v\nwrites %+v", i, w.New, w.Cgroup, err, writes)
+				}
+				limits = append(limits, k.effective())
+			}
+			for i, now := range limits {
+				for _, name := range names {
+					if before, after := limits[0][name], limits[len(limits)-1][name]; now[name] > max(before, after) {
+						t.Fatalf("after %d writes %s may use %d; want no more than before (%d) or after (%d)\nwrites %+v", i, name, now[name], before, after, writes)
+					}
 				}
 			}
 			k.present(settings)
@@ -174,4 +183,18 @@ func TestQuotasAreAcceptedStepByStep(t *testing.T) {
 			}
 		})
 	}
+}
+
+// effective returns what each cgroup may use: the smallest quota of its own and those above.
+func (k *kernel) effective() map[string]share {
+	out := map[string]share{}
+	for _, name := range names {
+		out[name] = unlimitedShare
+		for up := name; up != "/"; up = path.Dir(up) {
+			if quota, err := shareOf(quotaOf(k.quota[up]), k.period); err == nil {
+				out[name] = min(out[name], quota)
+			}
+		}
+	}
+	return out
 }

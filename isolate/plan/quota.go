@@ -32,7 +32,8 @@ type quotaNode struct {
 // new one, and cgroups that the advice does not name follow.
 //
 // The effective limit decides: the parent's if a child has none of its own. A child that loses its own limit while its
-// parent's falls first gets the parent's new one: at no moment may it use the parent's old one.
+// parent's falls first gets the parent's new one: at no moment may it use the parent's old one. Likewise a child whose own limit falls
+// while its parent's rises is written first; on version 1 it first gets the parent's old one.
 //
 // The second result contains the writes of bursts, which must not exceed their quotas.
 func (p *planner) quotas(settings []Setting, neighbours []Neighbour) (out, bursts phases) {
@@ -45,13 +46,14 @@ func (p *planner) quotas(settings []Setting, neighbours []Neighbour) (out, burst
 		}
 	}
 	for _, n := range slices.Backward(nodes) {
-		if n.newText == n.observed || n.newEffective >= n.oldEffective {
+		fallsBelowRising := n.newEffective >= n.oldEffective && n.new < n.old && n.parent.isChanged()
+		if n.newText == n.observed || n.newEffective >= n.oldEffective && !fallsBelowRising {
 			continue
 		}
 		text := n.newText
-		if n.new == unlimitedShare {
+		if n.new == unlimitedShare || fallsBelowRising && n.Name == fileQuota {
 			var err error
-			if text, err = n.newEffective.largestQuota(n.period); err != nil {
+			if text, err = min(n.oldEffective, n.newEffective).largestQuota(n.period); err != nil {
 				continue
 			}
 			text += strings.TrimPrefix(n.observed, quotaOf(n.observed)) // the period, which cpu.max contains after the quota

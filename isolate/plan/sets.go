@@ -236,17 +236,22 @@ func (p *planner) computeV1(n *setNode, all cpus.Set) {
 // before its parent's was widened.
 func (n *setNode) takeOriginal() {
 	up := n.parent
-	if n.setting == nil && !n.isRecorded() && up != nil && (n.old.Equals(up.old) || n.neighbour.IsBehind) {
+	isBehind := n.neighbour != nil && n.neighbour.IsBehind
+	if !n.isRecorded() && up != nil && (n.old.Equals(up.old) || isBehind) {
 		n.original = up.original
 	}
 }
 
-// keepsOwnSet reports whether a cgroup keeps a set of its own while its parent's becomes equal to it: the advice does not name it, or names
-// the set that it has. Its original value must be recorded now, because later it could not be told from a set that was filled from the
-// parent's.
+// keepsOwnSet reports whether a cgroup keeps a set while its parent's changes, so that its original value must be recorded now: its parent's
+// becomes equal to it, and later it could not be told from a set that was filled from the parent's; or it was filled from a squeezed
+// parent's, and stays because the advice names just this set.
 func (n *setNode) keepsOwnSet() bool {
 	up := n.parent
-	return !n.isRecorded() && up != nil && up.isChanged && !n.isChanged && !n.old.IsEmpty() && !n.old.Equals(up.old) && n.old.Equals(up.new)
+	if n.isRecorded() || up == nil || !up.isChanged || n.isChanged || n.old.IsEmpty() {
+		return false
+	}
+	wasFilled := n.old.Equals(up.old)
+	return wasFilled && !n.original.Equals(n.old) || !wasFilled && n.old.Equals(up.new)
 }
 
 // isRecorded reports whether the set's original value is recorded.

@@ -60,6 +60,14 @@ func WeightFile(version int) string {
 	return "cpu.weight"
 }
 
+// DefaultWeight returns the weight that the kernel gives a cgroup when it is no longer idle.
+func DefaultWeight(version int) string {
+	if version == 1 {
+		return "1024"
+	}
+	return "100"
+}
+
 // Desired returns the text to write, given Observed and Period.
 func (s *Setting) Desired() (string, error) {
 	switch {
@@ -161,6 +169,28 @@ func (s *Setting) tighterText() string {
 // NeedsOriginal reports whether the desired value depends on the file's original value.
 func (s *Setting) NeedsOriginal() bool {
 	return s.isTighterOnly || s.restoresOriginal || s.factor > 0 || IsPerDevice(s.Name)
+}
+
+// FollowsOriginal reports whether the desired value follows the original one, which is then never overwritten: a limit that is never
+// wider, a multiple, or the original value itself.
+func (s *Setting) FollowsOriginal() bool {
+	return s.isTighterOnly || s.restoresOriginal || s.factor > 0
+}
+
+// IsChangedByKernel reports whether the kernel changes the file's value by itself: it takes CPUs that go offline out of the lists of
+// version 1, and adapts the costs of a disk.
+func IsChangedByKernel(name string) bool { return isList(name) || isCost(name) }
+
+// IsIdleWeight reports whether a weight is one that the kernel sets together with cpu.idle: that of an idle cgroup, or the default, which a
+// cgroup has when it is no longer idle.
+func IsIdleWeight(name, text string) bool {
+	switch name {
+	case WeightFile(1):
+		return text == "3" || text == DefaultWeight(1)
+	case WeightFile(2):
+		return text == "0" || text == DefaultWeight(2)
+	}
+	return false
 }
 
 // IsAsDesired reports whether Observed is the desired value. A value that cannot be parsed is not.
