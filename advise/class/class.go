@@ -380,10 +380,10 @@ func classUse(s *tick.Sample, setting string) (milliCPU float64, hasBatch, isKno
 		if p := &s.Pods[i]; classOf(setting, p) != None {
 			hasBatch = true
 			isRelievable = isRelievable || !tick.IsKubeletCgroup(p.Cgroup)
-			if p.UsageMilliCPU == nil {
+			if use := policy.Use(p); use == nil {
 				isKnown = false
 			} else {
-				milliCPU += *p.UsageMilliCPU
+				milliCPU += *use
 			}
 		}
 	}

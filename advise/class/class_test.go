@@ -503,3 +503,15 @@ func TestReasonNamesTheFirstCgroupWithServices(t *testing.T) {
 		}
 	}
 }
+
+// TestIdlePodHidesNoStarving: a batch pod that runs nothing, as one whose image cannot be pulled, uses 0.
+func TestIdlePodHidesNoStarving(t *testing.T) {
+	now := at(0, 2000, 0)
+	now.Sample.Pods = append(now.Sample.Pods, tick.Pod{UID: "waiting", Namespace: "shop", Name: "waiting", QoS: tick.QoSReclaimed, Cgroup: "/waiting"})
+	a := &tick.Advice{}
+	var st *State
+	st.Advise(now, a, Settings{Class: Idle}, small)
+	if a.BatchStarved == nil || !*a.BatchStarved {
+		t.Errorf("batchStarved is %v; want true: batch uses 0 of a full machine", a.BatchStarved)
+	}
+}

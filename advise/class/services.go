@@ -91,12 +91,13 @@ func (st *ServiceState) updateBusy(t *tick.Tick, m Machine) {
 // batchUse returns the CPU use of all reclaimed pods in milli-CPU, and whether the use of each is known.
 func batchUse(s *tick.Sample) (milliCPU float64, isKnown bool) {
 	for i := range s.Pods {
-		switch p := &s.Pods[i]; {
+		p := &s.Pods[i]
+		switch use := policy.Use(p); {
 		case p.QoS != tick.QoSReclaimed || !hasCgroup(p):
-		case p.UsageMilliCPU == nil:
+		case use == nil:
 			return 0, false
 		default:
-			milliCPU += *p.UsageMilliCPU
+			milliCPU += *use
 		}
 	}
 	return milliCPU, true

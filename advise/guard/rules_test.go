@@ -1,12 +1,14 @@
 package guard
 
 import (
+	"maps"
 	"math"
 	"strconv"
 	"testing"
 	"time"
 
 	"polder/advise/class"
+	"polder/advise/policy"
 	"polder/lib/tick"
 )
 
@@ -245,6 +247,39 @@ func TestMissingPodIsNotBatch(t *testing.T) {
 	for path, want := range map[string]bool{"/job": true, "/gone": false, "/": false, "": false} {
 		if got := v.hasOnlyBatch(path); got != want && path != "/gone" || v.isBatch(path) != want {
 			t.Errorf("%q: batch alone %v, batch %v", path, got, v.isBatch(path))
+		}
+	}
+}
+
+// A batch pod that runs nothing, as one whose image cannot be pulled, uses 0: it must not hide what the others use. One whose first reading
+// has no rate is unknown.
+func TestIdleBatchPodIsKnown(t *testing.T) {
+	waiting, first := job("waiting", -1), job("first", -1)
+	waiting.Namespace = "shop"
+	first.Namespace, first.Containers = "shop", []tick.Container{{Cgroup: "/first/c"}}
+	for _, tt := range []struct {
+		pod  tick.Pod
+		want bool
+	}{{waiting, true}, {first, false}} {
+		v := newView(&tick.Sample{Pods: []tick.Pod{job("job", 5000), tt.pod}})
+		if v.batchKnown != tt.want || v.batchUse != 5000 {
+			t.Errorf("beside %s batch's use is %vm, known %v; want 5000m, %v", tt.pod.Name, v.batchUse, v.batchKnown, tt.want)
+		}
+	}
+}
+
+// The use of batch within a cgroup whose quota the policy sets counts there, in whatever order the pods come.
+func TestQuotaGroupsInAnyOrder(t *testing.T) {
+	limited, plain := job("limited", 1900), job("plain", 1500)
+	for _, pods := range [][]tick.Pod{{limited, plain}, {plain, limited}} {
+		v := newView(&tick.Sample{Pods: pods})
+		a := &tick.Advice{Cgroups: []tick.Cgroup{{Cgroup: "/limited", CPUMaxMilliCPU: new(int64(2000))}}}
+		got := map[string]float64{}
+		for _, g := range quotaGroups(draft{policy.NewDraft(a)}, &v) {
+			got[g.cgroup] = g.use
+		}
+		if want := map[string]float64{"/limited": 1900, "/plain": 1500}; !maps.Equal(got, want) {
+			t.Errorf("%s first: %v; want %v", pods[0].Name, got, want)
 		}
 	}
 }

@@ -129,12 +129,12 @@ func quotaGroups(d draft, v *view) []group {
 			list = append(list, group{cgroup: c.Cgroup, limit: float64(*c.CPUMaxMilliCPU)})
 		}
 	}
-	fromPolicy := list
+	fromPolicy := len(list)
 	for i := range v.groups {
 		g := v.groups[i]
 		isCovered := false
 		for j := range fromPolicy {
-			u := &fromPolicy[j]
+			u := &list[j]
 			switch {
 			case tick.IsWithin(g.cgroup, u.cgroup):
 				u.use += max(g.use, 0)

@@ -56,11 +56,11 @@ func newView(s *tick.Sample) view {
 			v.addBatch(p)
 		case isService(p):
 			v.services++
-			switch {
-			case p.UsageMilliCPU == nil:
+			switch use := policy.Use(p); {
+			case use == nil:
 				v.serviceUse = -1
 			case v.serviceUse >= 0:
-				v.serviceUse += policy.Amount(p.UsageMilliCPU)
+				v.serviceUse += policy.Amount(use)
 			}
 		}
 	}
@@ -72,8 +72,9 @@ func (v *view) addBatch(p *tick.Pod) {
 	if !strings.HasPrefix(p.Cgroup, "/") || p.Missing == tick.MissingCgroup {
 		return
 	}
-	v.batchUse += policy.Amount(p.UsageMilliCPU)
-	v.batchKnown = v.batchKnown && p.UsageMilliCPU != nil
+	use := policy.Use(p)
+	v.batchUse += policy.Amount(use)
+	v.batchKnown = v.batchKnown && use != nil
 	io, isIOKnown := ratesOf(p.IO)
 	if p.Missing != "" { // the cluster has deleted it, so nothing is advised for it, but its processes still run
 		v.hasDeleted = true

@@ -2,6 +2,7 @@ package harvest
 
 import (
 	"math"
+	"time"
 
 	"polder/advise/policy"
 	"polder/lib/cpus"
@@ -21,12 +22,21 @@ type demand struct {
 // sums are the totals of a sample's pods, and whether all pods' values are known.
 type sums struct {
 	services, exclusive, batch, batchRSS, workingSets float64
-	isUseKnown, areSetsKnown                          bool
+	isUseKnown, isBatchKnown, areSetsKnown            bool
+}
+
+// maxUnknown is how long a known value stands in for one that cannot be known, because the use of a new container has no rate yet.
+const maxUnknown = time.Minute
+
+// systemUse is the CPU use outside of pods, as last known.
+type systemUse struct {
+	at       time.Time
+	milliCPU float64
 }
 
 func (n *node) observeDemand(t *tick.Tick, s Settings) demand {
 	d := demand{}
-	totals := sums{isUseKnown: true, areSetsKnown: true}
+	totals := sums{isUseKnown: true, isBatchKnown: true, areSetsKnown: true}
 	pods := n.Pods.begin(t.Time)
 	for i := range t.Sample.Pods {
 		p := &t.Sample.Pods[i]
@@ -48,7 +58,7 @@ func (n *node) observeDemand(t *tick.Tick, s Settings) demand {
 		}
 	}
 	pods.end()
-	d.cpu(t.Sample, totals, n.systemReservedMilliCPU())
+	d.cpu(t, totals, n.systemReservedMilliCPU(), &n.system)
 	d.memory(t.Sample, totals)
 	return d
 }
@@ -57,10 +67,11 @@ func (n *node) observeDemand(t *tick.Tick, s Settings) demand {
 func (s *sums) add(p *tick.Pod, use, workingSet *float64, exclusive float64) {
 	switch {
 	case p.QoS == tick.QoSReclaimed:
+		s.isBatchKnown = s.isBatchKnown && (use != nil || p.IsIdle())
 		s.batch = policy.Bounded(s.batch + policy.Amount(use))
 		s.batchRSS = policy.Bounded(s.batchRSS + rssOf(p))
 		return
-	case p.Missing == tick.MissingCgroup: // it has not started
+	case use == nil && p.IsIdle(): // no container has started
 	case use == nil || *use < 0:
 		s.isUseKnown = false
 	default:
@@ -75,8 +86,10 @@ func (s *sums) add(p *tick.Pod, use, workingSet *float64, exclusive float64) {
 	}
 }
 
-// cpu sets the services' CPU from the machine's use, or else from the pods' use; reserved is the CPU reserved for the system.
-func (d *demand) cpu(sample *tick.Sample, totals sums, reserved float64) {
+// cpu sets the services' CPU from the machine's use, or else from the pods' use; reserved is the CPU reserved for the system. What a new
+// batch pod of unknown use takes looks like use outside of pods, which therefore counts as no more than it was at last.
+func (d *demand) cpu(t *tick.Tick, totals sums, reserved float64, last *systemUse) {
+	sample := t.Sample
 	machine := (*float64)(nil)
 	if cpu := sample.CPU; cpu != nil && cpu.UsageMilliCPU != nil && *cpu.UsageMilliCPU >= 0 {
 		machine = cpu.UsageMilliCPU
@@ -84,10 +97,15 @@ func (d *demand) cpu(sample *tick.Sample, totals sums, reserved float64) {
 	switch {
 	case machine != nil && totals.isUseKnown:
 		system := max(policy.Bounded(*machine)-totals.batch-totals.exclusive-totals.services, 0)
+		if age := t.Time.Sub(last.at); totals.isBatchKnown {
+			*last = systemUse{t.Time, system}
+		} else if age >= 0 && age <= maxUnknown {
+			system = min(system, last.milliCPU)
+		}
 		d.inUse, d.milliCPU = totals.services+system, totals.services+max(system, reserved)
 	case machine != nil: // it includes the pods' use
 		d.inUse = max(policy.Bounded(*machine)-totals.batch-totals.exclusive, totals.services)
-		d.milliCPU = max(d.inUse, reserved)
+		d.milliCPU = max(d.inUse, totals.services+reserved)
 	case totals.isUseKnown && len(sample.Pods) > 0:
 		d.inUse, d.milliCPU = totals.services, totals.services+reserved
 	default:

@@ -2,6 +2,7 @@ package harvest
 
 import (
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ func inContainers(p *tick.Pod, n int) {
 	part := func(v *float64) *float64 { return new(*v / float64(n)) }
 	for range n {
 		p.Containers = append(p.Containers, tick.Container{
+			Cgroup:        p.Cgroup + "/c",
 			UsageMilliCPU: part(p.UsageMilliCPU),
 			Memory:        &tick.Memory{RSSBytes: part(p.Memory.RSSBytes), WorkingSetBytes: part(p.Memory.WorkingSetBytes)},
 		})
@@ -77,14 +79,15 @@ func TestDemand(t *testing.T) {
 			s.CPU.UsageMilliCPU, s.Pods = new(0.0), []tick.Pod{podOf("web", tick.QoSShared, 0)}
 		}, 0, 40e9, 0},
 
-		{"a service whose use is unknown", func(s *tick.Sample) { s.Pods[0].UsageMilliCPU = nil }, 4000, 30e9, 4000},
+		{"a service whose use is unknown", func(s *tick.Sample) { forget(&s.Pods[0]) }, 4000, 30e9, 4000},
 		{"beside one on CPUs of its own", func(s *tick.Sample) {
 			s.Pods, s.CPU.UsageMilliCPU = append(s.Pods, podOf("own", tick.QoSShared, 2500)), new(9600.0)
-			s.Pods[0].UsageMilliCPU = nil
+			forget(&s.Pods[0])
 			own(&s.Pods[2])
 		}, 4100, 30e9, 4100},
 		{"where more is kept", func(s *tick.Sample) {
-			s.Pods[0].UsageMilliCPU, s.Allocatable = nil, &tick.Resources{MilliCPU: new(10000.0)}
+			forget(&s.Pods[0])
+			s.Allocatable = &tick.Resources{MilliCPU: new(10000.0)}
 		}, 6000, 30e9, 4000},
 		{"a negative use is none", func(s *tick.Sample) { s.Pods[0].UsageMilliCPU, s.CPU = new(-1.0), nil }, unknown, 30e9, 0},
 		{"a service that has not started", func(s *tick.Sample) {
@@ -196,5 +199,51 @@ func TestRequestsOfNewPods(t *testing.T) {
 	got := n.observeDemand(at(time.Second, s), Defaults())
 	if got.newPods != 6 || got.newMilliCPU != 1800+2300 || got.newBytes != 3e9 {
 		t.Errorf("%d new pods ask for %vm and %v bytes beyond use; want 6, 4100m, 3e9", got.newPods, got.newMilliCPU, got.newBytes)
+	}
+}
+
+// A service that waits for its image, or whose use is unknown in its first tick, must not raise the offer: what is reserved for the system
+// stays beside the other services' use.
+func TestWaitingServiceRaisesNoOffer(t *testing.T) {
+	waiting, first := podOf("new", tick.QoSShared, 0), podOf("new", tick.QoSShared, 0)
+	waiting.UsageMilliCPU = nil
+	forget(&first)
+	for _, pods := range [][]tick.Pod{{}, {waiting}, {first}} {
+		s := machine(4000)
+		s.Allocatable = &tick.Resources{MilliCPU: new(10000.0)}
+		s.Pods = append(s.Pods, pods...)
+		n := &node{}
+		if err := n.updateShape(s.Topology, "", ""); err != nil {
+			t.Fatal(err)
+		}
+		n.observeReservation(s)
+		if got := n.observeDemand(at(0, s), Defaults()).milliCPU; got != 4000+6000 {
+			t.Errorf("beside %d more pods the need is %vm; want 10000m", len(pods), got)
+		}
+	}
+}
+
+// The first tick of a batch pod has no rate. What it uses is not the services': the offer and batch's CPUs stay, for a minute.
+func TestFirstTickOfBatchIsNotTheServices(t *testing.T) {
+	d := New(Defaults())
+	var before *tick.Advice
+	for second := range 60 {
+		before = d.Decide(at(time.Duration(second)*time.Second, machine(4000)))
+	}
+	place := placeReason(t, before)
+	for second := 60; second < 200; second++ {
+		s := machine(4000)
+		fresh := podOf("fresh", tick.QoSReclaimed, 0)
+		forget(&fresh)
+		s.Pods, s.CPU.UsageMilliCPU = append(s.Pods, fresh), new(*s.CPU.UsageMilliCPU+5000)
+		a := d.Decide(at(time.Duration(second)*time.Second, s))
+		got := placeReason(t, a)
+		isKept := strings.Contains(got, "services use 4000m") && milli(t, a) >= milli(t, before)
+		if want := second <= 59+60; isKept != want {
+			t.Fatalf("after %d s: the offer is %dm (before %dm), %s; before: %s", second, milli(t, a), milli(t, before), got, place)
+		}
+		if !isKept {
+			break
+		}
 	}
 }

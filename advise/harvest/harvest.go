@@ -79,7 +79,8 @@ type node struct {
 	Disk     *disk.State   `json:"disk,omitempty"`
 	Fallback []tick.Cgroup `json:"fallback,omitempty"`
 
-	shape *shape // derived from the topology; rebuilt when that changes
+	shape  *shape // derived from the topology; rebuilt when that changes
+	system systemUse
 }
 
 // LastUsed returns when the node was last seen.
@@ -270,7 +271,7 @@ func (n *node) offerMemory(a *tick.Advice, t *tick.Tick, need demand, s Settings
 // placeBatch decides on which CPUs batch runs.
 func (n *node) placeBatch(a *tick.Advice, t *tick.Tick, need demand, s Settings) {
 	sh := n.shape
-	n.Placement.observe(t.Time, need.inUse, float64(sh.Avail.Size())*1000)
+	n.Placement.observe(t.Time, t.Sample.Interval(), need.inUse, float64(sh.Avail.Size())*1000)
 	weights := sh.allNUMA
 	if sh.Online.Size() < s.MinCPUs || len(sh.Cores) < 2 || sh.Avail.Size() <= sh.LargestCore() {
 		n.Placement.WithoutBatch, n.Placement.NeededAt = "", time.Time{}

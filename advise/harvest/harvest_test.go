@@ -40,6 +40,11 @@ func podOf(name, qos string, milliCPU float64) tick.Pod {
 	}
 }
 
+// forget makes a pod's use unknown, as in the first tick of its container.
+func forget(p *tick.Pod) {
+	p.UsageMilliCPU, p.Containers = nil, []tick.Container{{Cgroup: p.Cgroup}}
+}
+
 func at(after time.Duration, s *tick.Sample) *tick.Tick {
 	return &tick.Tick{V: 1, Node: "n", Time: start.Add(after), Sample: s}
 }
@@ -105,17 +110,17 @@ func TestUnknownUseIsNotZero(t *testing.T) {
 	if got := milli(t, New(Defaults()).Decide(at(0, s))); got != 16000-4000-1600 {
 		t.Errorf("from the pods' use %dm", got)
 	}
-	s.Pods[0].UsageMilliCPU = nil
+	forget(&s.Pods[0])
 	if a := New(Defaults()).Decide(at(0, s)); a.Reclaimed != nil || len(a.Cgroups) > 0 || !strings.Contains(a.Reasons[0], "unknown") {
 		t.Errorf("offer %+v of a machine of which nothing is known: %q", a.Reclaimed, a.Reasons)
 	}
 	s = machine(4000)
-	s.Pods[0].UsageMilliCPU = nil
+	forget(&s.Pods[0])
 	if got := milli(t, New(Defaults()).Decide(at(0, s))); got != 16000-4000-1600 {
 		t.Errorf("beside a pod of unknown use %dm", got)
 	}
 	s = machine(4000)
-	s.Pods[1].UsageMilliCPU = nil // batch of unknown use may count as services'
+	forget(&s.Pods[1]) // batch of unknown use may count as services'
 	if got := milli(t, New(Defaults()).Decide(at(0, s))); got != 16000-7000-1600 {
 		t.Errorf("beside batch of unknown use %dm", got)
 	}
@@ -173,7 +178,8 @@ func TestAFirstReadingAfterAPauseWithdrawsNothing(t *testing.T) {
 		}
 		d = restarted(t, d)
 		first := machine(4000)
-		first.CPU, first.Pods[0].UsageMilliCPU = nil, nil
+		first.CPU = nil
+		forget(&first.Pods[0])
 		a := d.Decide(at(tt.pause, first))
 		if (a.Reclaimed != nil) != tt.isOffer || a.Withdrawn != "" {
 			t.Errorf("after %s: offer %+v, withdrawn %q", tt.pause, a.Reclaimed, a.Withdrawn)

@@ -23,10 +23,13 @@ type numaUse struct {
 }
 
 // observe adds a sample's use of each NUMA node, without batch's use: batch is assumed to use its CPUs evenly; batchCPUs has their number
-// on each NUMA node. It returns the new state, nil if the use of a node is unknown.
+// on each NUMA node. It returns the new state, nil if the use of a node has been unknown for a minute.
 func (b *numaUse) observe(now time.Time, s *tick.Sample, sh *shape, batchCPUs []uint64) *numaUse {
 	use := servicesByNUMA(s, sh, batchCPUs)
 	if use == nil {
+		if b != nil && len(b.Use) == len(sh.NUMA) && !now.Before(b.At) && now.Sub(b.At) <= maxUnknown {
+			return b
+		}
 		return nil
 	}
 	if b != nil && len(b.Use) == len(use) && !now.Before(b.At) {
@@ -60,7 +63,7 @@ func servicesByNUMA(s *tick.Sample, sh *shape, batchCPUs []uint64) []float64 {
 		}
 		use := useOf(p)
 		switch {
-		case use == nil && p.Missing != tick.MissingCgroup:
+		case use == nil && !p.IsIdle():
 			return nil
 		case p.QoS == tick.QoSReclaimed:
 			batch = policy.Bounded(batch + policy.Amount(use))

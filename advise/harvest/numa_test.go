@@ -87,7 +87,7 @@ func TestUnknownUseOfANodeIsNotZero(t *testing.T) {
 		"a node is missing":        func(s *tick.Sample) { s.NUMANodes = s.NUMANodes[:1] },
 		"a node's use is unknown":  func(s *tick.Sample) { s.NUMANodes[1].UsageMilliCPU = nil },
 		"a node's use is nonsense": func(s *tick.Sample) { s.NUMANodes[1].UsageMilliCPU = new(-1.0) },
-		"batch's use is unknown":   func(s *tick.Sample) { s.Pods[1].UsageMilliCPU = nil },
+		"batch's use is unknown":   func(s *tick.Sample) { forget(&s.Pods[1]) },
 	} {
 		s := onNodes(all, 4000, 0)
 		change(s)

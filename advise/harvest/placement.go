@@ -35,13 +35,22 @@ type placement struct {
 	last *division // the one in force since the last tick; nil in the first
 }
 
-// observe adds a use in milli-CPU, of a capacity.
-func (p *placement) observe(now time.Time, milliCPU, capacity float64) {
-	if n := len(p.Uses); n > 0 && !now.After(p.Uses[n-1].At) {
-		p.Uses = nil // the clock was set back
-	}
+// maxPause is how long the last uses are compared with: a difference across a longer pause is no burst, unless ticks are so rare.
+const maxPause = time.Minute
+
+// observe adds a use in milli-CPU, of a capacity; interval is the time between two ticks, 0 if unknown.
+func (p *placement) observe(now time.Time, interval time.Duration, milliCPU, capacity float64) {
 	if n := len(p.Uses); n > 0 {
-		p.Bursts.Age(math.Exp2(-now.Sub(p.Uses[n-1].At).Minutes() / burstHalfLife.Minutes()))
+		pause := now.Sub(p.Uses[n-1].At)
+		switch {
+		case pause <= 0: // the clock was set back
+			p.Uses = nil
+		case pause > max(maxPause, 3*interval):
+			p.Uses = []use{{now, milliCPU}} // no growth is known
+		}
+		p.Bursts.Age(math.Exp2(-max(pause, 0).Minutes() / burstHalfLife.Minutes()))
+	}
+	if len(p.Uses) > 0 {
 		minimum := milliCPU
 		for _, u := range p.Uses {
 			minimum = min(minimum, u.Use)

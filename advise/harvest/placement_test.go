@@ -1,6 +1,7 @@
 package harvest
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -91,7 +92,7 @@ func TestBatchKeepsItsFloor(t *testing.T) {
 func TestBurstsAge(t *testing.T) {
 	p := placement{}
 	for _, step := range []struct{ second, use float64 }{{0, 0}, {1, 800}, {601, 0}} {
-		p.observe(start.Add(time.Duration(step.second)*time.Second), step.use, 1000)
+		p.observe(start.Add(time.Duration(step.second)*time.Second), time.Second, step.use, 1000)
 	}
 	if got := p.Bursts[160]; got < 0.499 || got > 0.501 {
 		t.Errorf("a growth of ten minutes ago counts %v", got)
@@ -245,6 +246,21 @@ func TestFormerBatchHasAllCPUs(t *testing.T) {
 		a := d.Decide(at(time.Duration(second)*time.Second, former))
 		if list, fallback := listOf(a.Cgroups), listOf(a.Fallback); list != want || fallback != want {
 			t.Errorf("second %d: CPUs %q, in the fallback %q; want %q", second, list, fallback, want)
+		}
+	}
+}
+
+// A difference across a pause, as with a state file of days ago, is no growth within two ticks, unless ticks are so rare.
+func TestPauseIsNoBurst(t *testing.T) {
+	for _, tt := range []struct {
+		pause, interval time.Duration
+		want            float64
+	}{{2 * time.Second, time.Second, 0.5}, {72 * time.Hour, time.Second, 0}, {10 * time.Minute, 5 * time.Minute, 0.5}} {
+		p := placement{}
+		p.observe(start, tt.interval, 100, 1000)
+		p.observe(start.Add(tt.pause), tt.interval, 600, 1000)
+		if got, _ := p.Bursts.Quantile(0.99); math.Abs(got-tt.want) > 0.01 {
+			t.Errorf("after %s with ticks every %s the burst is %v; want %v", tt.pause, tt.interval, got, tt.want)
 		}
 	}
 }

@@ -19,6 +19,15 @@ func Amount(v *float64) float64 {
 	return Bounded(*v)
 }
 
+// Use returns a pod's CPU use in milli-CPU: 0 if the pod is known not to use anything, as one that waits for its image, and nil if it is
+// unknown, as in the first tick after a container's start, which has no rate.
+func Use(p *tick.Pod) *float64 {
+	if p.UsageMilliCPU == nil && p.IsIdle() {
+		return new(0.0)
+	}
+	return p.UsageMilliCPU
+}
+
 // PodsUnknown reports whether there are pods of Kubernetes and the API server's data is missing for all of them: collect was started
 // while the API server was unreachable. All of them would count as shared.
 func PodsUnknown(s *tick.Sample) bool {

@@ -14,6 +14,7 @@ import (
 const (
 	trainInterval = time.Minute
 	minHistory    = 24 * time.Hour
+	maxPause      = 10 * time.Minute
 	bucketGrowth  = 0.05 // of the buckets' widths
 	peakMargin    = 110  // percent
 )
@@ -62,6 +63,11 @@ func (h *history) observe(now time.Time, pods []pod, system amounts, isKnown res
 	}
 	elapsed := now.Sub(h.TrainedAt)
 	isTraining := elapsed >= trainInterval
+	if elapsed > maxPause { // nothing was observed meanwhile: only observed time counts as history
+		for _, podUsage := range h.Pods {
+			podUsage.Since = podUsage.Since.Add(elapsed)
+		}
+	}
 	existing, prod := 0, amounts{}
 	for i := range pods {
 		p := &pods[i]

@@ -87,3 +87,16 @@ func TestHistoryOfPodsMissingFromTheClusterStays(t *testing.T) {
 		t.Errorf("after its end %d histories; want none", len(st.History.Pods))
 	}
 }
+
+// A pause, as a restart with a state file of yesterday or a clock that is corrected after the boot, is no history.
+func TestPauseIsNoHistory(t *testing.T) {
+	pods := []tick.Pod{onePod("a", "Burstable", 6, 20, 1, 5)}
+	st, after := trained(t, pods, 0)
+	for i := range 3 {
+		a := &tick.Advice{}
+		st.Advise(at(idleNode(pods[0]), after+time.Duration(i)*26*time.Hour), shipped(), a)
+		if *a.Mid.MilliCPU != 0 {
+			t.Errorf("%d pauses of 26 hours after the first tick mid is %d; want 0", i, *a.Mid.MilliCPU)
+		}
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"polder/advise/koordinator/annotation"
 	"polder/advise/koordinator/revert"
@@ -42,6 +43,7 @@ type State struct {
 
 	shape        *shape          // derived from the topology; rebuilt when that changes
 	undoneQuotas map[string]bool // the cgroups whose desired quota only undoes an earlier one
+	outside      outsideUse
 }
 
 // OnlyUndoesQuota reports whether the last desired quota of a pod's or container's cgroup only undoes an earlier one: other desired values
@@ -50,6 +52,8 @@ func (st *State) OnlyUndoesQuota(cgroup string) bool { return st.undoneQuotas[cg
 
 // view is the input of one tick. No stage changes it.
 type view struct {
+	now      time.Time
+	outside  outsideUse // of the last tick
 	sample   *tick.Sample
 	strategy *sloconfig.Strategies
 	*shape
@@ -74,6 +78,7 @@ type decision struct {
 	limit
 	isDecided bool
 	confined  set // the CPUs to pin batch pods to; empty for none
+	outside   outsideUse
 	reasons   []string
 }
 
@@ -86,7 +91,7 @@ func (d *decision) addReason(format string, args ...any) {
 // that and from each pod's own resources; the reverts of what earlier ticks desired and this one does not; the fallback; the pools.
 func (st *State) Advise(t *tick.Tick, s *sloconfig.Strategies, a *tick.Advice, settings Settings) bool {
 	st.undoneQuotas = nil
-	v, reasons, err := st.newView(t.Sample, s, settings)
+	v, reasons, err := st.newView(t, s, settings)
 	if err != nil {
 		a.Reasons = append(a.Reasons, fmt.Sprintf("suppression: %v: everything stays unchanged", err))
 		return false
@@ -94,7 +99,7 @@ func (st *State) Advise(t *tick.Tick, s *sloconfig.Strategies, a *tick.Advice, s
 	a.Reasons = append(a.Reasons, reasons...)
 
 	decided := v.suppress(limit{st.Mode, st.CPUs, st.QuotaMilliCPU})
-	st.Mode, st.CPUs, st.QuotaMilliCPU = decided.mode, decided.cpus, decided.quotaMilliCPU
+	st.Mode, st.CPUs, st.QuotaMilliCPU, st.outside = decided.mode, decided.cpus, decided.quotaMilliCPU, decided.outside
 	a.Reasons = append(a.Reasons, decided.reasons...)
 
 	desired := &desiredState{}
@@ -119,7 +124,8 @@ func (st *State) Advise(t *tick.Tick, s *sloconfig.Strategies, a *tick.Advice, s
 }
 
 // newView returns the input of this tick, with the errors in it.
-func (st *State) newView(s *tick.Sample, strategy *sloconfig.Strategies, settings Settings) (v *view, reasons []string, err error) {
+func (st *State) newView(t *tick.Tick, strategy *sloconfig.Strategies, settings Settings) (v *view, reasons []string, err error) {
+	s := t.Sample
 	if s == nil || s.Topology == nil {
 		return nil, nil, errors.New("no topology in the sample")
 	}
@@ -132,7 +138,7 @@ func (st *State) newView(s *tick.Sample, strategy *sloconfig.Strategies, setting
 	if err != nil {
 		return nil, nil, err
 	}
-	v = &view{sample: s, strategy: strategy, shape: st.shape, tier: bestEffortTier(s)}
+	v = &view{now: t.Time, outside: st.outside, sample: s, strategy: strategy, shape: st.shape, tier: bestEffortTier(s)}
 	if v.tier != nil {
 		if st.Tier != v.tier.Cgroup {
 			delete(st.Advised, st.Tier)
@@ -171,10 +177,14 @@ func (v *view) suppress(previous limit) decision {
 		d.addReason("suppression: %s: everything stays unchanged", why)
 		return d
 	}
+	var d decision
 	if p := threshold.CPUSuppressPolicy; p != nil && *p == sloconfig.SuppressCFSQuota {
-		return v.decideQuota(b, previous)
+		d = v.decideQuota(b, previous)
+	} else {
+		d = v.decideCPUs(b, previous)
 	}
-	return v.decideCPUs(b, previous)
+	d.outside = b.outside
+	return d
 }
 
 // unlimited is the decision if suppression is disabled.

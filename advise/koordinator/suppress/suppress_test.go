@@ -227,7 +227,7 @@ func TestBudget(t *testing.T) {
 			if c.change != nil {
 				c.change(s)
 			}
-			v, _, err := new(State).newView(s, with(c.slo), Settings{})
+			v, _, err := new(State).newView(&tick.Tick{Time: time.Unix(1e9, 0), Sample: s}, with(c.slo), Settings{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -310,5 +310,46 @@ func TestNoDecisionChangesNothing(t *testing.T) {
 	a := new(State).step(nil, with(nil))
 	if len(a.Cgroups)+len(a.Fallback)+len(a.Pools) > 0 || !hasReason(a, "no topology") {
 		t.Errorf("no sample: %s", text(a))
+	}
+}
+
+// TestFirstTickOfBatchOutsideOfTheTier: what a batch pod outside of kubelet's tier uses in its first tick, which has no rate, is not the use
+// outside of pods; after a minute it counts as such.
+func TestFirstTickOfBatchOutsideOfTheTier(t *testing.T) {
+	st := &State{}
+	budget := func(seconds int, s *tick.Sample) int64 {
+		t.Helper()
+		now := &tick.Tick{Time: time.Unix(1e9+int64(seconds), 0), Sample: s}
+		v, _, err := st.newView(now, with(nil), Settings{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, why := v.budget()
+		if why != "" {
+			t.Fatal(why)
+		}
+		st.Advise(now, with(nil), &tick.Advice{}, Settings{})
+		return b.milliCPU
+	}
+	plain := func() *tick.Sample {
+		s := machine(service(4000))
+		s.Tiers = nil
+		return s
+	}
+	fresh := func() *tick.Sample {
+		s := plain()
+		pod := labelled("BE", "b", 0)
+		pod.UsageMilliCPU, pod.Cgroup, pod.Containers[0].Cgroup = nil, "/batch", "/batch/c"
+		s.Pods, s.CPU.UsageMilliCPU = append(s.Pods, pod), new(*s.CPU.UsageMilliCPU+8000)
+		return s
+	}
+	before := budget(0, plain())
+	for _, c := range []struct {
+		seconds int
+		want    int64
+	}{{1, before}, {60, before}, {61, before - 8000}} {
+		if got := budget(c.seconds, fresh()); got != c.want {
+			t.Errorf("after %d s the budget is %d; want %d", c.seconds, got, c.want)
+		}
 	}
 }
