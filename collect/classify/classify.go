@@ -14,9 +14,6 @@ import (
 //go:embed default.yaml
 var defaultFile []byte
 
-// Default is the default file.
-func Default() []byte { return defaultFile }
-
 // DefaultBelow is the default file for a kubelet with this cgroupRoot, where kubepods are below that cgroup; empty is the
 // root. The systemd driver turns /a/b into /a.slice/a-b.slice, and its slices' names begin with a-b; it writes a dash in a name
 // as an underscore.

@@ -19,7 +19,7 @@ func parse(t *testing.T, text string) *Rules {
 }
 
 func TestDefault(t *testing.T) {
-	r, err := Parse("default.yaml", Default())
+	r, err := Parse("default.yaml", defaultFile)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,6 +129,9 @@ func TestParseRefuses(t *testing.T) {
 	tests := []struct{ name, in, want string }{
 		{"nothing", "", "rules.yaml: no rules"},
 		{"no YAML", "rules: [", "rules.yaml"},
+		{"no list of rules", "rules: 5", "rules.yaml:1: want a list, not `5`"},
+		{"no list of rules, but keys", "rules:\n  cgroup: /a\n", "rules.yaml:2: want a list, not keys with values"},
+		{"no rule", "rules:\n- 5\n", "rules.yaml:2: want keys with values, not `5`"},
 		{"an unknown key", "rules:\n  - cgroup: /a\n    class: shared\n    clas: x\n", "rules.yaml:4: key clas"},
 		{"an unknown class", "rules:\n  - cgroup: /a\n    class: best\n", `rules.yaml:3: class "best"`},
 		{"no class", "rules:\n  - cgroup: /a\n", "rules.yaml:2: cgroup /a has no class"},
@@ -157,7 +160,7 @@ func TestParseRefuses(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	f.Add(Default(), "/kubepods/burstable/pod1")
+	f.Add(defaultFile, "/kubepods/burstable/pod1")
 	f.Add([]byte("rules:\n  - cgroup: /a/**/[b-d]*\n    class: none\n    requests: {memoryBytes: 1Gi}\n"), "/a/x/c")
 	f.Add([]byte("rules: [{cgroup: '/a[', class: shared}]"), "/")
 	f.Add([]byte("rules: &a [*a]"), "")
@@ -221,7 +224,7 @@ func TestDefaultBelow(t *testing.T) {
 		}
 	}
 	for _, root := range []string{"", "/"} {
-		if data, err := DefaultBelow(root); err != nil || string(data) != string(Default()) {
+		if data, err := DefaultBelow(root); err != nil || string(data) != string(defaultFile) {
 			t.Errorf("cgroupRoot %q changes the rules: %v", root, err)
 		}
 	}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"polder/collect/classify"
 	"polder/collect/host"
 	"polder/lib/tick"
 )
@@ -21,10 +20,7 @@ func TestKubelet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rules, err := classify.Parse("default.yaml", classify.Default())
-	if err != nil {
-		t.Fatal(err)
-	}
+	rules := defaultRules(t)
 	c := New(&Env{Host: h, Rules: rules, KubeletRoot: "/data/kubelet", Log: slog.New(slog.DiscardHandler), Now: time.Now})
 	t.Cleanup(func() { _ = c.Close() })
 	const file = "data/kubelet/cpu_manager_state"

@@ -56,10 +56,7 @@ func (c *fakeCluster) set(pods ...*kubernetes.Pod) {
 
 func (m *machine) clustered(c *fakeCluster) *Collector {
 	m.t.Helper()
-	rules, err := classify.Parse("default.yaml", classify.Default())
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	rules := defaultRules(m.t)
 	h, err := host.New(m.root)
 	if err != nil {
 		m.t.Fatal(err)

@@ -34,6 +34,20 @@ func newMachine(t *testing.T) *machine {
 	return m
 }
 
+// defaultRules returns the rules of a machine without a file of its own.
+func defaultRules(t testing.TB) *classify.Rules {
+	t.Helper()
+	text, err := classify.DefaultBelow("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules, err := classify.Parse("default.yaml", text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rules
+}
+
 func (m *machine) write(path, content string) {
 	m.t.Helper()
 	path = filepath.Join(m.root, path)

@@ -58,14 +58,44 @@ func withPath(path string, err error) error {
 // unknownField matches the library's error about an unknown key, which contains the name of a Go type.
 var unknownField = regexp.MustCompile(`^(.*)field (\S+) not found in type \S+$`)
 
+// wrongKind matches the library's error about a value of another kind than the file needs there, which contains the name of a Go type.
+var wrongKind = regexp.MustCompile("^(.*)cannot unmarshal !!(\\S+)(?: (`.*`))? into (\\S+)$")
+
 func withLine(path, text string) error {
 	text = unknownField.ReplaceAllString(text, "${1}key $2 is not known")
+	if m := wrongKind.FindStringSubmatch(text); m != nil {
+		text = fmt.Sprintf("%swant %s, not %s", m[1], wantedKind(m[4]), cmp.Or(m[3], kinds[m[2]], m[2]))
+	}
 	if rest, ok := strings.CutPrefix(text, "line "); ok {
 		if number, what, ok := strings.Cut(rest, ": "); ok {
 			return fmt.Errorf("%s:%s: %s", path, number, what)
 		}
 	}
 	return fmt.Errorf("%s: %s", path, text)
+}
+
+// kinds describe the YAML tags of values that the library's errors do not quote.
+var kinds = map[string]string{"seq": "a list", "map": "keys with values"}
+
+// wantedKind describes what a file must contain for a value of a Go type.
+func wantedKind(goType string) string {
+	switch {
+	case strings.HasPrefix(goType, "[]"):
+		return "a list"
+	case goType == "bool":
+		return "true or false"
+	case goType == "time.Duration":
+		return "a time span such as 30s or 5m"
+	case goType == "quantity.Bytes":
+		return "an amount of memory such as 2Gi"
+	case strings.HasPrefix(goType, "int"), strings.HasPrefix(goType, "uint"):
+		return "a whole number"
+	case strings.HasPrefix(goType, "float"):
+		return "a number"
+	case goType == "string":
+		return "a single value"
+	}
+	return "keys with values" // maps and structs
 }
 
 // DecodeKeys reads YAML whose keys are those of into, each into its pointer, and returns their lines. Values that are missing in the
@@ -90,15 +120,6 @@ func DecodeKeys(path string, data []byte, into map[string]any) (map[string]int, 
 		}
 	}
 	return lines, errors.Join(errs...)
-}
-
-// Read reads a configuration file into v; see [Decode].
-func Read(path string, v any) error {
-	data, err := Load(path)
-	if err != nil {
-		return err
-	}
-	return Decode(path, data, v)
 }
 
 // Lines returns those of the top-level keys, for errors about their values.

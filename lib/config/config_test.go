@@ -12,12 +12,24 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"polder/lib/quantity"
 )
 
+// cpuSetting and holdSetting are settings that are read from a single value, as the tools' own are.
+type (
+	cpuSetting  struct{ MilliCPU }
+	holdSetting struct{ Duration }
+)
+
+func (s *cpuSetting) UnmarshalYAML(n *Node) error  { return SetScalar(n, s.Set) }
+func (s *holdSetting) UnmarshalYAML(n *Node) error { return SetScalar(n, s.Set) }
+
 type example struct {
-	CPU    *MilliCPU `yaml:"cpu"`
-	Memory *Bytes    `yaml:"memory"`
-	Hold   *Duration `yaml:"hold"`
+	CPU    *cpuSetting  `yaml:"cpu"`
+	Memory *Bytes       `yaml:"memory"`
+	Hold   *holdSetting `yaml:"hold"`
+	List   []string     `yaml:"list"`
 }
 
 func TestDecode(t *testing.T) {
@@ -25,11 +37,11 @@ func TestDecode(t *testing.T) {
 	if err := Decode("x.yaml", []byte("# a comment\ncpu: 1.5\nmemory: 5Gi\nhold: 1m30s\n"), &v); err != nil {
 		t.Fatal(err)
 	}
-	if *v.CPU != 1500 || *v.Memory != 5<<30 || time.Duration(*v.Hold) != 90*time.Second {
-		t.Errorf("decoded %v %v %v; want 1500, 5Gi and 90s", *v.CPU, *v.Memory, *v.Hold)
+	if v.CPU.MilliCPU != 1500 || *v.Memory != 5<<30 || time.Duration(v.Hold.Duration) != 90*time.Second {
+		t.Errorf("decoded %v %v %v; want 1500, 5Gi and 90s", v.CPU, *v.Memory, time.Duration(v.Hold.Duration))
 	}
-	if err := Decode("x.yaml", []byte(`{"cpu": "250m"}`), &v); err != nil || *v.CPU != 250 {
-		t.Errorf("JSON: %v, %v; want 250", *v.CPU, err)
+	if err := Decode("x.yaml", []byte(`{"cpu": "250m"}`), &v); err != nil || v.CPU.MilliCPU != 250 {
+		t.Errorf("JSON: %v, %v; want 250", v.CPU, err)
 	}
 	if err := Decode("x.yaml", nil, &v); err != nil {
 		t.Errorf("nothing: %v; want no error", err)
@@ -43,7 +55,11 @@ func TestDecode(t *testing.T) {
 		"cpu: NaN":                  `"NaN" is not an amount of CPU`,
 		"hold: -3s":                 `x.yaml:1: "-3s" is not a time span`,
 		"hold: {a: 1}":              "x.yaml:1: want a single value",
-		"- 1":                       "x.yaml:1:",
+		"- 1":                       "x.yaml:1: want keys with values, not a list",
+		"5":                         "x.yaml:1: want keys with values, not `5`",
+		"cpu: 1\nlist: 5":           "x.yaml:2: want a list, not `5`",
+		"list: {a: 1}":              "x.yaml:1: want a list, not keys with values",
+		"list: [a, [b]]":            "x.yaml:1: want a single value, not a list",
 		"cpu: [":                    "x.yaml:1:",
 		"cpu: 1\n---\ncpu: 2":       "x.yaml: more than one document",
 		"a: &a [1]\nb: *missing":    "x.yaml:",
@@ -59,15 +75,22 @@ func TestDecode(t *testing.T) {
 
 func TestDecodeKeys(t *testing.T) {
 	count, hold, list := 7, time.Minute, []string{"x"}
-	into := map[string]any{"count": &count, "hold": &hold, "list": &list, "address": new(netip.Addr)}
+	into := map[string]any{
+		"count": &count, "hold": &hold, "list": &list, "address": new(netip.Addr), "on": new(bool), "ratio": new(float64),
+		"memory": new(quantity.Bytes),
+	}
 	if _, err := DecodeKeys("x.yaml", []byte("hold: 30s\nlist: [a, b]\n"), into); err != nil || count != 7 || hold != 30*time.Second || !slices.Equal(list, []string{"a", "b"}) {
 		t.Errorf("decoded %v %v %v, %v; want 7, 30s and [a b]", count, hold, list, err)
 	}
 	for text, want := range map[string]string{
 		"count: 1\ncount: 2":            `x.yaml:2: mapping key "count" already defined at line 1`,
 		"\ncount: 1\nmore: 2\nother: 3": "x.yaml:3: key more is not known\nx.yaml:4: key other is not known",
-		"hold: 1s\ncount: x":            "x.yaml:2: cannot unmarshal !!str `x` into int",
-		"- 1":                           "x.yaml:1:",
+		"hold: 1s\ncount: x":            "x.yaml:2: want a whole number, not `x`",
+		"count: 1\nhold: [1s]":          "x.yaml:2: want a time span such as 30s or 5m, not a list",
+		"on: 5":                         "x.yaml:1: want true or false, not `5`",
+		"ratio: {a: 1}":                 "x.yaml:1: want a number, not keys with values",
+		"memory: {a: 1}":                "x.yaml:1: want an amount of memory such as 2Gi, not keys with values",
+		"- 1":                           "x.yaml:1: want keys with values, not a list",
 		"count: 1\n---\ncount: 2":       "x.yaml: more than one document",
 	} {
 		if _, err := DecodeKeys("x.yaml", []byte(text), into); err == nil || !strings.Contains(err.Error(), want) {
@@ -79,15 +102,15 @@ func TestDecodeKeys(t *testing.T) {
 	}
 }
 
-func TestRead(t *testing.T) {
+func TestLoad(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "big.yaml")
 	if err := os.WriteFile(path, []byte(strings.Repeat("# comment\n", maxBytes/10+1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := Read(path, &example{}); err == nil || !strings.Contains(err.Error(), "is larger than") {
+	if _, err := Load(path); err == nil || !strings.Contains(err.Error(), "is larger than") {
 		t.Errorf("a huge file: %v; want a refusal", err)
 	}
-	if err := Read(path+".missing", &example{}); err == nil || !strings.Contains(err.Error(), "read configuration: open") {
+	if _, err := Load(path + ".missing"); err == nil || !strings.Contains(err.Error(), "read configuration: open") {
 		t.Errorf("no file: %v; want an error", err)
 	}
 }
@@ -241,7 +264,7 @@ func FuzzDecode(f *testing.F) {
 			}
 			return
 		}
-		if v.CPU != nil && *v.CPU < 0 || v.Memory != nil && *v.Memory < 0 || v.Hold != nil && *v.Hold < 0 {
+		if v.CPU != nil && v.CPU.MilliCPU < 0 || v.Memory != nil && *v.Memory < 0 || v.Hold != nil && v.Hold.Duration < 0 {
 			t.Fatalf("negative: %+v", v)
 		}
 	})

@@ -13,7 +13,7 @@ import (
 // MilliCPU is an amount of CPU, written in cores ("4", "0.5") or in thousandths ("500m"), as in Kubernetes.
 type MilliCPU int64
 
-// Set implements flag.Value.
+// Set reads an amount of CPU.
 func (m *MilliCPU) Set(text string) error {
 	number, factor := text, 1000.0
 	if n, ok := strings.CutSuffix(text, "m"); ok {
@@ -36,9 +36,6 @@ func (m MilliCPU) String() string {
 	return strconv.FormatInt(int64(m), 10) + "m"
 }
 
-// UnmarshalYAML implements yaml.Unmarshaler.
-func (m *MilliCPU) UnmarshalYAML(n *Node) error { return SetScalar(n, m.Set) }
-
 // Bytes is an amount of memory; see [quantity.Bytes].
 type Bytes quantity.Bytes
 
@@ -48,7 +45,7 @@ func (b *Bytes) UnmarshalYAML(n *Node) error { return SetScalar(n, (*quantity.By
 // Duration is a time span ("30s", "5m"), not negative.
 type Duration time.Duration
 
-// Set implements flag.Value.
+// Set reads a time span.
 func (d *Duration) Set(text string) error {
 	v, err := time.ParseDuration(text)
 	if err != nil || v < 0 {
@@ -57,8 +54,3 @@ func (d *Duration) Set(text string) error {
 	*d = Duration(v)
 	return nil
 }
-
-func (d Duration) String() string { return time.Duration(d).String() }
-
-// UnmarshalYAML implements yaml.Unmarshaler.
-func (d *Duration) UnmarshalYAML(n *Node) error { return SetScalar(n, d.Set) }

@@ -95,14 +95,25 @@ type ruleFile struct {
 	} `yaml:"groups"`
 }
 
+// alertRules reads the rules of the alerts.
+func alertRules(t *testing.T) (file ruleFile) {
+	t.Helper()
+	const path = "../../deploy/monitoring/alerts.yaml"
+	data, err := config.Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := config.Decode(path, data, &file); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
 var inTemplate = regexp.MustCompile(`\$labels\.([a-z]+)`)
 
 // Every alert uses existing metrics and labels, and says what to do.
 func TestAlerts(t *testing.T) {
-	var file ruleFile
-	if err := config.Read("../../deploy/monitoring/alerts.yaml", &file); err != nil {
-		t.Fatal(err)
-	}
+	file := alertRules(t)
 	all := everything(t)
 	texts := map[string]string{}
 	for _, g := range file.Groups {
@@ -140,10 +151,7 @@ func TestAlerts(t *testing.T) {
 // The fleet controller's tools expose every node, in rounds of ten seconds: alerts distinguish them from the nodes' own by the label tool,
 // with their own thresholds, and ignore what a fleet controller does anyway.
 func TestAlertsOfACentre(t *testing.T) {
-	var file ruleFile
-	if err := config.Read("../../deploy/monitoring/alerts.yaml", &file); err != nil {
-		t.Fatal(err)
-	}
+	file := alertRules(t)
 	must := map[string]string{
 		"polder_tick_timestamp_seconds": "tool", "polder_ticks_total": "tool", "polder_dropped_ticks_total": "tool", "polder_refused_ticks_total": "tool",
 		"polder_errors_total":        "tool",
