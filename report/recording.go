@@ -66,6 +66,8 @@ func readRecording(ctx context.Context, s *stage.Session, insert bool, begin fun
 		},
 		Ignores:  ignoredFields,
 		Terminal: true,
+		// What is read afterwards is always old, and shown as it was.
+		UsesRefused: true,
 		Handle: func(_ context.Context, in stage.Incoming) (any, error) {
 			add(in.Tick)
 			return nil, nil

@@ -63,6 +63,8 @@ func (o *options) follow(ctx context.Context, s *stage.Session, names []string, 
 		Reads:    []string{tick.SectionSample, tick.SectionAdvice, tick.SectionIsolation, tick.SectionEviction, tick.SectionNetwork},
 		Terminal: r.views,
 		Handle:   r.report,
+
+		UsesRefused: !r.acts,
 	})
 }
 
@@ -70,6 +72,7 @@ func (o *options) follow(ctx context.Context, s *stage.Session, names []string, 
 type reporter struct {
 	targets     []cluster.Target
 	views       bool // one of them writes the output
+	acts        bool // one of them writes for others, and so leaves out refused ticks
 	batchTotals batchTotals
 }
 
@@ -83,6 +86,7 @@ func (r *reporter) open(ctx context.Context, s *stage.Session, o *options, names
 			return err
 		}
 		r.targets, r.views = append(r.targets, opened), r.views || t.view
+		r.acts = r.acts || !t.view && t.name != targetLive
 	}
 	return nil
 }

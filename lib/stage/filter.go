@@ -41,6 +41,8 @@ type Filter struct {
 	Live bool
 	// Terminal means that the tool's output is its own: ticks are not forwarded.
 	Terminal bool
+	// UsesRefused means that Handle uses refused ticks, too, so that an input of refused ticks alone is no reason for a warning.
+	UsesRefused bool
 }
 
 // Incoming is one tick that a tool processes.
@@ -117,6 +119,9 @@ func (s *Session) Filter(ctx context.Context, f Filter) error {
 	go decode(decoder, f.Reads, lines, decoded, done)
 
 	err = s.loop(ctx, f, in.isFIFO, out, limit, decoded, free)
+	if err == nil && s.acts && !f.UsesRefused {
+		s.refusals.warnIfAll(s)
+	}
 	return errors.Join(err, out.end(s.Log))
 }
 
@@ -185,6 +190,7 @@ func (s *Session) loop(ctx context.Context, f Filter, drainInput bool, out *sink
 
 func (s *Session) handle(ctx context.Context, f Filter, a inputLine, out *sink) error {
 	refused, word := s.refusal(a.line)
+	s.refusals.count(refused)
 	started := time.Now()
 	section, err := f.Handle(ctx, Incoming{Tick: a.tick, Line: a.line, Refused: refused, Dropped: out.dropped()})
 	if err != nil {

@@ -95,8 +95,10 @@ type Session struct {
 
 	isSet  func(string) bool
 	notify *notifier
+	acts   bool // Kind.Acts
 
 	processors processors
+	refusals   refusals
 }
 
 // IsSet reports whether a flag was given on the command line or by its environment variable.
@@ -230,7 +232,7 @@ func (c Command) act(cc *cli.Context, s *Session, with process) error {
 	if s.notify, err = newNotifier(s.Getenv); err != nil {
 		log.Warn("cannot notify the service manager", "error", err)
 	}
-	s.isSet = cc.IsSet
+	s.isSet, s.acts = cc.IsSet, c.Kind.Acts
 	if s.MetricsAddr != "" {
 		if err := listen.CheckAddr(s.MetricsAddr); err != nil {
 			return Usagef("--metrics-addr %q: %w", s.MetricsAddr, err)

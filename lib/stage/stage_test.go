@@ -204,6 +204,49 @@ func TestActingToolsRefuse(t *testing.T) {
 	}
 }
 
+// A tool warns once, at its end, if it has acted on no tick of its input. It does not if it has acted on one, decides on any tick, uses
+// refused ticks, or never acts.
+func TestEveryTickRefused(t *testing.T) {
+	acts := Kind{Reads: true, Writes: true, Acts: true}
+	allNodes := acts
+	allNodes.AllNodes = true
+	old, other := line("me", 60)+"\n", line("you", 0)+"\n"
+	const text = `msg="every tick was refused, so none was acted on: for a recording give `
+	for _, c := range []struct {
+		name   string
+		kind   Kind
+		change func(*Filter)
+		in     string
+		args   []string
+		want   string
+	}{
+		{"old", acts, nil, old + old, nil, text + `--node NODE --max-age 0, or --dry-run" tool=echo ticks=2 lastReason="tick is 1m0s old, the limit is 3s (--max-age)"`},
+		{"of another node", acts, nil, old + other, nil, `ticks=2 lastReason="tick of node you, this is me (--node)"`},
+		{"a tool for all nodes", allNodes, nil, old, nil, text + `--max-age 0, or --dry-run" tool=echo ticks=1 `},
+		{"one that is not", acts, nil, old + line("me", 0) + "\n" + other, nil, ""},
+		{"no tick", acts, nil, "", nil, ""},
+		{"--max-age 0", acts, nil, old, []string{"--max-age", "0"}, ""},
+		{"--dry-run", acts, nil, old + other, []string{"--dry-run"}, ""},
+		{"refused ticks are used", acts, func(f *Filter) { f.UsesRefused = true }, old, nil, ""},
+		{"a tool that never acts", filterKind, nil, old, nil, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h := &harness{in: strings.NewReader(c.in)}
+			args := c.args
+			if c.kind.Acts && !c.kind.AllNodes {
+				args = append(args, "--node", "me")
+			}
+			if got := h.run(t, h.echo(c.kind, c.change), args...); got != 0 {
+				t.Fatalf("exit status %d: %s", got, &h.err)
+			}
+			got := h.err.String()
+			if c.want == "" && got != "" || c.want != "" && (!strings.Contains(got, c.want) || strings.Count(got, "\n") != 1) {
+				t.Errorf("stderr %q; want %q", got, c.want)
+			}
+		})
+	}
+}
+
 // A late tick covers a longer time, but that does not make it newer.
 func TestMaxAgeDoesNotGrowWhenCollectIsLate(t *testing.T) {
 	late := strings.Replace(line("me", 10), `"sample":{"intervalSeconds":1}`, `"sample":{"periodSeconds":1,"intervalSeconds":20}`, 1)

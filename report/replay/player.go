@@ -136,9 +136,6 @@ func (p *Player) Time() time.Time {
 // AtEnd reports whether the last tick of the recording is shown.
 func (p *Player) AtEnd() bool { return p.complete && p.at == len(p.times)-1 }
 
-// Playing reports whether it plays.
-func (p *Player) Playing() bool { return p.playing }
-
 // Status is the player's status for the screen.
 func (p *Player) Status() string {
 	state := "playing"

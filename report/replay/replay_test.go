@@ -36,11 +36,11 @@ func TestPlayerKeepsTheRecordingsTime(t *testing.T) {
 		t.Errorf("tick %d after 3 s more at speed 10; want 5", p.At())
 	}
 	p.Pass(time.Hour)
-	if !p.AtEnd() || p.Playing() {
-		t.Errorf("tick %d of 10, playing %t; want the end", p.At()+1, p.Playing())
+	if !p.AtEnd() || p.playing {
+		t.Errorf("tick %d of 10, playing %t; want the end", p.At()+1, p.playing)
 	}
 	p.Toggle()
-	if p.At() != 0 || !p.Playing() {
+	if p.At() != 0 || !p.playing {
 		t.Error("at the end it does not begin again")
 	}
 }
@@ -69,7 +69,7 @@ func TestPlayerSteps(t *testing.T) {
 		if tt.do(); p.At() != tt.want {
 			t.Errorf("tick %d; want %d", p.At(), tt.want)
 		}
-		if p.Playing() {
+		if p.playing {
 			t.Error("it plays on")
 		}
 	}
@@ -99,7 +99,7 @@ func TestPlayerReadsWhileItPlays(t *testing.T) {
 	if p.At() != 4 { // the last one is out of order, and counts as of the time before
 		t.Errorf("tick %d after a minute", p.At())
 	}
-	if p.Playing() != true || p.AtEnd() {
+	if !p.playing || p.AtEnd() {
 		t.Error("it ends before the recording is read")
 	}
 	p.Complete()

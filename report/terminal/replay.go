@@ -136,6 +136,8 @@ func (p *player) readAll(ctx context.Context, ignores []string) {
 		Reads:    []string{tick.SectionSample, tick.SectionAdvice, tick.SectionIsolation, tick.SectionEviction, tick.SectionNetwork},
 		Ignores:  ignores,
 		Terminal: true,
+		// A recording is always old, and shown as it was.
+		UsesRefused: true,
 		Handle: func(_ context.Context, in stage.Incoming) (any, error) {
 			return nil, p.take(in)
 		},
