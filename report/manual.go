@@ -79,7 +79,10 @@ several nodes counts a node for an hour after its last tick.
 
 Its line on batch has the CPU time that batch got, of what services left idle, and what of it was beyond its requests; how long a quota
 throttled it; the evictions; and for how much of the time it was held back, because steps of advise's guard were in force or because it
-got less than its floor. The line on services has how long they waited for a CPU. report logs both at its end.
+got less than its floor. The line on services has how long they waited for a CPU, on average over the services. Where a service's PSI
+is known (cgroup v2) that is the part of the time in which at least one of its threads waited. Elsewhere (v1, or v2 without PSI) it is the
+sum of its threads' run delays per second: no part of the time, and large for many short waits, even if no request takes longer. Compare it
+with that of the same services without batch. report logs both lines at its end.
 
 Ticks that are too old or of another node (--max-age, --node) are not written as metrics or to the cluster, and the section
 reports that. The screen and the table show every tick: they are for recordings, too. In a live stream they mark a tick that is too

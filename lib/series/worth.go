@@ -24,8 +24,8 @@ type Worth struct {
 	// Throttled is the time, weighted by the largest part of it in which a container of batch was throttled.
 	Throttled float64
 	// Services is the time in which services' waiting for a CPU was known, summed over all services, and Waited the part of it in which
-	// they waited: on cgroup v2 the time in which at least one thread of the service waited, without PSI and on version 1 the run
-	// delays of its threads, at most one second per second.
+	// they waited: where the tick has their PSI the time in which at least one thread of the service waited, elsewhere the run delays
+	// of its threads, at most one second per second.
 	Services, Waited float64
 	// Advised is the time between advices, HeldBack the part of it in which something held batch back, whatever the cause.
 	Advised, HeldBack float64
@@ -33,8 +33,12 @@ type Worth struct {
 	Evicted float64
 
 	lastTick time.Time
-	squeezed counts // the parts of Advised in which something held batch back, by cause
-	pods     counts // the CPU time of each present batch pod, by namespace and name, and that of others beyond the bound
+	// withPSI and withDelays are Services and Waited of those services whose PSI the tick has, and of the others, but the run delays without
+	// their bound. Run delays are summed over a service's threads, so they are not a part of the time: they are large where many threads
+	// wait for a moment each, even if no request takes longer.
+	withPSI, withDelays waiting
+	squeezed            counts // the parts of Advised in which something held batch back, by cause
+	pods                counts // the CPU time of each present batch pod, by namespace and name, and that of others beyond the bound
 	// classes are the classes of the pods in pods ([batchClass]), as they were first known: the labels of a counter do not change.
 	classes map[string]string
 }
@@ -158,13 +162,29 @@ func (w *Worth) presentPods(s *tick.Sample) counts {
 	return present
 }
 
-// addWaiting counts how long services waited.
+// waiting is how long services waited, in a time that is summed over them.
+type waiting struct{ seconds, waited float64 }
+
+func (w *waiting) add(seconds, permille float64) {
+	w.seconds += seconds
+	w.waited += permille / 1000 * seconds
+}
+
+// maxThreads is the largest number of threads of a kernel (PID_MAX_LIMIT): that many at most can wait at a time.
+const maxThreads = 1 << 22
+
+// addWaiting counts how long services waited. [tick.Pod.CPUWaitPermille] is from PSI where the pod has CPUPressure, and only there.
 func (w *Worth) addWaiting(pods []tick.Pod, seconds float64) {
 	for i := range pods {
 		p := &pods[i]
 		if v := p.CPUWaitPermille; p.IsService() && v != nil && *v >= 0 {
 			w.Services += seconds
 			w.Waited += min(*v, 1000) / 1000 * seconds
+			if p.CPUPressure != nil {
+				w.withPSI.add(seconds, min(*v, 1000))
+			} else {
+				w.withDelays.add(seconds, min(*v, 1000*maxThreads))
+			}
 		}
 	}
 }
@@ -220,7 +240,7 @@ func (w *Worth) String() string {
 	if held := w.OfSqueeze(); held != "" {
 		text += "; batch was " + held
 	}
-	if waited := w.OfServices(); waited != "" {
+	for _, waited := range w.OfServices() {
 		text += "; " + waited
 	}
 	return text
@@ -239,12 +259,15 @@ func (w *Worth) OfSqueeze() string {
 	return "held back " + part + " % of the time"
 }
 
-// OfServices returns its part about services; it is empty if their waiting is unknown.
-func (w *Worth) OfServices() string {
-	if w.Services == 0 {
-		return ""
+// OfServices returns its parts about services, with PSI and without; it is empty if their waiting is unknown.
+func (w *Worth) OfServices() (pieces []string) {
+	if of := w.withPSI; of.seconds > 0 {
+		pieces = append(pieces, fmt.Sprintf("services waited %.1f %% of the time", 100*of.waited/of.seconds))
 	}
-	return fmt.Sprintf("services waited %.1f %% of the time", 100*w.Waited/w.Services)
+	if of := w.withDelays; of.seconds > 0 {
+		pieces = append(pieces, fmt.Sprintf("services waited %.2f s per second each (all threads added up)", of.waited/of.seconds))
+	}
+	return pieces
 }
 
 // OfBatch returns its part about batch, in pieces to be joined with commas. The idle time is what batch used or nothing used.

@@ -193,10 +193,15 @@ func TestPodCountersNeverDecrease(t *testing.T) {
 	}
 }
 
-// Services' waiting is a mean over those whose waiting is known, and never more than the whole time.
+// Services' waiting is a mean over those whose waiting is known. With PSI it is a part of the time, otherwise a sum over threads, of which
+// the counter has at most the whole time.
 func TestWorthOfServices(t *testing.T) {
 	waits := func(name string, permille float64) tick.Pod {
 		p := tick.Pod{Namespace: "shop", Name: name, QoS: tick.QoSShared, CPUWaitPermille: &permille}
+		return p
+	}
+	withPSI := func(p tick.Pod) tick.Pod {
+		p.CPUPressure = &tick.Pressure{}
 		return p
 	}
 	batch := waits("b", 900)
@@ -208,8 +213,11 @@ func TestWorthOfServices(t *testing.T) {
 		want             string
 	}{
 		{"none", []tick.Pod{batch, {QoS: tick.QoSShared}}, 0, 0, ""},
-		{"two", []tick.Pod{batch, waits("a", 30), waits("c", 0), {QoS: tick.QoSShared}}, 20, 0.3, "services waited 1.5 % of the time"},
-		{"two threads that wait all the time", []tick.Pod{waits("a", 2000)}, 10, 10, "services waited 100.0 % of the time"},
+		{"two", []tick.Pod{batch, withPSI(waits("a", 30)), withPSI(waits("c", 0)), {QoS: tick.QoSShared}}, 20, 0.3, "services waited 1.5 % of the time"},
+		{"two without PSI", []tick.Pod{waits("a", 940), waits("c", 0)}, 20, 9.4, "services waited 0.47 s per second each (all threads added up)"},
+		{"two threads that wait all the time", []tick.Pod{waits("a", 2000)}, 10, 10, "services waited 2.00 s per second each (all threads added up)"},
+		{"one with PSI and one without", []tick.Pod{withPSI(waits("a", 30)), waits("c", 500)}, 20, 5.3, "services waited 3.0 % of the time; services waited 0.50 s per second each (all threads added up)"},
+		{"more than a kernel's threads", []tick.Pod{waits("a", 1e308)}, 10, 10, "services waited 4194304.00 s per second each (all threads added up)"},
 		{"no amount", []tick.Pod{waits("a", -1)}, 0, 0, ""},
 		{"a pod that may be batch", []tick.Pod{
 			{QoS: tick.QoSShared, Missing: tick.MissingCluster, CPUWaitPermille: new(900.0), UsageMilliCPU: new(0.0)},
@@ -217,8 +225,8 @@ func TestWorthOfServices(t *testing.T) {
 	} {
 		var w Worth
 		w.add(used(0, 10, 1000, tt.pods...))
-		if math.Abs(w.Services-tt.services) > 1e-9 || math.Abs(w.Waited-tt.waited) > 1e-9 || w.OfServices() != tt.want {
-			t.Errorf("%s: %v of %v, %q; want %v of %v, %q", tt.name, w.Waited, w.Services, w.OfServices(), tt.waited, tt.services, tt.want)
+		if got := strings.Join(w.OfServices(), "; "); math.Abs(w.Services-tt.services) > 1e-9 || math.Abs(w.Waited-tt.waited) > 1e-9 || got != tt.want {
+			t.Errorf("%s: %v of %v, %q; want %v of %v, %q", tt.name, w.Waited, w.Services, got, tt.waited, tt.services, tt.want)
 		}
 		if whole := w.String(); !strings.HasSuffix(whole, "throttled 0.0 % of it"+strings.TrimSuffix("; "+tt.want, "; ")) {
 			t.Errorf("%s: %s", tt.name, whole)
@@ -346,7 +354,7 @@ func TestSqueezed(t *testing.T) {
 func TestWorthOfSqueeze(t *testing.T) {
 	n := NewNode("report")
 	service := batchPod("s", 0)
-	service.QoS, service.CPUWaitPermille = tick.QoSShared, new(10.0)
+	service.QoS, service.CPUWaitPermille, service.CPUPressure = tick.QoSShared, new(10.0), &tick.Pressure{}
 	for i := range 5 {
 		x := used(time.Duration(i)*time.Second, 1, 2000, batchPod("a", 1000), service)
 		x.Advice = &tick.Advice{}

@@ -109,10 +109,7 @@ func (m *Model) Worth() (batch, services []string) {
 	if held := w.OfSqueeze(); held != "" && len(batch) > 0 {
 		batch = append(batch, held)
 	}
-	if waited := w.OfServices(); waited != "" {
-		services = []string{waited}
-	}
-	return batch, services
+	return batch, w.OfServices()
 }
 
 func remember(history []*float64, v *float64) []*float64 {
