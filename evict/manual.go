@@ -61,7 +61,8 @@ VICTIMS
    report it.
 
    An eviction fails if the pod still exists after max(10s, 1.5 x its grace period); the pod is then no candidate for 5 minutes,
-   and while it terminates, and another pod may be evicted. The same applies after the API server has failed twice, for 30 s each.
+   and while it terminates, and another pod may be evicted. The same applies after the API server has answered with a failure (429,
+   503) twice, for 30 s each: a webhook may refuse that pod alone. Such a pod does not count towards the limits.
 
 DRY RUN
    With --dry-run nothing is done, on any tick. --dry-run-rules lists rules that are only measured while the others act: their
@@ -87,7 +88,8 @@ ACTIONS (--action)
    evict    the API server's eviction of that very pod (its UID is a precondition), which a disruption budget may refuse:
             evict requests it three times, 5 seconds apart, and never forces it. Then the pod is no candidate for half a minute, and the
             next one is tried. If the server does not answer, evict retries for half a minute; then the need is measured again,
-            and while it lasts evict requests the same pod again before all others, because the server may have acted
+            and while it lasts evict requests the same pod again before all others, because the server may have acted. After a
+            restart the same applies to an eviction that was requested without an answer. When the pod terminates, it was accepted
    delete   the pod is deleted, past its disruption budgets
    freeze   the pod's cgroup is frozen (freezer.state or cgroup.freeze) and stays so, also when evict ends, until
             evict --thaw --state FILE. A frozen pod keeps its memory, and counts as released

@@ -31,7 +31,8 @@ const (
 	failureBackoff    = 30 * time.Second
 	// forbiddenTimeout is how long "forbidden" is retried: an API server that has just started has not loaded its roles yet.
 	forbiddenTimeout = 5 * time.Second
-	// noAnswerTimeout is how long an API server that does not respond is retried: after that the need is measured again.
+	// noAnswerTimeout is how long an API server that does not respond, or that refuses for a reason that may pass, is retried: after that
+	// the need is measured again.
 	noAnswerTimeout = 30 * time.Second
 	// maxGrace bounds a pod's own grace period, which its owner chooses.
 	maxGrace = 24 * time.Hour
@@ -118,9 +119,9 @@ func (c *Cluster) request(ctx context.Context, o Order, report func(string, erro
 		case err == nil:
 			return false, nil
 		case kube.IsNotFound(err), kube.IsConflict(err):
-			// No pod has that name, or its UID differs. A conflict may also be temporary.
+			// No pod has that name, or its UID differs. A conflict may also be temporary, and a proxy may find nothing at all.
 			ended, _, err := c.ended(ctx, &o.Eviction)
-			if ended || err != nil && !kube.IsUnreachable(err) {
+			if ended || err != nil && !kube.IsUnreachable(err) && !kube.IsNotFound(err) {
 				return ended, err
 			}
 		case kube.IsDisruptionBudget(err):
@@ -138,7 +139,7 @@ func (c *Cluster) request(ctx context.Context, o Order, report func(string, erro
 			return false, err
 		}
 		if time.Since(start) > noAnswerTimeout {
-			return false, &retryError{fmt.Errorf("no answer from the API server for %s: %w", noAnswerTimeout, err), failureBackoff}
+			return false, &retryError{withDuration(err), failureBackoff}
 		}
 		report(tick.StateRequested, err)
 		if err := sleep(ctx, backoff/2+rand.N(backoff)); err != nil {
@@ -146,6 +147,14 @@ func (c *Cluster) request(ctx context.Context, o Order, report func(string, erro
 		}
 		backoff = min(2*backoff, budgetRetryInterval)
 	}
+}
+
+// withDuration says what the last of the requests within noAnswerTimeout had for an answer.
+func withDuration(err error) error {
+	if kube.IsAnswer(err) {
+		return fmt.Errorf("refused by the API server for %s: %w", noAnswerTimeout, err)
+	}
+	return fmt.Errorf("no answer from the API server for %s: %w", noAnswerTimeout, err)
 }
 
 // await waits until the pod has ended, for 1.5 times its grace period. If the order does not contain the pod's own grace
@@ -189,12 +198,12 @@ func (c *Cluster) await(ctx context.Context, o Order) error {
 	}
 }
 
-// ended reports whether the pod no longer exists; another pod of its name does not count. While the pod terminates, grace is its
-// grace period.
+// ended reports whether the pod no longer exists, by the API server's own word; another pod of its name does not count. While the pod
+// terminates, grace is its grace period.
 func (c *Cluster) ended(ctx context.Context, e *tick.PodEviction) (ended bool, grace time.Duration, err error) {
 	pod, err := c.Client.Get(ctx, kube.Pods, e.Namespace, e.Name)
 	switch {
-	case kube.IsNotFound(err):
+	case kube.IsMissing(err, kube.Pods, e.Name):
 		return true, 0, nil
 	case err != nil:
 		return false, 0, err

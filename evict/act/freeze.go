@@ -25,14 +25,16 @@ func Freeze(ctx context.Context, h *cgroup.Hierarchy, path string) error {
 	return freeze(ctx, h, path, freezeTimeout)
 }
 
-// refreeze completes a freeze that an earlier run may have begun long ago. It does not begin one, because the need of that
-// time may no longer exist.
+// ErrStale is wrapped if an earlier run requested something, but did not do it: the need of that time may no longer exist.
+var ErrStale = errors.New("its reason is stale")
+
+// refreeze completes a freeze that an earlier run may have begun long ago. It does not begin one.
 func refreeze(ctx context.Context, h *cgroup.Hierarchy, path string) error {
 	switch frozen, err := Frozen(h, path); {
 	case err != nil:
 		return fmt.Errorf("freeze %s: check whether an earlier run froze it: %w", path, err)
 	case !frozen:
-		return fmt.Errorf("freeze %s: an earlier run requested it but did not do it, and its reason is stale", path)
+		return fmt.Errorf("freeze %s: an earlier run requested it but did not do it, and %w", path, ErrStale)
 	}
 	return Freeze(ctx, h, path)
 }

@@ -47,11 +47,8 @@ func (e *engine) decode(n *node, in stage.Incoming) decoded {
 		e.reported.Unsupported(e.session.Log, slo.Unsupported)
 	}
 	e.dropReplaced(n)
-	e.Resume(&n.Record, in.Time)
-
 	present, complete := progress.Pods(in.Sample)
-	x.changes = append(n.TakeChanges(), n.Observe(in.Time, in.Sample, present, complete)...)
-	e.LogChanges(&n.Record, x.changes)
+	x.changes = e.Observe(&n.Record, in, present, complete)
 	if in.Sample == nil {
 		x.whyNotMeasured = "the tick has no sample: nothing was measured"
 		return x

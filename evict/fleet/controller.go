@@ -100,9 +100,7 @@ func (c *controller) handle(_ context.Context, in stage.Incoming) (any, error) {
 	if in.Sample == nil || in.Sample.Agent == nil || in.Sample.Agent.State == "" {
 		complete = false // the pods are from an old list, or none was read yet
 	}
-	section.Evictions = r.TakeChanges()
-	section.Evictions = append(section.Evictions, r.Observe(in.Time, in.Sample, present, complete)...)
-	c.LogChanges(r, section.Evictions)
+	section.Evictions = c.Observe(r, in, present, complete)
 
 	evictable := func(p *tick.Pod) bool {
 		return !r.InProgress.Has(p.UID) && !r.InProgress.FailedRecently(p.UID) && pick.Protected(p, s.OptOut) == ""
@@ -112,7 +110,6 @@ func (c *controller) handle(_ context.Context, in stage.Incoming) (any, error) {
 	section.Pressures, section.Taints, section.Errors, section.Fleet = d.Pressures, d.Taints, d.Errors, &d.Fleet
 	c.logDecision(in.Tick, &d)
 
-	c.resume(r, in.Time, d.IsDue, present)
 	if hadTurn = !c.Acts() && d.IsDue && (hadTurn || d.Victims != nil); hadTurn {
 		d.Victims = health.Reclaimed(in.Tick, evictable)
 		c.dryRunTurns[in.Node] = true
@@ -138,23 +135,6 @@ func victims(d *health.Decision) []pick.Victim {
 		all = append(all, pick.NewVictim(&f, &pick.Choice{Candidate: rule.Candidate{Pod: p}}))
 	}
 	return all
-}
-
-// resume continues what an earlier run began. The eviction of a terminating pod was requested. One that may not have been requested is
-// decided on again if its node is no longer due: its agent may be back, or the protection is active.
-func (c *controller) resume(r *progress.Record, now time.Time, due bool, present map[string]*tick.Pod) {
-	if r.IsNew() && c.Acts() {
-		for uid, l := range r.InProgress {
-			switch {
-			case l.Eviction.State != tick.StateRequested || !l.FailedAt.IsZero():
-			case present[uid] != nil && present[uid].Terminating:
-				l.Eviction.State = tick.StateCreated
-			case !due:
-				delete(r.InProgress, uid)
-			}
-		}
-	}
-	c.Resume(r, now)
 }
 
 // logDecision logs once when the protection begins and when it ends, and names nodes in unknown state.

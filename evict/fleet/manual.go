@@ -54,7 +54,8 @@ Actions run beside the stream: the state changes from requested to created, and 
 for ticks that are too old (--max-age). At the end of the input evict waits for evictions in progress, at most 5 seconds. The cluster's
 role needs to create pods/eviction or delete pods, get pods, and create and patch events in events.k8s.io.
 
---state keeps the taints, the turns and the evictions in progress, so that no pod is evicted twice after a restart.
+--state keeps the taints, the turns and the evictions in progress, so that no pod is evicted twice after a restart. An eviction
+that was requested without an answer is decided on again then, and counts as accepted if its pod terminates.
 
 THE CONFIGURATION FILE (--config)
 The configuration file of --config has the flags' names as keys:

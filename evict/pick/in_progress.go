@@ -39,7 +39,7 @@ type Ongoing struct {
 	// Unanswered means that its end was requested, but that the answer is unknown. The pod does not count as released, and stays
 	// a candidate: while the need lasts its eviction is requested again first, so that one need does not evict two pods.
 	Unanswered bool `json:"unanswered,omitempty"`
-	// ServerErrors counts the API server's consecutive failures for this pod.
+	// ServerErrors counts the consecutive answers of the API server for this pod that are failures.
 	ServerErrors int `json:"serverErrors,omitzero"`
 }
 
@@ -55,8 +55,8 @@ const (
 	// stuckAfter is how long a pod that terminates in its own time, or that another client has deleted, counts as released. A
 	// pod may never end: its resources would then count as free forever.
 	stuckAfter = 5 * time.Minute
-	// maxServerErrors is how often in a row an API server may fail for one pod before another one is tried: the failure may
-	// affect that pod alone.
+	// maxServerErrors is how often in a row an API server may answer with a failure for one pod before another one is tried: the failure
+	// may affect that pod alone.
 	maxServerErrors = 2
 	// DefaultRetryAfter is how long a pod whose eviction failed is no candidate.
 	DefaultRetryAfter = 5 * time.Minute
@@ -80,6 +80,11 @@ func (l *Ongoing) timeout() time.Duration {
 		timeout += requestTimeout
 	}
 	return timeout
+}
+
+// IsRequested reports whether the pod's end was requested, and nothing more is known.
+func (l *Ongoing) IsRequested() bool {
+	return l.Eviction.State == tick.StateRequested && l.FailedAt.IsZero() && l.EndedAt.IsZero() && !l.Frozen
 }
 
 // StillAwaited reports whether what an earlier run began is still awaited.
@@ -136,6 +141,13 @@ func (g InProgress) NoAnswer(uid, why string, now time.Time) {
 	}
 }
 
+// Accept records that an eviction whose answer is unknown has been accepted, because its pod terminates: since now at the latest.
+func (l *Ongoing) Accept(now time.Time) {
+	l.Eviction.State, l.Eviction.Error = tick.StateCreated, ""
+	l.RequestedAt, l.FailedAt, l.RetryAfter = now, time.Time{}, 0
+	l.Unanswered, l.ServerErrors = false, 0
+}
+
 // Observe checks the pods whose eviction is in progress and returns the reports of this tick. present are the pods in the
 // sample; complete reports whether the list is complete, so that a missing pod has ended.
 func (g InProgress) Observe(now time.Time, present map[string]*tick.Pod, complete bool) []tick.PodEviction {
@@ -143,6 +155,14 @@ func (g InProgress) Observe(now time.Time, present map[string]*tick.Pod, complet
 	for _, uid := range slices.Sorted(maps.Keys(g)) {
 		l := g[uid]
 		switch pod := present[uid]; {
+		case l.Unanswered && pod != nil && pod.Terminating:
+			l.Accept(now)
+			reports = append(reports, l.Eviction)
+		case l.Unanswered && pod == nil && complete: // accepted, and over before a sample showed it
+			l.Accept(now)
+			l.Eviction.State = tick.StateSucceeded
+			reports = append(reports, l.Eviction)
+			delete(g, uid)
 		case !l.FailedAt.IsZero():
 			g.observeFailed(uid, l, now, pod, complete || l.isForgotten(now))
 		case pod == nil && (complete || l.isForgotten(now)):

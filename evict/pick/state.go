@@ -119,8 +119,9 @@ func (m *State) IsCounted(uid string) bool {
 	return m.InProgress.Unanswered(uid) && m.LastHour.Has(uid)
 }
 
-// ServerError records that the API server failed for a pod. That leaves open what it has done (see [InProgress.NoAnswer]), but
-// repeated failures count as a refusal: the server may fail for this pod alone, and another one may be evicted.
+// ServerError records that the API server answered with a failure for a pod, such as 429 or 503. That leaves open what it has done (see
+// [InProgress.NoAnswer]), but repeated failures count as a refusal: the server, or a webhook, may fail for this pod alone, and another
+// one may be evicted.
 func (m *State) ServerError(uid, why string, now time.Time) {
 	l := m.InProgress[uid]
 	if l == nil {

@@ -1,6 +1,7 @@
 package progress
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -40,11 +41,8 @@ func (r *Record) Init(node string) {
 // Node returns the node's name.
 func (r *Record) Node() string { return r.name }
 
-// IsNew reports whether this run has seen no tick of the node yet.
-func (r *Record) IsNew() bool { return r.lastTick.IsZero() }
-
-// TakeChanges returns what has changed since the previous tick.
-func (r *Record) TakeChanges() []tick.PodEviction {
+// takeChanges returns what has changed since the previous tick.
+func (r *Record) takeChanges() []tick.PodEviction {
 	changes := r.changes
 	r.changes = nil
 	return changes
@@ -86,14 +84,33 @@ func (r *Record) recordResult(x act.Result, at time.Time, action string) {
 	}
 }
 
-// recordFailure records an order that failed: before the pod's end was requested, so that nothing has changed; with an unknown
-// answer to the request; or after it, because the pod did not end.
+// decideAgain makes the eviction that an earlier run requested, with an unknown answer, depend on the choice of this tick: its need may
+// be over, and the pod may be protected now. A pod that terminates was evicted, and one that is missing has ended, which Observe reports.
+func (r *Record) decideAgain(uid string, now time.Time, pod *tick.Pod, complete bool) {
+	l := r.InProgress[uid]
+	switch {
+	case pod == nil && complete:
+	case pod != nil && pod.Terminating:
+		l.Accept(now)
+	default:
+		r.InProgress.NoAnswer(uid, "an earlier run of evict ended before the answer to the request was known", now)
+		r.changes = append(r.changes, l.Eviction)
+	}
+}
+
+// recordFailure records an order that failed: after the pod's end was requested, because the pod did not end; with a failure for an
+// answer; with an unknown answer; or before the pod's end was requested, so that nothing has changed.
 func (r *Record) recordFailure(x act.Result, l *pick.Ongoing, at time.Time) {
 	switch wasRequested := l.Eviction.State != tick.StateRequested; {
 	case wasRequested:
 		r.InProgress.Fail(x.UID, x.Err.Error(), at, x.RetryAfter)
-	case kube.IsServerError(x.Err) && !kube.IsUnreachable(x.Err) && !kube.IsDisruptionBudget(x.Err):
+	case kube.IsDisruptionBudget(x.Err):
+		r.Refuse(x.UID, x.Err.Error(), at, x.RetryAfter)
+	case kube.IsServerError(x.Err), kube.IsTooManyRequests(x.Err):
 		r.ServerError(x.UID, x.Err.Error(), at)
+	case errors.Is(x.Err, act.ErrStale): // nothing was done, so that it is a candidate at once
+		r.Refuse(x.UID, x.Err.Error(), at, x.RetryAfter)
+		delete(r.InProgress, x.UID)
 	case isUnanswered(x.Err):
 		r.InProgress.NoAnswer(x.UID, x.Err.Error(), at)
 	default:
@@ -103,7 +120,7 @@ func (r *Record) recordFailure(x act.Result, l *pick.Ongoing, at time.Time) {
 
 // isUnanswered reports whether an error leaves open what the API server has done.
 func isUnanswered(err error) bool {
-	return kube.IsUnreachable(err) || kube.IsTooManyRequests(err) && !kube.IsDisruptionBudget(err)
+	return kube.IsUnreachable(err) || kube.IsNotFound(err) && !kube.IsAnswer(err)
 }
 
 // Pods returns the sample's pods by UID. They are complete, so that a missing pod has ended, unless collect reports that it

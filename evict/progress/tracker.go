@@ -4,6 +4,7 @@ package progress
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -107,28 +108,56 @@ func (w *Tracker) TakeResults(in stage.Incoming) {
 	}
 }
 
-// Resume continues what an earlier run began, as long as its time is not over; a later process in a cgroup of the same
-// name is not a target. A freeze is checked however old it is, because a frozen pod that is forgotten stays frozen
-// forever.
-func (w *Tracker) Resume(r *Record, now time.Time) {
+// Observe begins a tick of a node, and returns the evictions that have changed since the previous tick. present are the pods in the
+// sample; complete reports whether the list is complete, so that a missing pod has ended.
+func (w *Tracker) Observe(r *Record, in stage.Incoming, present map[string]*tick.Pod, complete bool) []tick.PodEviction {
+	w.resume(r, in.Time, present, complete)
+	changes := append(r.takeChanges(), r.State.Observe(in.Time, in.Sample, present, complete)...)
+	w.awaitAccepted(r)
+	w.LogChanges(r, changes)
+	return changes
+}
+
+// resume continues what an earlier run began, as long as its time is not over; a later process in a cgroup of the same name is not a
+// target. What that run requested, without a known answer, is decided on again: nothing is done to a pod for a stale reason. A freeze is
+// checked however old it is, because a frozen pod that is forgotten stays frozen forever.
+func (w *Tracker) resume(r *Record, now time.Time, present map[string]*tick.Pod, complete bool) {
 	isFirst := r.lastTick.IsZero()
 	r.lastTick = now
 	if !isFirst || w.runner == nil {
 		return
 	}
-	for _, l := range r.InProgress {
-		requested := act.Requested(l.Eviction.State == tick.StateCreated)
-		switch {
-		case l.StillAwaited(now):
-		case w.runner.Action == act.FreezePods && l.Eviction.State == tick.StateRequested && !l.Frozen &&
-			l.FailedAt.IsZero() && l.EndedAt.IsZero():
-			l.RequestedAt, requested = now, act.AlreadyRequested
-		default:
-			continue
+	for _, uid := range slices.Sorted(maps.Keys(r.InProgress)) {
+		switch l := r.InProgress[uid]; {
+		case l.IsRequested() && w.runner.Action == act.FreezePods:
+			l.RequestedAt = now
+			w.resumeOrder(r, l, "resuming an eviction of an earlier run")
+		case l.IsRequested():
+			r.decideAgain(uid, now, present[uid], complete)
+		case l.Eviction.State == tick.StateCreated && l.StillAwaited(now):
+			w.resumeOrder(r, l, "resuming an eviction of an earlier run")
 		}
-		w.session.Log.Info("resuming an eviction of an earlier run", "pod", l.Eviction.Name, "uid", l.Eviction.UID)
-		w.startOrders(r, requested, l)
 	}
+}
+
+// awaitAccepted waits for the pods whose eviction turns out to be accepted because they terminate: the API server knows their grace
+// period. The processes of a cgroup are not waited for, because at the end of that wait they would be killed.
+func (w *Tracker) awaitAccepted(r *Record) {
+	if w.runner == nil || w.runner.Action != act.EvictPods && w.runner.Action != act.DeletePods {
+		return
+	}
+	for _, uid := range slices.Sorted(maps.Keys(r.InProgress)) {
+		l := r.InProgress[uid]
+		if l.Eviction.State == tick.StateCreated && !l.Awaited && l.StillAwaited(r.lastTick) {
+			w.resumeOrder(r, l, "waiting for a pod that terminates: its eviction was accepted")
+		}
+	}
+}
+
+// resumeOrder continues an eviction that was requested already, and logs why.
+func (w *Tracker) resumeOrder(r *Record, l *pick.Ongoing, why string) {
+	w.session.Log.Info(why, "pod", l.Eviction.Name, "uid", l.Eviction.UID)
+	w.startOrders(r, act.AlreadyRequested, l)
 }
 
 // Act evicts the victims, or reports which would be evicted. The state is saved once, before the first request.
@@ -170,7 +199,7 @@ func (w *Tracker) Finish(err error) error {
 		for _, x := range w.runner.TakeResults() {
 			r := w.record(x.Node)
 			r.recordResult(x, r.lastTick, w.runner.Action)
-			w.LogChanges(r, r.TakeChanges())
+			w.LogChanges(r, r.takeChanges())
 		}
 		if w.events != nil {
 			w.events.Close()

@@ -11,8 +11,26 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// IsNotFound reports whether the object, or its kind, does not exist.
+// IsNotFound reports whether the object, or its kind, does not exist, or a proxy in front of the API server found nothing: the server
+// itself answers for an unknown kind in the same way. [IsMissing] is about one object alone.
 func IsNotFound(err error) bool { return apierrors.IsNotFound(err) }
+
+// IsMissing reports whether the API server itself says that this object does not exist.
+func IsMissing(err error, r Resource, name string) bool {
+	var status apierrors.APIStatus
+	if !IsNotFound(err) || apierrors.IsUnexpectedServerError(err) || !errors.As(err, &status) {
+		return false
+	}
+	details := status.Status().Details
+	return details != nil && details.Kind == r.Name && details.Name == name
+}
+
+// IsAnswer reports whether an HTTP server has answered the request. A 404 without a Status object does not count: a proxy says so of
+// everything while it has no API server.
+func IsAnswer(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && !(IsNotFound(err) && apierrors.IsUnexpectedServerError(err))
+}
 
 // IsConflict reports whether another client has changed the object or manages its fields, or the object was replaced meanwhile.
 func IsConflict(err error) bool { return apierrors.IsConflict(err) }
