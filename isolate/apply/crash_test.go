@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -82,11 +83,11 @@ func (c *crashTree) fill() {
 			c.set("cpu", name, "cpu.cfs_burst_us", strconv.Itoa(c.IntN(quota)))
 		}
 	}
-	for i := len(c.names) - 1; i >= 0; i-- { // children first: a parent narrower than one is refused
+	for _, name := range slices.Backward(c.names) { // children first: a parent narrower than one is refused
 		list := []string{"0", "1", "0-1"}[c.IntN(3)]
-		dir := c.dir("cpuset", c.names[i])
+		dir := c.dir("cpuset", name)
 		if err := os.WriteFile(filepath.Join(dir, "cpuset.cpus"), []byte(list), 0); err != nil {
-			c.log = append(c.log, "kept the list of "+c.names[i])
+			c.log = append(c.log, "kept the list of "+name)
 		}
 	}
 }

@@ -29,8 +29,12 @@ func TestReplacedOriginals(t *testing.T) {
 		steps                            []step
 	}{
 		{"a factor", "cpu", "cpu.shares", "512", []step{
-			{"", factor(64), "32768"}, {"", factor(1), "512"}, {"4096", tick.Cgroup{}, "4096"}, {"", factor(64), "262144"},
-			{"2048", factor(64), "131072"}, {"", factor(1), "2048"},
+			{"", factor(64), "32768"},
+			{"", factor(1), "512"},
+			{"4096", tick.Cgroup{}, "4096"},
+			{"", factor(64), "262144"},
+			{"2048", factor(64), "131072"},
+			{"", factor(1), "2048"},
 		}},
 		{"the weight of what was idle", "cpu", "cpu.shares", "512", []step{
 			{"", idle(true), "3"}, {"", idle(false), "512"}, {"2048", idle(false), "2048"}, {"", idle(true), "3"}, {"", idle(false), "2048"},
@@ -45,7 +49,9 @@ func TestReplacedOriginals(t *testing.T) {
 			{"", quota(500), "50000"}, {"", quota(-1), "80000"}, {"30000", tick.Cgroup{}, "30000"},
 		}},
 		{"a limit of memory that is never wider", "memory", "memory.limit_in_bytes", "419430400", []step{
-			{"", memory(200 * mib), "209715200"}, {"104857600", memory(200 * mib), "104857600"}, {"", memory(50 * mib), "52428800"},
+			{"", memory(200 * mib), "209715200"},
+			{"104857600", memory(200 * mib), "104857600"},
+			{"", memory(50 * mib), "52428800"},
 			{"", memory(-1), "104857600"},
 		}},
 	} {

@@ -206,7 +206,10 @@ func (a *Applier) recordWrites(writes []plan.Write) (passing []plan.File) {
 		r := a.records[w.File]
 		if r == nil && regained[w.File] {
 			var err error
-			r, err = notes.record(w.File, w.Key, func(*record) bool { return false }, func(present string) (string, bool) { return cmp.Or(w.Original, w.Old), present == w.Old })
+			isReplaced := func(*record) bool { return false } // there is no record
+			r, err = notes.record(w.File, w.Key, isReplaced, func(present string) (string, bool) {
+				return cmp.Or(w.Original, w.Old), present == w.Old
+			})
 			if err != nil {
 				a.Log.Warn("cannot record a value that the restore changes in passing; restoring anyway",
 					"cgroup", w.Cgroup, "file", w.Name, "error", err)

@@ -242,9 +242,9 @@ func (n *setNode) takeOriginal() {
 	}
 }
 
-// keepsOwnSet reports whether a cgroup keeps a set while its parent's changes, so that its original value must be recorded now: its parent's
-// becomes equal to it, and later it could not be told from a set that was filled from the parent's; or it was filled from a squeezed
-// parent's, and stays because the advice names just this set.
+// keepsOwnSet reports whether a cgroup keeps a set while its parent's changes, so that its original value must be recorded now. Either its
+// parent's becomes equal to it, and later it could not be told from a set that was filled from the parent's; or it was filled from a
+// squeezed parent's, and stays because the advice names just this set.
 func (n *setNode) keepsOwnSet() bool {
 	up := n.parent
 	if n.isRecorded() || up == nil || !up.isChanged || n.isChanged || n.old.IsEmpty() {

@@ -30,8 +30,8 @@ type outsideUse struct {
 // maxUnknown is how long the last known use outside of pods bounds it while it is unknown.
 const maxUnknown = time.Minute
 
-// outsideUse returns the use outside of pods. What a new batch pod outside of the tier uses, of which the first tick has no rate, looks like
-// it: then it is no more than it was at last.
+// outsideUse returns the use outside of pods. What a new batch pod outside of the tier uses, of which the first tick has no rate, looks
+// like it: then it is no more than it was at last.
 func (v *view) outsideUse(milliCPU float64, isBatchKnown bool) outsideUse {
 	age := v.now.Sub(v.outside.at)
 	switch {
