@@ -2,6 +2,7 @@ package tests
 
 import (
 	"encoding/json"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -147,4 +148,47 @@ func TestPurePackagesReadNoClock(t *testing.T) {
 			t.Errorf("%s reads the clock:\n%s", path, out)
 		}
 	}
+}
+
+// The page on development names every package of the tools and of lib, and every directory of tests: by its path, or by its last element in
+// the row of the directory above it.
+func TestDevelopmentNamesEveryDirectory(t *testing.T) {
+	page, err := os.ReadFile("../docs/development.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := slices.DeleteFunc(strings.Split(string(page), "\n"), func(line string) bool { return !strings.HasPrefix(line, "| `") })
+	seen := map[string]bool{}
+	for _, p := range listPackages(t) {
+		dir := strings.TrimPrefix(p.ImportPath, "polder/")
+		if rest, ok := strings.CutPrefix(dir, "tests/"); ok {
+			first, _, _ := strings.Cut(rest, "/")
+			dir = "tests/" + first
+		}
+		if seen[dir] || dir == "tests" {
+			continue
+		}
+		seen[dir] = true
+		if !slices.ContainsFunc(rows, func(row string) bool { return namesDirectory(row, dir) }) {
+			t.Errorf("docs/development.md has no row that names %s", dir)
+		}
+	}
+	if len(seen) < 80 {
+		t.Errorf("%d directories are found; want all of them", len(seen))
+	}
+}
+
+// namesDirectory reports whether a row of a table names a directory.
+func namesDirectory(row, dir string) bool {
+	first, what, _ := strings.Cut(strings.TrimPrefix(row, "| "), " | ")
+	if strings.Contains(first, "`"+dir+"`") || strings.Contains(first, "`"+dir+"/`") {
+		return true
+	}
+	above := strings.LastIndexByte(dir, '/')
+	if above < 0 {
+		return false
+	}
+	parent, name := dir[:above], dir[above+1:]
+	isParents := strings.Contains(first, "`"+parent+"`") || strings.Contains(first, "`"+parent+"/…`")
+	return isParents && strings.Contains(what, "`"+name+"`")
 }

@@ -25,7 +25,7 @@ import (
 
 // Every command of README.md and docs/ runs as it is written, succeeds, and prints the output that the page shows. It runs on real cgroups,
 // which are the test's own: there the root has batch.slice, shop.slice and system.slice, and /run and /var/lib have only
-// a journal of isolate. A block that needs more has a mark of pages.Places, and is counted: no command is without a place.
+// a journal of isolate, for the blocks that name it. A block that needs more has a mark of pages.Places, and is counted: no command is without a place.
 func TestCommands(t *testing.T) {
 	t.Parallel()
 	for _, program := range [][2]string{{"curl", "curl"}, {"ip", "iproute2"}, {"jq", "jq"}, {"nsenter", "util-linux"}, {"python3", "python3"}} {
@@ -212,8 +212,6 @@ for top in "${tops[@]}"; do
 done
 [ "${#tops[@]}" -gt 1 ] || echo '+cpu +cpuset +memory +pids' >/sys/fs/cgroup/cgroup.subtree_control
 mkdir -m 0700 /var/lib/polder
-collect --once | jq -c '.advice = {policy: "mine", cgroups: [{cgroup: "/batch.slice", cpuMaxMilliCPU: 500}]}' |
-	isolate --max-age 1h --at-end keep --journal /var/lib/polder/isolate.journal >/dev/null
 echo ready >"$1"
 exec sleep 100000
 `), 0o644); err != nil {
@@ -265,12 +263,23 @@ func (n *namespaces) restore(t *testing.T) {
 	}
 }
 
+// journalPath is the journal that the pages restore from, and writeJournal writes it, with a value that isolate has changed.
+const (
+	journalPath  = "/var/lib/polder/isolate.journal"
+	writeJournal = `collect --once | jq -c '.advice = {policy: "mine", cgroups: [{cgroup: "/batch.slice", cpuMaxMilliCPU: 500}]}' |
+	isolate --max-age 1h --at-end keep --journal ` + journalPath + ` >/dev/null
+`
+)
+
 // run runs a block in one shell, in the namespaces if there are any. If untilFile names a file, it presses Ctrl-C when that has content.
 func (n *namespaces) run(t *testing.T, dir string, b pages.Block, untilFile string) {
 	t.Helper()
 	scratch := t.TempDir()
 	var script strings.Builder
 	script.WriteString("set -o pipefail\n")
+	if slices.ContainsFunc(b.Examples, func(x pages.Example) bool { return strings.Contains(x.Command, journalPath) }) {
+		script.WriteString(writeJournal) // the block of another page may have restored all, and removed the journal
+	}
 	for i, x := range b.Examples {
 		// 141 is a stage that wrote after the next one had ended.
 		command := x.Command
