@@ -20,6 +20,7 @@ func checkConfig(s *stage.Session, o *options) error {
 	if err != nil {
 		return stage.Usagef("%w", err)
 	}
+	current.warn(s.Log)
 	w := tabwriter.NewWriter(s.Out, 0, 0, 2, ' ', 0)
 	for _, r := range current.Rows() {
 		switch {

@@ -99,6 +99,9 @@ func (l *liveSettings) watch(ctx context.Context, s *stage.Session) error {
 		if runs := l.running.Load(); err == nil && runs != nil && next.kind.Name != runs.Name {
 			err = fmt.Errorf("--config: %s: policy %s: policy %s is running, a change needs a restart", l.path, next.kind.Name, runs.Name)
 		}
+		if err == nil {
+			next.warn(s.Log)
+		}
 		return next, err
 	}, l.changed.Store)
 }
