@@ -23,7 +23,8 @@ var (
 		doc: `a service waits for a CPU, and batch pods use some
 Off unless service-waiting-enabled. The value is the longest waiting of all services (pods of another class than reclaimed), their
 cpuWaitPermille: on cgroup v2 the thousandths of the time in which some task of the pod waited for a CPU, on version 1 and on v2 without
-PSI the run delays of its threads, added up. If a service waits more than service-waiting-threshold for service-waiting-duration, the
+PSI the run delays of its threads, added up, which exceed the default threshold in many services even without batch: look at the value
+in quiet times before you enable the rule there. If a service waits more than service-waiting-threshold for service-waiting-duration, the
 reclaimed pod that uses most CPU is evicted. The cooldown is service-waiting-cooldown. Pods with unknown use or a use of 0 are not
 evicted. The waiting of a service that its own CPU limit throttles is unknown: the kernel counts that as waiting too. If no service's
 waiting is known, nothing is measured.`,
@@ -127,7 +128,7 @@ func (w *waitingWindow) Measure(all *Settings, t *tick.Tick) Measure {
 	f.Tolerance, f.Cooldown, f.GracePeriodSeconds = s.Duration, s.Cooldown, graceSeconds(s.GracePeriod)
 	if met {
 		f.Candidates = w.source.candidates(t, value)
-		f.Message = fmt.Sprintf("service %s waits for %s for %.0f permille of the time, over the threshold of %.0f, for %.0fs",
+		f.Message = fmt.Sprintf("service %s waits for %s for %.0f ms per second, over the threshold of %.0f ms, for %.0fs",
 			worst.Name, w.source.resource, value, threshold, w.Waiting.metFor(t.Time).Seconds())
 	}
 	m.Findings = append(m.Findings, f)

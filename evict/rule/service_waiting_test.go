@@ -235,8 +235,8 @@ func TestServiceWaitingOffAndHysteresis(t *testing.T) {
 				permille float64
 				want     string
 			}{
-				{300, "300 of 200 true service a waits for %s for 300 permille of the time, over the threshold of 200, for 0s"},
-				{110, "110 of 100 true service a waits for %s for 110 permille of the time, over the threshold of 100, for 5s"},
+				{300, "300 of 200 true service a waits for %s for 300 ms per second, over the threshold of 200 ms, for 0s"},
+				{110, "110 of 100 true service a waits for %s for 110 ms per second, over the threshold of 100 ms, for 5s"},
 				{100, "100 of 100 false "},
 				{110, "110 of 200 false "},
 			} {
