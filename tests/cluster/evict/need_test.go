@@ -238,8 +238,8 @@ func TestAway(t *testing.T) {
 	}
 }
 
-// outage: while the API server is away, evict keeps the need and does not double it, and the stream continues; a killed evict resumes
-// its evictions.
+// outage: while the API server is away, evict keeps the need and does not double it, and the stream continues; a killed evict decides
+// again, and resumes an eviction that was accepted.
 func outage(t *testing.T, c *cluster) {
 	pod := c.pod("batch", 40000)
 	state := filepath.Join(t.TempDir(), "evict.json")
@@ -250,8 +250,10 @@ func outage(t *testing.T, c *cluster) {
 	untilError(t, x, pod.Name, tick.StateRequested, "connection refused", now)
 	x.Kill()
 	x = c.evict("--state", state)
-	if got := x.Put(now()).Eviction.Evictions; len(got) != 1 || got[0].State != tick.StateRequested {
-		t.Errorf("after a crash: %+v; want the same eviction in progress", got)
+	// The need lasts, so that the same pod is chosen again.
+	got := x.Put(now()).Eviction.Evictions
+	if len(got) != 2 || got[0].State != tick.StateFailed || got[1].State != tick.StateRequested || got[1].UID != pod.UID {
+		t.Errorf("after a crash: %+v; want that the earlier request has no answer, and one more for the same pod", got)
 	}
 	c.StartAPIServer()
 	until(t, x, pod.Name, tick.StateCreated, now)
