@@ -25,7 +25,8 @@ import (
 
 // Every command of README.md and docs/ runs as it is written, succeeds, and prints the output that the page shows. It runs on real cgroups,
 // which are the test's own: there the root has batch.slice, shop.slice and system.slice, and /run and /var/lib have only
-// a journal of isolate, for the blocks that name it. A block that needs more has a mark of pages.Places, and is counted: no command is without a place.
+// a journal of isolate, for the blocks that name it. A block that needs more has a mark of pages.Places, and is counted: no command is
+// without a place.
 func TestCommands(t *testing.T) {
 	t.Parallel()
 	for _, program := range [][2]string{{"curl", "curl"}, {"ip", "iproute2"}, {"jq", "jq"}, {"nsenter", "util-linux"}, {"python3", "python3"}} {

@@ -507,7 +507,8 @@ func TestReasonNamesTheFirstCgroupWithServices(t *testing.T) {
 // TestIdlePodHidesNoStarving: a batch pod that runs nothing, as one whose image cannot be pulled, uses 0.
 func TestIdlePodHidesNoStarving(t *testing.T) {
 	now := at(0, 2000, 0)
-	now.Sample.Pods = append(now.Sample.Pods, tick.Pod{UID: "waiting", Namespace: "shop", Name: "waiting", QoS: tick.QoSReclaimed, Cgroup: "/waiting"})
+	waiting := tick.Pod{UID: "waiting", Namespace: "shop", Name: "waiting", QoS: tick.QoSReclaimed, Cgroup: "/waiting"}
+	now.Sample.Pods = append(now.Sample.Pods, waiting)
 	a := &tick.Advice{}
 	var st *State
 	st.Advise(now, a, Settings{Class: Idle}, small)

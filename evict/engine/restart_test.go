@@ -58,12 +58,12 @@ func TestRestartDecidesAgain(t *testing.T) {
 		want   bool   // it is requested again
 		states string // those reported at the first tick
 	}{
-		{"the need lasts", nil, func(*tick.Tick) {}, true, "failed requested"},
-		{"the need is over", nil, func(x *tick.Tick) { x.Advice.Reclaimed.MilliCPU = new(int64(1e6)) }, false, "failed"},
+		{"the need lasts", nil, func(*tick.Tick) {}, true, tick.StateFailed + " " + tick.StateRequested},
+		{"the need is over", nil, func(x *tick.Tick) { x.Advice.Reclaimed.MilliCPU = new(int64(1e6)) }, false, tick.StateFailed},
 		{"the pod is protected", nil, func(x *tick.Tick) {
 			x.Sample.Pods[0].Annotations = map[string]string{"polder/evict": "false"}
-		}, false, "failed"},
-		{"the rule is in dry run", []string{"--dry-run-rules", "*"}, func(*tick.Tick) {}, false, "failed wouldEvict"},
+		}, false, tick.StateFailed},
+		{"the rule is in dry run", []string{"--dry-run-rules", "*"}, func(*tick.Tick) {}, false, tick.StateFailed + " " + tick.StateWouldEvict},
 		{"the pod terminates", nil, func(x *tick.Tick) { x.Sample.Pods[0].Terminating = true }, false, "created"},
 		{"the pod is gone", nil, func(x *tick.Tick) { x.Sample.Pods = nil }, false, "succeeded"},
 	} {

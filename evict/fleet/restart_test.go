@@ -23,7 +23,9 @@ func TestRestartDecidesAgain(t *testing.T) {
 	}{
 		{"the agent is still away", func(*tick.Sample) {}, []string{"POST /api/v1/namespaces/d/pods/p/eviction"}, tick.StateRequested},
 		{"the agent is back", func(s *tick.Sample) { s.Agent.State = tick.AgentReady }, nil, tick.StateFailed},
-		{"the pod is protected", func(s *tick.Sample) { s.Pods[0].Annotations = map[string]string{"polder/evict": "false"} }, nil, tick.StateFailed},
+		{"the pod is protected", func(s *tick.Sample) {
+			s.Pods[0].Annotations = map[string]string{"polder/evict": "false"}
+		}, nil, tick.StateFailed},
 		{"the pod terminates", func(s *tick.Sample) { s.Pods[0].Terminating = true }, nil, tick.StateCreated},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 )
 
 // TestReplacedOriginals: a value that an administrator sets while isolate holds nothing in a file, or wants nothing but to follow the
-// original value, is the original one from then on, also after a restart. Each step sets a value, or applies advice, and names what the file
-// has then.
+// original value, is the original one from then on, also after a restart. Each step sets a value, or applies advice, and names what the
+// file has then.
 func TestReplacedOriginals(t *testing.T) {
 	type step struct {
 		set    string

@@ -170,7 +170,8 @@ func TestQuotasAreAcceptedStepByStep(t *testing.T) {
 			for i, now := range limits {
 				for _, name := range names {
 					if before, after := limits[0][name], limits[len(limits)-1][name]; now[name] > max(before, after) {
-						t.Fatalf("after %d writes %s may use %d; want no more than before (%d) or after (%d)\nwrites %+v", i, name, now[name], before, after, writes)
+						t.Fatalf("after %d writes %s may use %d; want no more than before (%d) or after (%d)\nwrites %+v",
+							i, name, now[name], before, after, writes)
 					}
 				}
 			}

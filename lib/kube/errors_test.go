@@ -57,7 +57,8 @@ func TestIsMissing(t *testing.T) {
 	} {
 		missing, notFound, answer := kube.IsMissing(tt.err, kube.Pods, "p"), kube.IsNotFound(tt.err), kube.IsAnswer(tt.err)
 		if missing != tt.missing || notFound != tt.notFound || answer != tt.answer {
-			t.Errorf("%s: missing %t, not found %t, answer %t; want %t, %t, %t", tt.name, missing, notFound, answer, tt.missing, tt.notFound, tt.answer)
+			t.Errorf("%s: missing %t, not found %t, answer %t; want %t, %t, %t",
+				tt.name, missing, notFound, answer, tt.missing, tt.notFound, tt.answer)
 		}
 	}
 }

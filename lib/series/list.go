@@ -15,6 +15,9 @@ var (
 	errorsTotal   = counter("polder_errors_total", "Errors in the tools' sections of the ticks.", "tool")
 )
 
+const servicesWaitedHelp = "Time in which services waited for a CPU, all services added up; of a service without PSI the run delays " +
+	"of its threads, at most 1 second per second."
+
 // These metrics come from collect's section.
 var (
 	sourceErrors        = counter("polder_source_errors_total", "Errors of collect's readings, by source.", "source")
@@ -54,7 +57,7 @@ var (
 	batchSqueezed       = counter("polder_batch_squeezed_seconds_total", "Time in which batch was held back, by cause.", "cause")
 	batchStarved        = gauge("polder_batch_starved", "Whether batch in a class below the services' gets less than its floor on a full machine.")
 	servicesTime        = counter("polder_services_seconds_total", "Time in which services' waiting for a CPU was known, all services added up.")
-	servicesWaited      = counter("polder_services_waited_seconds_total", "Time in which services waited for a CPU, all services added up; of a service without PSI the run delays of its threads, at most 1 second per second.")
+	servicesWaited      = counter("polder_services_waited_seconds_total", servicesWaitedHelp)
 	freeTime            = counter("polder_left_cpu_seconds_total", "CPU time that batch used or that was idle.")
 	agentState          = gauge("polder_fleet_agent_state", "1 for the state of the node's agent, as the cluster has it (collect fleet).", "state")
 	fleetNodes          = gauge("polder_fleet_nodes", "Nodes of the fleet by the state of their agents, as the node's tick has it.", "state")

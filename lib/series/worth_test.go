@@ -206,6 +206,7 @@ func TestWorthOfServices(t *testing.T) {
 	}
 	batch := waits("b", 900)
 	batch.QoS = tick.QoSReclaimed
+	const each = " s per second each (all threads added up)"
 	for _, tt := range []struct {
 		name             string
 		pods             []tick.Pod
@@ -213,11 +214,21 @@ func TestWorthOfServices(t *testing.T) {
 		want             string
 	}{
 		{"none", []tick.Pod{batch, {QoS: tick.QoSShared}}, 0, 0, ""},
-		{"two", []tick.Pod{batch, withPSI(waits("a", 30)), withPSI(waits("c", 0)), {QoS: tick.QoSShared}}, 20, 0.3, "services waited 1.5 % of the time"},
-		{"two without PSI", []tick.Pod{waits("a", 940), waits("c", 0)}, 20, 9.4, "services waited 0.47 s per second each (all threads added up)"},
-		{"two threads that wait all the time", []tick.Pod{waits("a", 2000)}, 10, 10, "services waited 2.00 s per second each (all threads added up)"},
-		{"one with PSI and one without", []tick.Pod{withPSI(waits("a", 30)), waits("c", 500)}, 20, 5.3, "services waited 3.0 % of the time; services waited 0.50 s per second each (all threads added up)"},
-		{"more than a kernel's threads", []tick.Pod{waits("a", 1e308)}, 10, 10, "services waited 4194304.00 s per second each (all threads added up)"},
+		{
+			"two",
+			[]tick.Pod{batch, withPSI(waits("a", 30)), withPSI(waits("c", 0)), {QoS: tick.QoSShared}},
+			20, 0.3,
+			"services waited 1.5 % of the time",
+		},
+		{"two without PSI", []tick.Pod{waits("a", 940), waits("c", 0)}, 20, 9.4, "services waited 0.47" + each},
+		{"two threads that wait all the time", []tick.Pod{waits("a", 2000)}, 10, 10, "services waited 2.00" + each},
+		{
+			"one with PSI and one without",
+			[]tick.Pod{withPSI(waits("a", 30)), waits("c", 500)},
+			20, 5.3,
+			"services waited 3.0 % of the time; services waited 0.50" + each,
+		},
+		{"more than a kernel's threads", []tick.Pod{waits("a", 1e308)}, 10, 10, "services waited 4194304.00" + each},
 		{"no amount", []tick.Pod{waits("a", -1)}, 0, 0, ""},
 		{"a pod that may be batch", []tick.Pod{
 			{QoS: tick.QoSShared, Missing: tick.MissingCluster, CPUWaitPermille: new(900.0), UsageMilliCPU: new(0.0)},
@@ -225,7 +236,8 @@ func TestWorthOfServices(t *testing.T) {
 	} {
 		var w Worth
 		w.add(used(0, 10, 1000, tt.pods...))
-		if got := strings.Join(w.OfServices(), "; "); math.Abs(w.Services-tt.services) > 1e-9 || math.Abs(w.Waited-tt.waited) > 1e-9 || got != tt.want {
+		got := strings.Join(w.OfServices(), "; ")
+		if math.Abs(w.Services-tt.services) > 1e-9 || math.Abs(w.Waited-tt.waited) > 1e-9 || got != tt.want {
 			t.Errorf("%s: %v of %v, %q; want %v of %v, %q", tt.name, w.Waited, w.Services, got, tt.waited, tt.services, tt.want)
 		}
 		if whole := w.String(); !strings.HasSuffix(whole, "throttled 0.0 % of it"+strings.TrimSuffix("; "+tt.want, "; ")) {

@@ -220,7 +220,10 @@ func TestEveryTickRefused(t *testing.T) {
 		args   []string
 		want   string
 	}{
-		{"old", acts, nil, old + old, nil, text + `--node NODE --max-age 0, or --dry-run" tool=echo ticks=2 lastReason="tick is 1m0s old, the limit is 3s (--max-age)"`},
+		{
+			"old", acts, nil, old + old, nil,
+			text + `--node NODE --max-age 0, or --dry-run" tool=echo ticks=2 lastReason="tick is 1m0s old, the limit is 3s (--max-age)"`,
+		},
 		{"of another node", acts, nil, old + other, nil, `ticks=2 lastReason="tick of node you, this is me (--node)"`},
 		{"a tool for all nodes", allNodes, nil, old, nil, text + `--max-age 0, or --dry-run" tool=echo ticks=1 `},
 		{"one that is not", acts, nil, old + line("me", 0) + "\n" + other, nil, ""},

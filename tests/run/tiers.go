@@ -58,7 +58,8 @@ var tiers = []tier{
 		runs: []run{{packages: []string{"./..."}, except: slices.Concat(apart, wholePipe), args: []string{"-timeout=20m", "-skip=^Test(Recording)?Commands$"}}},
 	},
 	{
-		name: "native", does: "everything that runs on this machine itself, on its real cgroups: all packages, those with goroutines under the race detector", takes: "6 minutes",
+		name: "native", takes: "6 minutes",
+		does:  "everything that runs on this machine itself, on its real cgroups: all packages, those with goroutines under the race detector",
 		setup: []setup{native},
 		runs: []run{
 			{packages: []string{"./..."}, except: slices.Concat(apart, raced), args: []string{"-count=1", "-timeout=30m"}},

@@ -313,8 +313,8 @@ func TestNoDecisionChangesNothing(t *testing.T) {
 	}
 }
 
-// TestFirstTickOfBatchOutsideOfTheTier: what a batch pod outside of kubelet's tier uses in its first tick, which has no rate, is not the use
-// outside of pods; after a minute it counts as such.
+// TestFirstTickOfBatchOutsideOfTheTier: what a batch pod outside of kubelet's tier uses in its first tick, which has no rate, is not the
+// use outside of pods; after a minute it counts as such.
 func TestFirstTickOfBatchOutsideOfTheTier(t *testing.T) {
 	st := &State{}
 	budget := func(seconds int, s *tick.Sample) int64 {
