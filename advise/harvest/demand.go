@@ -2,7 +2,6 @@ package harvest
 
 import (
 	"math"
-	"time"
 
 	"polder/advise/policy"
 	"polder/lib/cpus"
@@ -23,15 +22,6 @@ type demand struct {
 type sums struct {
 	services, exclusive, batch, batchRSS, workingSets float64
 	isUseKnown, isBatchKnown, areSetsKnown            bool
-}
-
-// maxUnknown is how long a known value stands in for one that cannot be known, because the use of a new container has no rate yet.
-const maxUnknown = time.Minute
-
-// systemUse is the CPU use outside of pods, as last known.
-type systemUse struct {
-	at       time.Time
-	milliCPU float64
 }
 
 func (n *node) observeDemand(t *tick.Tick, s Settings) demand {
@@ -58,7 +48,7 @@ func (n *node) observeDemand(t *tick.Tick, s Settings) demand {
 		}
 	}
 	pods.end()
-	d.cpu(t, totals, n.systemReservedMilliCPU(), &n.system)
+	d.cpu(t, totals, n.systemReservedMilliCPU(), &n.outside)
 	d.memory(t.Sample, totals)
 	return d
 }
@@ -86,9 +76,8 @@ func (s *sums) add(p *tick.Pod, use, workingSet *float64, exclusive float64) {
 	}
 }
 
-// cpu sets the services' CPU from the machine's use, or else from the pods' use; reserved is the CPU reserved for the system. What a new
-// batch pod of unknown use takes looks like use outside of pods, which therefore counts as no more than it was at last.
-func (d *demand) cpu(t *tick.Tick, totals sums, reserved float64, last *systemUse) {
+// cpu sets the services' CPU from the machine's use, or else from the pods' use; reserved is the CPU reserved for the system.
+func (d *demand) cpu(t *tick.Tick, totals sums, reserved float64, outside *policy.OutsideUse) {
 	sample := t.Sample
 	machine := (*float64)(nil)
 	if cpu := sample.CPU; cpu != nil && cpu.UsageMilliCPU != nil && *cpu.UsageMilliCPU >= 0 {
@@ -97,11 +86,7 @@ func (d *demand) cpu(t *tick.Tick, totals sums, reserved float64, last *systemUs
 	switch {
 	case machine != nil && totals.isUseKnown:
 		system := max(policy.Bounded(*machine)-totals.batch-totals.exclusive-totals.services, 0)
-		if age := t.Time.Sub(last.at); totals.isBatchKnown {
-			*last = systemUse{t.Time, system}
-		} else if age >= 0 && age <= maxUnknown {
-			system = min(system, last.milliCPU)
-		}
+		system = outside.Observe(t.Time, system, totals.isBatchKnown)
 		d.inUse, d.milliCPU = totals.services+system, totals.services+max(system, reserved)
 	case machine != nil: // it includes the pods' use
 		d.inUse = max(policy.Bounded(*machine)-totals.batch-totals.exclusive, totals.services)

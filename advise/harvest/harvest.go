@@ -79,8 +79,8 @@ type node struct {
 	Disk     *disk.State   `json:"disk,omitempty"`
 	Fallback []tick.Cgroup `json:"fallback,omitempty"`
 
-	shape  *shape // derived from the topology; rebuilt when that changes
-	system systemUse
+	shape   *shape // derived from the topology; rebuilt when that changes
+	outside policy.OutsideUse
 }
 
 // LastUsed returns when the node was last seen.

@@ -27,7 +27,7 @@ type numaUse struct {
 func (b *numaUse) observe(now time.Time, s *tick.Sample, sh *shape, batchCPUs []uint64) *numaUse {
 	use := servicesByNUMA(s, sh, batchCPUs)
 	if use == nil {
-		if b != nil && len(b.Use) == len(sh.NUMA) && !now.Before(b.At) && now.Sub(b.At) <= maxUnknown {
+		if b != nil && len(b.Use) == len(sh.NUMA) && !now.Before(b.At) && now.Sub(b.At) <= policy.MaxUnknown {
 			return b
 		}
 		return nil

@@ -2,7 +2,6 @@ package suppress
 
 import (
 	"fmt"
-	"time"
 
 	"polder/advise/policy"
 	"polder/lib/clip"
@@ -17,30 +16,8 @@ const nodeUnreadText = "the node object could not be read"
 // budget is the CPU that the batch pods may use; it may be negative.
 type budget struct {
 	milliCPU, capacity int64
-	outside            outsideUse
+	outside            policy.OutsideUse
 	sum                string // the sum, for a person to check
-}
-
-// outsideUse is the CPU use outside of pods, when it was last known.
-type outsideUse struct {
-	at       time.Time
-	milliCPU float64
-}
-
-// maxUnknown is how long the last known use outside of pods bounds it while it is unknown.
-const maxUnknown = time.Minute
-
-// outsideUse returns the use outside of pods. What a new batch pod outside of the tier uses, of which the first tick has no rate, looks
-// like it: then it is no more than it was at last.
-func (v *view) outsideUse(milliCPU float64, isBatchKnown bool) outsideUse {
-	age := v.now.Sub(v.outside.at)
-	switch {
-	case isBatchKnown:
-		return outsideUse{v.now, milliCPU}
-	case age >= 0 && age <= maxUnknown:
-		return outsideUse{v.outside.at, min(milliCPU, v.outside.milliCPU)}
-	}
-	return outsideUse{v.outside.at, milliCPU}
 }
 
 // budget calculates the budget from the newest sample; why names what is missing.
@@ -90,8 +67,8 @@ func (v *view) budget() (b budget, why string) {
 	b.capacity = int64(bounded(*s.Capacity.MilliCPU))
 	percent := sloconfig.Within(v.strategy.Threshold.CPUSuppressThresholdPercent, 65, 0, 100)
 	reserved, reservedSource := v.nodeReserved(b.capacity)
-	b.outside = v.outsideUse(bounded(*s.CPU.UsageMilliCPU)-podsUse, isBatchKnown)
-	system, systemSource := b.outside.milliCPU, "use outside of pods"
+	b.outside = v.outside
+	system, systemSource := b.outside.Observe(v.now, bounded(*s.CPU.UsageMilliCPU)-podsUse, isBatchKnown), "use outside of pods"
 	if system < reserved {
 		system, systemSource = reserved, reservedSource
 	}

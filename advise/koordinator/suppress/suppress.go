@@ -43,7 +43,7 @@ type State struct {
 
 	shape        *shape          // derived from the topology; rebuilt when that changes
 	undoneQuotas map[string]bool // the cgroups whose desired quota only undoes an earlier one
-	outside      outsideUse
+	outside      policy.OutsideUse
 }
 
 // OnlyUndoesQuota reports whether the last desired quota of a pod's or container's cgroup only undoes an earlier one: other desired values
@@ -53,7 +53,7 @@ func (st *State) OnlyUndoesQuota(cgroup string) bool { return st.undoneQuotas[cg
 // view is the input of one tick. No stage changes it.
 type view struct {
 	now      time.Time
-	outside  outsideUse // of the last tick
+	outside  policy.OutsideUse // of the last tick
 	sample   *tick.Sample
 	strategy *sloconfig.Strategies
 	*shape
@@ -78,7 +78,7 @@ type decision struct {
 	limit
 	isDecided bool
 	confined  set // the CPUs to pin batch pods to; empty for none
-	outside   outsideUse
+	outside   policy.OutsideUse
 	reasons   []string
 }
 
