@@ -61,8 +61,8 @@ VICTIMS
    report it.
 
    An eviction fails if the pod still exists after max(10s, 1.5 x its grace period); the pod is then no candidate for 5 minutes,
-   and while it terminates, and another pod may be evicted. The same applies after the API server has answered with a failure (429,
-   503) twice, for 30 s each: a webhook may refuse that pod alone. Such a pod does not count towards the limits.
+   and while it terminates, and another pod may be evicted. The same applies for 30 s after the API server has answered with a
+   failure (429, 503) twice, for 30 s each: a webhook may refuse that pod alone. Such a pod does not count towards the limits.
 
 DRY RUN
    With --dry-run nothing is done, on any tick. --dry-run-rules lists rules that are only measured while the others act: their

@@ -121,15 +121,15 @@ func (m *State) IsCounted(uid string) bool {
 
 // ServerError records that the API server answered with a failure for a pod, such as 429 or 503. That leaves open what it has done (see
 // [InProgress.NoAnswer]), but repeated failures count as a refusal: the server, or a webhook, may fail for this pod alone, and another
-// one may be evicted.
-func (m *State) ServerError(uid, why string, now time.Time) {
+// one may be evicted. An overload passes, so that the pod is a candidate again after retryAfter, or DefaultRetryAfter if that is 0.
+func (m *State) ServerError(uid, why string, now time.Time, retryAfter time.Duration) {
 	l := m.InProgress[uid]
 	if l == nil {
 		return
 	}
 	failures := l.ServerErrors + 1
 	if failures >= maxServerErrors {
-		m.Refuse(uid, why, now, 0)
+		m.Refuse(uid, why, now, retryAfter)
 		return
 	}
 	m.InProgress.NoAnswer(uid, why, now)

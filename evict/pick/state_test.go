@@ -147,23 +147,27 @@ func TestServerError(t *testing.T) {
 	}
 	m := stateWith(nil, nil, nil)
 	request(m)
-	m.ServerError("uid-a", "500", now)
+	m.ServerError("uid-a", "500", now, time.Minute)
 	if d := cmp.Diff([]string{"a"}, next(m)); d != "" {
 		t.Errorf("after one failure (-want +got):\n%s", d)
 	}
 	request(m)
 	m.InProgress.NoAnswer("uid-a", "no route", now) // a different failure
 	request(m)
-	m.ServerError("uid-a", "500", now)
+	m.ServerError("uid-a", "500", now, time.Minute)
 	request(m)
-	m.ServerError("uid-a", "500", now)
+	m.ServerError("uid-a", "500", now, time.Minute)
 	if d := cmp.Diff([]string{"b"}, next(m)); d != "" {
 		t.Errorf("after two failures in a row (-want +got):\n%s", d)
 	}
 	if len(m.LastHour) != 0 || m.CooldownLeft(f[0].CooldownKey(), now, time.Hour) != 0 {
 		t.Errorf("refused: hour %v, cooldown %v; want none", m.LastHour, m.Cooldowns)
 	}
-	m.ServerError("uid-z", "nobody", now)
+	m.Observe(now.Add(time.Minute), &tick.Sample{}, map[string]*tick.Pod{"uid-a": a.Pod, "uid-b": b.Pod}, true)
+	if d := cmp.Diff([]string{"a"}, next(m)); d != "" {
+		t.Errorf("when the pod may be tried again (-want +got):\n%s", d)
+	}
+	m.ServerError("uid-z", "nobody", now, time.Minute)
 }
 
 // The memory survives the state file, whatever else the file contains.

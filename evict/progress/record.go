@@ -107,7 +107,7 @@ func (r *Record) recordFailure(x act.Result, l *pick.Ongoing, at time.Time) {
 	case kube.IsDisruptionBudget(x.Err):
 		r.Refuse(x.UID, x.Err.Error(), at, x.RetryAfter)
 	case kube.IsServerError(x.Err), kube.IsTooManyRequests(x.Err):
-		r.ServerError(x.UID, x.Err.Error(), at)
+		r.ServerError(x.UID, x.Err.Error(), at, x.RetryAfter)
 	case errors.Is(x.Err, act.ErrStale): // nothing was done, so that it is a candidate at once
 		r.Refuse(x.UID, x.Err.Error(), at, x.RetryAfter)
 		delete(r.InProgress, x.UID)

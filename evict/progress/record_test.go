@@ -87,7 +87,7 @@ func TestRefusedPodBlocksNoOther(t *testing.T) {
 				got = append(got, v.Pod.UID)
 				n.RecordRequest(v, now)
 				if v.Pod.UID == "large" {
-					n.recordResult(act.Result{UID: "large", State: tick.StateFailed, Err: tt.err}, now, act.EvictPods)
+					n.recordResult(act.Result{UID: "large", State: tick.StateFailed, Err: tt.err, RetryAfter: time.Minute}, now, act.EvictPods)
 				}
 			}
 			now = now.Add(30 * time.Second)
