@@ -46,7 +46,7 @@ type Settings struct {
 	TargetPermille, MarginPermille float64
 }
 
-// DefaultMarginPermille is the default margin: 2 % of the time.
+// DefaultMarginPermille is the default margin, 20 ms per second.
 const DefaultMarginPermille = 20
 
 const (
@@ -343,8 +343,8 @@ func (st *State) isNotCause(now time.Time, v *view, worst *waiting) bool {
 
 // revertAll reverts all steps, because batch was not the cause, and takes none for the hold-down, which doubles the next time.
 func (st *State) revertAll(now time.Time, a *tick.Advice, worst *waiting) {
-	const text = "guard: %s, and did so before the steps (%.1f %%): batch is not the cause, all steps are reverted"
-	a.Reasons = append(a.Reasons, fmt.Sprintf(text, worst, st.Steps[0].MeanPermille/10))
+	const text = "guard: %s, and did so before the steps (%.0f ms): batch is not the cause, all steps are reverted"
+	a.Reasons = append(a.Reasons, fmt.Sprintf(text, worst, st.Steps[0].MeanPermille))
 	st.learnAsOwn(worst, now)
 	st.Steps, st.ChangedAt, st.RevertedAt = nil, now, now
 	st.NoStepUntil = now.Add(st.Hold)
@@ -403,9 +403,9 @@ func (st *State) addReasons(a *tick.Advice, hasBatch bool) {
 	for i := range st.Steps {
 		step := &st.Steps[i]
 		counts[step.Kind]++
-		a.Reasons = append(a.Reasons, fmt.Sprintf("guard: step %d: %s taken from batch (%d of %d) at %s, because service %s waited for %s for %.1f %% of the time, target %.1f %%",
+		a.Reasons = append(a.Reasons, fmt.Sprintf("guard: step %d: %s taken from batch (%d of %d) at %s, because service %s waited for %s",
 			i+1, step.Kind, counts[step.Kind], stepsOf[step.Kind], step.At.UTC().Format(time.TimeOnly),
-			policy.Quote(step.Service), step.Resource, step.Permille/10, step.Target/10))
+			policy.Quote(step.Service), againstTarget(step.Resource, step.Permille, step.Target)))
 	}
 }
 
@@ -439,6 +439,11 @@ func (st *State) nextKind(a *tick.Advice, v *view, worst *waiting, s Settings, m
 
 // String describes the waiting as part of a sentence.
 func (w *waiting) String() string {
-	return fmt.Sprintf("service %s waits for %s for %.1f %% of the time, target %.1f %%",
-		policy.Quote(w.name), w.resource, w.permille/10, w.target/10)
+	return fmt.Sprintf("service %s waits for %s", policy.Quote(w.name), againstTarget(w.resource, w.permille, w.target))
+}
+
+// againstTarget names a resource, how long it was waited for, and the target. Thousandths of the time are milliseconds per second, which
+// is also true of run delays: these are summed over threads, and can be more than all of the time.
+func againstTarget(resource string, permille, target float64) string {
+	return fmt.Sprintf("%s for %.0f ms per second, target %.0f ms", resource, permille, target)
 }

@@ -52,8 +52,8 @@ func describeDisks(t *tick.Tick, about *tick.Pod) (s []string) {
 		}
 	}
 	if stalled := mostStalled(t.Sample); stalled != nil {
-		s = append(s, fmt.Sprintf("%s waited for I/O longest of the services: %.1f %% of the time.",
-			nameOf(stalled.Namespace, stalled.Name), stalled.IOPressure.Some.Avg10))
+		s = append(s, fmt.Sprintf("%s waited for I/O longest of the services: for %.0f ms per second.",
+			nameOf(stalled.Namespace, stalled.Name), 10*stalled.IOPressure.Some.Avg10))
 	}
 	return append(s, diskState(t, limited)...)
 }
@@ -64,7 +64,7 @@ func serviceOnDisks(p *tick.Pod) (s []string) {
 		s = append(s, "It "+did+".")
 	}
 	if v := stall(p); v >= leastStall {
-		s = append(s, fmt.Sprintf("It waited for I/O in %.1f %% of the time.", v))
+		s = append(s, fmt.Sprintf("It waited for I/O for %.0f ms per second.", 10*v))
 	}
 	return s
 }

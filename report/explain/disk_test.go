@@ -28,15 +28,15 @@ func TestDisk(t *testing.T) {
 	}
 	x.Advice.Reasons = []string{
 		"batch disks: weight 1 of 1 cgroup",
-		`guard: step 1: disk taken from batch (1 of 3) at 12:01:06, because service "shop/web" waited for I/O for 30.0 % of the time, target 2.0 %`,
-		`guard: step 2: disk taken from batch (2 of 3) at 12:01:12, because service "shop/web" waited for I/O for 24.0 % of the time, target 2.0 %`,
+		`guard: step 1: disk taken from batch (1 of 3) at 12:01:06, because service "shop/web" waited for I/O for 300 ms per second, target 20 ms`,
+		`guard: step 2: disk taken from batch (2 of 3) at 12:01:12, because service "shop/web" waited for I/O for 240 ms per second, target 20 ms`,
 	}
 	x.Isolation = &tick.Isolation{Unavailable: []string{"ioWeight"}}
 	at := moment(t, "12:00")
 	const (
 		weight = " The weight of /batch on disks was 1 (the default is 100): beside others it gets that share, if the disk's scheduler supports weights."
-		tail   = ` Step 2 of 3 was taken from batch's disks at 12:01:12, because service "shop/web" waited for I/O for 24.0 % of the time, target 2.0 %.` +
-			" shop/web waited for I/O longest of the services: 23.4 % of the time." +
+		tail   = ` Step 2 of 3 was taken from batch's disks at 12:01:12, because service "shop/web" waited for I/O for 240 ms per second, target 20 ms.` +
+			" shop/web waited for I/O longest of the services: for 234 ms per second." +
 			" The disk that was used most, vdb, had work in 97 % of the time; a write took 45 ms. This kernel has no file for ioWeight: it is not in force."
 		did   = ": It read 1.00 MiB a second in 1 read and wrote 5.00 MiB a second in 80 writes."
 		limit = " It was limited to 10.0 MiB written a second and 100 writes a second on each disk."
@@ -60,7 +60,7 @@ func TestDisk(t *testing.T) {
 	if text := spaces(ask(t, Question{At: at}, x)); !strings.Contains(text, costs) || strings.Contains(text, "disk costs:") {
 		t.Errorf("the node, with costs: %s", text)
 	}
-	if text := spaces(ask(t, Question{Pod: "shop/web", At: at}, x)); !strings.Contains(text, "Disk: It wrote 2.00 KiB a second. It waited for I/O in 23.4 % of the time. ") ||
+	if text := spaces(ask(t, Question{Pod: "shop/web", At: at}, x)); !strings.Contains(text, "Disk: It wrote 2.00 KiB a second. It waited for I/O for 234 ms per second. ") ||
 		strings.Contains(text, "limited to") {
 		t.Errorf("a service: %s", text)
 	}
