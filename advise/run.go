@@ -37,7 +37,7 @@ var policies = []policyKind{
 	{katalyst.Policy, []string{
 		"Sample.Annotations", "Sample.Resctrl", "Sample.IO", "Sample.Disks", "NodeCPU.Load1", "NodeCPU.Load5", "NodeCPU.Load15",
 		"Pod.Priority", "Pod.KoordinatorPriority", "Pod.Labels", "Pod.OwnerKind", "Pod.Static", "Pod.Errors",
-		"Container.ID", "Container.Name", "Container.ThrottledPercent", "Container.NUMAMemory",
+		"Container.ID", "Container.Name", "Container.NUMAMemory",
 		"Memory.CacheBytes",
 	}, func(l *loaded) decider { return katalystDecider{katalyst.New(l.ForKatalyst(l.sources))} }},
 	{koordinator.Policy, []string{
@@ -54,7 +54,7 @@ var policies = []policyKind{
 		"NodeMemory.LowWatermarkBytes", "NodeMemory.WatermarkScaleFactor", "NodeMemory.KswapdStealPages", "NodeMemory.KswapdStealPerSecond",
 		"Pod.Priority", "Pod.KoordinatorPriority", "Pod.Labels", "Pod.Annotations", "Pod.Load1", "Pod.Load5", "Pod.Threads",
 		"Pod.OwnerKind", "Pod.Static", "Pod.Errors",
-		"Container.ID", "Container.Name", "Container.Load1", "Container.Load5", "Container.Threads", "Container.ThrottledPercent",
+		"Container.ID", "Container.Name", "Container.Load1", "Container.Load5", "Container.Threads",
 		"Container.NUMAMemory",
 		"Memory.CacheBytes",
 	}, func(l *loaded) decider { return harvestDecider{harvest.New(l.ForHarvest())} }},

@@ -283,3 +283,29 @@ func TestQuotaGroupsInAnyOrder(t *testing.T) {
 		}
 	}
 }
+
+// A service that its own CPU limit throttles waits for the next period: nothing is taken from batch for that, and no step is reverted.
+func TestWaitingForOwnLimit(t *testing.T) {
+	throttled := func(percent float64) tick.Pod {
+		p := web(600, 1000)
+		p.Containers = []tick.Container{{Cgroup: "/web", UsageMilliCPU: new(1000.0), ThrottledPercent: &percent}}
+		return p
+	}
+	r := &fixture{policy: tick.Advice{Cgroups: []tick.Cgroup{{Cgroup: "/job", CPUSetCPUs: "0-7"}}}}
+	r.times(60, throttled(40), job("job", 0))
+	if n := r.observations(); n > 0 {
+		t.Errorf("%v observations of a throttled service count as its own waiting; want none", n)
+	}
+	r.times(60, web(0, 1000), job("job", 0))
+	if a := r.times(60, throttled(40), job("job", 6000)); r.kinds() != "" || !hasReason(a, "waiting is unknown: no step is taken") {
+		t.Errorf("throttled: steps %q, reasons %q; want no step", r.kinds(), a.Reasons)
+	}
+	r.times(7, throttled(0), job("job", 6000))
+	if r.kinds() != kindCPUs {
+		t.Errorf("not throttled: steps %q; want one", r.kinds())
+	}
+	r.times(50, throttled(40), job("job", 4000))
+	if r.kinds() != kindCPUs {
+		t.Errorf("throttled again: steps %q; want the same one", r.kinds())
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"polder/advise/class"
 	"polder/advise/histogram"
 	"polder/advise/policy"
+	"polder/lib/podwait"
 	"polder/lib/tick"
 )
 
@@ -86,21 +87,13 @@ func fromScale(part float64) float64 { return math.Exp2(2*part*math.Log2(1+maxPe
 // waitingsOf returns a service's current waitings in thousandths of the time, negative if unknown. PSI of memory and of I/O is that of the
 // last 10 s.
 func waitingsOf(p *tick.Pod) (list [3]float64) {
-	list = [3]float64{-1, somePermille(p.MemoryPressure), somePermille(p.IOPressure)}
-	if v := p.CPUWaitPermille; v != nil && *v >= 0 {
-		list[0] = min(*v, maxPermille)
-	} else {
-		list[0] = somePermille(p.CPUPressure)
+	for i, of := range []func(*tick.Pod) (float64, bool){podwait.CPU, podwait.Memory, podwait.IO} {
+		permille, known := of(p)
+		if list[i] = min(permille, maxPermille); !known {
+			list[i] = -1
+		}
 	}
 	return list
-}
-
-// somePermille returns the share of the last 10 s in which some task waited, in thousandths; negative if unknown.
-func somePermille(p *tick.Pressure) float64 {
-	if p == nil || p.Some == nil || !(p.Some.Avg10 >= 0 && p.Some.Avg10 <= 100) {
-		return -1
-	}
-	return p.Some.Avg10 * 10
 }
 
 // compare compares each service's waiting with its target, learns from it while batch uses little, and returns the one that is longest
@@ -166,10 +159,11 @@ func (v *view) nodeWaiting(sample *tick.Sample, s Settings) *waiting {
 	if sample.CPU == nil {
 		return nil
 	}
-	permille := somePermille(sample.CPU.Pressure)
-	if permille < 0 {
+	percent, known := podwait.SomePercent(sample.CPU.Pressure)
+	if !known {
 		return nil
 	}
+	permille := 10 * percent
 	v.isKnown, v.isNodeOnly = true, true
 	w := (*service)(nil).compare(0, -1, permille, s)
 	w.name = "the node (no service's waiting is known)"

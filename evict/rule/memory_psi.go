@@ -3,6 +3,7 @@ package rule
 import (
 	"fmt"
 
+	"polder/lib/podwait"
 	"polder/lib/tick"
 )
 
@@ -10,7 +11,7 @@ import (
 func measurePSI(x *memoryCheck, l *condition) {
 	const v2 = 2
 	sample, now := x.t.Sample, x.t.Time
-	value, ok := some10(sample.Memory.Pressure)
+	value, ok := podwait.SomePercent(sample.Memory.Pressure)
 	if !ok || sample.CgroupVersion != v2 {
 		l.observe(x.t, false)
 		if sample.CgroupVersion == v2 && sample.Memory.Pressure != nil {
@@ -24,7 +25,7 @@ func measurePSI(x *memoryCheck, l *condition) {
 			continue
 		}
 		total++
-		avg10, ok := some10(v.pod.MemoryPressure)
+		avg10, ok := podwait.SomePercent(v.pod.MemoryPressure)
 		switch {
 		case !ok:
 			unknown = append(unknown, v.pod.Name)
@@ -62,12 +63,4 @@ func measurePSI(x *memoryCheck, l *condition) {
 			value, threshold, stalled, sum/float64(stalled), lasted.Seconds(), allowed)
 	}
 	x.m.Findings = append(x.m.Findings, f)
-}
-
-// some10 returns the percentage of the last 10 seconds in which some task waited.
-func some10(p *tick.Pressure) (float64, bool) {
-	if p == nil || p.Some == nil || !(p.Some.Avg10 >= 0 && p.Some.Avg10 <= 100) {
-		return 0, false
-	}
-	return p.Some.Avg10, true
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"polder/lib/evictconfig"
+	"polder/lib/podwait"
 	"polder/lib/tick"
 )
 
@@ -32,7 +33,7 @@ waiting is known, nothing is measured.`,
 		rows:     (*evictconfig.Settings).WaitingRows,
 		settings: func(s *Settings) *evictconfig.Waiting { return &s.ServiceWaiting },
 		resource: "a CPU",
-		waiting:  cpuWaiting,
+		waiting:  podwait.CPU,
 		use: func(p *tick.Pod) []float64 {
 			milliCPU, _ := amount(p.UsageMilliCPU)
 			return []float64{milliCPU}
@@ -50,7 +51,7 @@ writing is unknown or 0 are not evicted. If no service's waiting is known, nothi
 		rows:     (*evictconfig.Settings).ServiceIORows,
 		settings: func(s *Settings) *evictconfig.Waiting { return &s.ServiceIO },
 		resource: "the disk",
-		waiting:  ioWaiting,
+		waiting:  podwait.IO,
 		use:      func(p *tick.Pod) []float64 { return []float64{ioUse(p)} },
 	}.rule()
 
@@ -67,21 +68,10 @@ it then, whatever other pods use. If no service's waiting is known, nothing is m
 		rows:     (*evictconfig.Settings).ServiceMemoryRows,
 		settings: func(s *Settings) *evictconfig.Waiting { return &s.ServiceMemory },
 		resource: "memory",
-		waiting:  memoryWaiting,
+		waiting:  podwait.Memory,
 		use:      memoryUse,
 	}.rule()
 )
-
-// cpuWaiting is unknown for a pod with a container that its own limit throttles: the kernel counts that as waiting too, and no batch
-// pod's end would shorten it.
-func cpuWaiting(p *tick.Pod) (permille float64, known bool) {
-	for i := range p.Containers {
-		if throttled, ok := amount(p.Containers[i].ThrottledPercent); ok && throttled > 0 {
-			return 0, false
-		}
-	}
-	return amount(p.CPUWaitPermille)
-}
 
 // waitingSource is a resource for which services wait while batch pods use it.
 type waitingSource struct {
@@ -155,45 +145,14 @@ func (src *waitingSource) longestWaiting(m *Measure, t *tick.Tick) (worst *tick.
 }
 
 // candidates returns the reclaimed pods that use the resource. One pod's end counts as ending the waiting, until the cooldown is over.
-func (src *waitingSource) candidates(t *tick.Tick, waiting float64) []Candidate {
+func (src *waitingSource) candidates(t *tick.Tick, permille float64) []Candidate {
 	var list []Candidate
 	for _, p := range podsOfClass(t, tick.QoSReclaimed) {
 		if use := src.use(p); slices.Max(use) > 0 {
-			list = append(list, Candidate{Pod: p, Rank: use, Releases: waiting})
+			list = append(list, Candidate{Pod: p, Rank: use, Releases: permille})
 		}
 	}
 	return list
-}
-
-// ioWaiting returns a pod's io.pressure, some avg10.
-func ioWaiting(p *tick.Pod) (permille float64, known bool) {
-	percent, ok := some10(p.IOPressure)
-	return percent * 10, ok
-}
-
-// memoryWaiting returns a pod's memory.pressure, some avg10. It is unknown at the pod's own limit: no batch pod's end would shorten it.
-func memoryWaiting(p *tick.Pod) (permille float64, known bool) {
-	if isAtLimit(p.Memory, p.Limits) {
-		return 0, false
-	}
-	for i := range p.Containers {
-		if c := &p.Containers[i]; isAtLimit(c.Memory, c.Limits) {
-			return 0, false
-		}
-	}
-	percent, ok := some10(p.MemoryPressure)
-	return percent * 10, ok
-}
-
-// isAtLimit reports whether a use of memory is so close to its limit that the kernel reclaims because of the limit.
-func isAtLimit(m *tick.Memory, limits *tick.Resources) bool {
-	const atLimitPart = 0.95
-	if m == nil || limits == nil {
-		return false
-	}
-	use, isUseKnown := amount(m.UsageBytes)
-	limit, isLimitKnown := amount(limits.MemoryBytes)
-	return isUseKnown && isLimitKnown && limit > 0 && use >= atLimitPart*limit
 }
 
 // memoryUse returns a pod's anonymous memory, which the kernel cannot drop, and its working set, in bytes.

@@ -147,21 +147,6 @@ func TestKswapdRateNeedsTime(t *testing.T) {
 	}
 }
 
-// 100 % of the time is valid, both for memory and for the disk; more is an error.
-func TestHundredPercentIsKnown(t *testing.T) {
-	for _, tt := range []struct {
-		avg10 float64
-		known bool
-	}{{0, true}, {100, true}, {100.5, false}, {-1, false}} {
-		if v, known := some10(stall(tt.avg10)); known != tt.known || known && v != tt.avg10 {
-			t.Errorf("memory, %v: %v, known %t", tt.avg10, v, known)
-		}
-		if v, known := ioWaiting(&tick.Pod{IOPressure: stall(tt.avg10)}); known != tt.known || known && v != 10*tt.avg10 {
-			t.Errorf("disk, %v: %v, known %t", tt.avg10, v, known)
-		}
-	}
-}
-
 // Of services that wait equally long the first one is named.
 func TestFirstOfEqualServicesIsNamed(t *testing.T) {
 	s := Defaults()

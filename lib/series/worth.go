@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"polder/lib/podwait"
 	"polder/lib/tick"
 	"polder/lib/usage"
 )
@@ -170,21 +171,21 @@ func (w *waiting) add(seconds, permille float64) {
 	w.waited += permille / 1000 * seconds
 }
 
-// maxThreads is the largest number of threads of a kernel (PID_MAX_LIMIT): that many at most can wait at a time.
-const maxThreads = 1 << 22
-
-// addWaiting counts how long services waited. [tick.Pod.CPUWaitPermille] is from PSI where the pod has CPUPressure, and only there.
+// addWaiting counts how long services waited, without those that their own limits throttle. [tick.Pod.CPUWaitPermille] is from PSI where
+// the pod has CPUPressure, and only there.
 func (w *Worth) addWaiting(pods []tick.Pod, seconds float64) {
 	for i := range pods {
 		p := &pods[i]
-		if v := p.CPUWaitPermille; p.IsService() && v != nil && *v >= 0 {
-			w.Services += seconds
-			w.Waited += min(*v, 1000) / 1000 * seconds
-			if p.CPUPressure != nil {
-				w.withPSI.add(seconds, min(*v, 1000))
-			} else {
-				w.withDelays.add(seconds, min(*v, 1000*maxThreads))
-			}
+		permille, known := podwait.CPU(p)
+		if !known || !p.IsService() {
+			continue
+		}
+		w.Services += seconds
+		w.Waited += min(permille, 1000) / 1000 * seconds
+		if p.CPUPressure != nil {
+			w.withPSI.add(seconds, min(permille, 1000))
+		} else {
+			w.withDelays.add(seconds, permille)
 		}
 	}
 }

@@ -204,6 +204,10 @@ func TestWorthOfServices(t *testing.T) {
 		p.CPUPressure = &tick.Pressure{}
 		return p
 	}
+	throttled := func(p tick.Pod) tick.Pod {
+		p.Containers = []tick.Container{{ThrottledPercent: new(10.0)}}
+		return p
+	}
 	batch := waits("b", 900)
 	batch.QoS = tick.QoSReclaimed
 	const each = " s per second each (all threads added up)"
@@ -228,7 +232,8 @@ func TestWorthOfServices(t *testing.T) {
 			20, 5.3,
 			"services waited 3.0 % of the time; services waited 0.50" + each,
 		},
-		{"more than a kernel's threads", []tick.Pod{waits("a", 1e308)}, 10, 10, "services waited 4194304.00" + each},
+		{"more than a kernel's threads", []tick.Pod{waits("a", 1e308)}, 0, 0, ""},
+		{"one that its own limit throttles", []tick.Pod{throttled(waits("a", 900)), waits("c", 0)}, 10, 0, "services waited 0.00" + each},
 		{"no amount", []tick.Pod{waits("a", -1)}, 0, 0, ""},
 		{"a pod that may be batch", []tick.Pod{
 			{QoS: tick.QoSShared, Missing: tick.MissingCluster, CPUWaitPermille: new(900.0), UsageMilliCPU: new(0.0)},
