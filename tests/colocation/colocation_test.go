@@ -161,17 +161,26 @@ func BenchmarkColocation(b *testing.B) {
 	}
 }
 
-// measureService measures all cells of one service, alone first for each load.
-func measureService(b *testing.B, client string, s *service, serviceCells []cell, table *table, rates rates, repeats *int) {
-	dir := b.TempDir()
-	// At the top, where systemd has its slices: batch work below a cgroup that also holds services uses up that cgroup's share against the
-	// kernel's own threads, which the services wait for (BenchmarkHierarchy).
-	m := &measurement{client: client, protocol: s.protocol, repeats: repeats, service: group.New(b, nil, "service"), batch: group.New(b, nil, "batch"), polder: group.New(b, nil, "polder")}
+// startService starts a service, with cgroups for it, for batch and for Polder. They are at the top, where systemd has its slices: batch work
+// below a cgroup that also holds services uses up that cgroup's share against the kernel's own threads, which the services wait for
+// (BenchmarkHierarchy).
+func startService(b *testing.B, client string, s *service) *measurement {
+	b.Helper()
+	dir, port := b.TempDir(), freePort(b)
+	m := &measurement{
+		client: client, protocol: s.protocol, address: "127.0.0.1:" + port,
+		service: group.New(b, nil, "service"), batch: group.New(b, nil, "batch"), polder: group.New(b, nil, "polder"),
+	}
 	m.writeClassification(b, dir)
-	port := freePort(b)
-	m.address = "127.0.0.1:" + port
 	s.start(b, m.service, dir, port)
 	awaitService(b, client, s.protocol, m.address)
+	return m
+}
+
+// measureService measures all cells of one service, alone first for each load.
+func measureService(b *testing.B, client string, s *service, serviceCells []cell, table *table, rates rates, repeats *int) {
+	m := startService(b, client, s)
+	m.repeats = repeats
 	m.cells(b, serviceCells, methods, table, rates)
 }
 

@@ -60,14 +60,8 @@ func nativeDisk(b *testing.B, client string) string {
 	need.CgroupsV1(b, "blkio")
 	s := services[2]
 	hdd := &jobs[slices.IndexFunc(jobs, func(j job) bool { return strings.HasPrefix(j.name, "stress-ng --hdd") })]
-	dir := b.TempDir()
-	m := &measurement{client: client, protocol: s.protocol, service: group.New(b, nil, "service"), batch: group.New(b, nil, "batch"), polder: group.New(b, nil, "polder")}
+	m := startService(b, client, &s)
 	addBlkioCgroup(b, m.batch)
-	m.writeClassification(b, dir)
-	port := freePort(b)
-	m.address = "127.0.0.1:" + port
-	s.start(b, m.service, dir, port)
-	awaitService(b, client, s.protocol, m.address)
 	methods := []method{methods[0], {"Polder, `--policy harvest --guard-disk on`", polder("harvest --guard-disk on")}, {"Polder, `--policy harvest " + diskLimit + "`", untilLimitIsSet(polder("harvest " + diskLimit))}}
 	list, table, rates, written := []cell{{&s, 20, hdd}, {&s, 20, &directJob}}, newTable(), rates{}, map[string]float64{}
 	const rounds = 2

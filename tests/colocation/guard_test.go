@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"polder/lib/tick"
-	"polder/tests/group"
 	"polder/tests/need"
 )
 
@@ -47,16 +46,7 @@ func BenchmarkGuardSquareWave(b *testing.B) {
 	interrupted, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 
-	s, dir := services[0], b.TempDir()
-	m := &measurement{
-		client: build(b), protocol: s.protocol,
-		service: group.New(b, nil, "service"), batch: group.New(b, nil, "batch"), polder: group.New(b, nil, "polder"),
-	}
-	m.writeClassification(b, dir)
-	port := freePort(b)
-	m.address = "127.0.0.1:" + port
-	s.start(b, m.service, dir, port)
-	awaitService(b, m.client, s.protocol, m.address)
+	m, dir := startService(b, build(b), &services[0]), b.TempDir()
 	rateOf := map[int]float64{}
 	for _, level := range waveLevels {
 		rateOf[level] = m.rate(b, level)
@@ -90,7 +80,59 @@ func BenchmarkGuardSquareWave(b *testing.B) {
 	}
 	low, high := waveLevels[0], waveLevels[1]
 	fmt.Printf("\n%s beside %s for %s on %d CPUs, %s: %.0f and %.0f requests a second (%d and %d %% of the machine), %s each\n\n%s",
-		s.name, jobs[0].name, length, runtime.NumCPU(), kernel(), rateOf[low], rateOf[high], low, high, waveHalfPeriod, count.table(p99))
+		services[0].name, jobs[0].name, length, runtime.NumCPU(), kernel(),
+		rateOf[low], rateOf[high], low, high, waveHalfPeriod, count.table(p99))
+}
+
+// The rows of BenchmarkGuardConstantLoad: how many, and how long each is measured. The guard has taken all its steps, and judged their
+// effect, within half a minute.
+const (
+	constantRows    = 6
+	constantRowTime = 20 * time.Second
+)
+
+// BenchmarkGuardConstantLoad measures what the guard takes from batch, and what the service has of it, while the load is constant and the
+// batch job ran before the tools did, so that the guard never saw the service alone. The measurements of BenchmarkColocation end before
+// the guard's first step.
+func BenchmarkGuardConstantLoad(b *testing.B) {
+	need.Root(b)
+	need.Program(b, "nginx", "nginx-light")
+	need.Program(b, "stress-ng", "stress-ng")
+	m := startService(b, build(b), &services[0])
+	for _, percent := range []int{50, 70} {
+		rate := m.rate(b, percent)
+		fmt.Printf("\n%s, %.0f requests a second (%d %% of the machine), beside %s\n\n", services[0].name, rate, percent, jobs[0].name)
+		fmt.Print("| method | seconds | p99 ms | batch CPUs | guard's steps |\n|---|---|---|---|---|\n")
+		for _, policy := range []string{"", "harvest --guard off", "harvest"} {
+			m.constantLoad(b, policy, rate)
+		}
+	}
+}
+
+// constantLoad measures Polder with a policy and its options, or the service beside batch that is made idle by hand if there is none.
+func (m *measurement) constantLoad(b *testing.B, policy string, rate float64) {
+	b.Helper()
+	m.batch.Run(b, jobs[0].script(2*runtime.NumCPU(), b.TempDir()))
+	dir, name := b.TempDir(), idleByHand
+	stop := func() { m.batch.Write(b, "cpu.idle", "0") }
+	if policy == "" {
+		m.batch.Write(b, "cpu.idle", "1")
+	} else {
+		name = "Polder, --policy " + policy
+		stop = startPolder(b, m, dir, policy)
+	}
+	for row := range constantRows {
+		begun, used := time.Now(), m.batch.CPUTime(b)
+		p99 := m.load(b, rate, constantRowTime, 0).P99
+		batch, taken := (m.batch.CPUTime(b)-used).Seconds()/time.Since(begun).Seconds(), 0
+		if policy != "" {
+			taken = countGuard(readTicks(b, filepath.Join(dir, "ticks")), m.batch.Name).taken
+		}
+		from := time.Duration(row) * constantRowTime
+		fmt.Printf("| %s | %.0f-%.0f | %.2f | %.2f | %d |\n", name, from.Seconds(), (from + constantRowTime).Seconds(), p99, batch, taken)
+	}
+	stop()
+	m.batch.Kill(b, m.ownProcesses...)
 }
 
 // readTicks reads the pipe's output. The last line may have been cut off when the pipe was killed.

@@ -195,7 +195,7 @@ func TestTargetsRunTheirBenchmarks(t *testing.T) {
 	}
 	for target, want := range map[string][]string{
 		"bench-colocation": {"BenchmarkColocation", "BenchmarkColocationGuest"},
-		"bench-guard":      {"BenchmarkGuardSquareWave"},
+		"bench-guard":      {"BenchmarkGuardSquareWave", "BenchmarkGuardConstantLoad"},
 		"bench-disks":      {"BenchmarkDisks", "BenchmarkDisksGuest"},
 	} {
 		recipe := regexp.MustCompile(`(?m)^` + target + `:.*\n(?:\t.*\n)*?\t.* -bench (\S+) .*\./tests/colocation$`).FindSubmatch(makefile)
