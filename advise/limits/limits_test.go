@@ -375,3 +375,28 @@ func TestOffByDefault(t *testing.T) {
 	r.tickAfter(1).want("/batch", "high 20480, max 22528")
 	r.want("/web.slice/web", "low 10240")
 }
+
+// What pods request is protected before what others use beyond their requests, whatever class a label gives these.
+func TestALabelTakesNoProtectionFromRequests(t *testing.T) {
+	for _, class := range []string{tick.QoSShared, tick.QoSDedicated} {
+		r := newRun(t)
+		r.settings.Batch = None
+		pod := func(name, class string, request float64, containers ...float64) tick.Pod {
+			p := tick.Pod{UID: name, Name: name, QoS: class, QoSSource: tick.QoSFromKatalyst, Cgroup: "/kubepods/pod" + name}
+			p.Requests = &tick.Resources{MemoryBytes: new(request * gib)}
+			for i, use := range containers {
+				p.Containers = append(p.Containers, tick.Container{Cgroup: fmt.Sprint(p.Cgroup, "/", i), Memory: memoryUse(use * gib)})
+			}
+			return p
+		}
+		r.sample.Pods = append(r.sample.Pods[:1],
+			pod("db", tick.QoSShared, 30, 15, 5), pod("greedy", class, 0, 60), pod("two", class, 10, 30, 10))
+		r.tickAfter(1) // 51.2 GiB may be protected: 20 and 10 are requested, and 90 are used beyond that
+		r.want("/kubepods/poddb", "low 20480")
+		r.want("/kubepods/poddb/1", "low 5120")
+		r.want("/kubepods/podgreedy", "low 14472")
+		r.want("/kubepods/podtwo/0", "low 13107")
+		r.want("/kubepods/podtwo/1", "low 4369")
+		r.hasReason("the working sets exceed 80 % of the machine: scaled, use beyond requests to 24 %")
+	}
+}

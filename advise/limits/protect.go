@@ -1,6 +1,7 @@
 package limits
 
 import (
+	"math"
 	"path"
 	"slices"
 	"strings"
@@ -28,6 +29,10 @@ type leaf struct {
 	path       string
 	class      int // index in [classes]
 	workingSet float64
+	// requested is the part of the working set that the pod's request covers. It comes before all use beyond requests: a label gives a pod
+	// its class, and must not give it other pods' protection.
+	requested float64
+	low       float64 // the protection
 }
 
 // protect sets memory.low of services' cgroups to their working set, or to the part of it that fits, and that of the cgroups above to the
@@ -56,7 +61,9 @@ func (w *round) protect(isRequested bool) {
 		return
 	}
 	leaves, isAnyUnknown := w.leaves()
-	protected, scaled := w.protectLeaves(leaves, policy.Amount(s.Memory.TotalBytes)*protectedPermille/1000)
+	available := policy.Amount(s.Memory.TotalBytes) * protectedPermille / 1000
+	scaled := divide(leaves, available)
+	protected := w.protectLeaves(leaves, available)
 	if isAnyUnknown {
 		w.addReason("memory protection: some services' working set is unknown: their protection stays unchanged")
 	}
@@ -68,41 +75,58 @@ func (w *round) protect(isRequested bool) {
 	}
 }
 
-// protectLeaves protects services' cgroups and their ancestors while bytes are left. It returns how much is protected, and which classes
-// were scaled.
-func (w *round) protectLeaves(leaves []leaf, available float64) (protected float64, scaled string) {
-	sums := map[string]int64{}
-	for i, name := range classes {
+// divide divides the available bytes among the leaves: class by class what is requested, then all use beyond requests. What does not fit is
+// scaled. It returns what was scaled.
+func divide(leaves []leaf, available float64) (scaled string) {
+	share := func(name string, part func(*leaf) float64) {
 		sum := 0.0
-		for _, l := range leaves {
-			if l.class == i {
-				sum += l.workingSet
-			}
+		for i := range leaves {
+			sum += part(&leaves[i])
 		}
-		part := 1.0
+		scale := 1.0
 		if sum > available {
-			part = available / sum
-			scaled += ", " + name + " to " + percent(part)
+			scale = available / sum
+			scaled += ", " + name + " to " + percent(scale)
 		}
-		for _, l := range leaves {
+		for i := range leaves {
+			leaves[i].low += part(&leaves[i]) * scale
+		}
+		available = max(available-sum, 0)
+	}
+	for i, name := range classes {
+		share(name, func(l *leaf) float64 {
 			if l.class != i {
-				continue
+				return 0
 			}
-			low := int64(l.workingSet*part) / mebibyte * mebibyte
-			if previous := w.previous(l.path).Low; previous > 0 && max(previous-low, low-previous) <= previous/lowDeadPart {
-				low = previous // a small change of the working set writes nothing
-			}
-			for ancestor := l.path; len(ancestor) > 1 && low > 0; ancestor = path.Dir(ancestor) {
-				sums[ancestor] += low
-			}
-			protected += float64(low)
-			available -= float64(low)
+			return l.requested
+		})
+	}
+	share("use beyond requests", func(l *leaf) float64 { return l.workingSet - l.requested })
+	return scaled
+}
+
+// protectLeaves protects services' cgroups and their ancestors. It returns how much is protected.
+func (w *round) protectLeaves(leaves []leaf, available float64) (protected float64) {
+	sums := map[string]int64{}
+	spare := available / lowDeadPart // by how much former values may exceed the present ones together
+	for i := range leaves {
+		l := &leaves[i]
+		low := int64(l.low) / mebibyte * mebibyte
+		previous := w.previous(l.path).Low
+		excess := float64(previous - low)
+		if previous > 0 && math.Abs(excess) <= float64(previous/lowDeadPart) && excess <= spare {
+			low = previous // a small change of the working set writes nothing
+			spare -= excess
 		}
+		for ancestor := l.path; len(ancestor) > 1 && low > 0; ancestor = path.Dir(ancestor) {
+			sums[ancestor] += low
+		}
+		protected += float64(low)
 	}
 	for at, low := range sums {
 		w.entry(at).Low = low
 	}
-	return protected, scaled
+	return protected
 }
 
 // leaves returns the services' cgroups and their desired protection. One whose working set is unknown keeps its last value.
@@ -114,6 +138,7 @@ func (w *round) leaves() (list []leaf, isAnyUnknown bool) {
 		if class < 0 || p.Missing == tick.MissingCgroup || p.Ended() {
 			continue
 		}
+		first := len(list)
 		for j := range policy.Cgroups(p) {
 			cgroup, m := policy.Cgroup(p, j), p.Memory
 			if len(p.Containers) > 0 {
@@ -125,11 +150,35 @@ func (w *round) leaves() (list []leaf, isAnyUnknown bool) {
 			seen[cgroup] = true
 			if m == nil || m.WorkingSetBytes == nil || !(*m.WorkingSetBytes >= 0) {
 				isAnyUnknown = true
-				list = append(list, leaf{cgroup, class, float64(w.previous(cgroup).Low)})
+				list = append(list, leaf{path: cgroup, class: class, workingSet: float64(w.previous(cgroup).Low)})
 				continue
 			}
-			list = append(list, leaf{cgroup, class, policy.Amount(m.WorkingSetBytes)})
+			list = append(list, leaf{path: cgroup, class: class, workingSet: policy.Amount(m.WorkingSetBytes)})
 		}
+		setRequested(list[first:], p)
 	}
 	return list, isAnyUnknown
+}
+
+// setRequested divides a pod's request among its leaves by their working sets. All use of a system pod, and of one that a rule names,
+// counts as requested: the administrator decides on these, and they often request nothing.
+func setRequested(leaves []leaf, p *tick.Pod) {
+	sum := 0.0
+	for i := range leaves {
+		sum += leaves[i].workingSet
+	}
+	part := 1.0
+	if request := memoryRequestOf(p); p.QoS != tick.QoSSystem && p.QoSSource != tick.QoSFromRule && request < sum {
+		part = request / sum
+	}
+	for i := range leaves {
+		leaves[i].requested = leaves[i].workingSet * part
+	}
+}
+
+func memoryRequestOf(p *tick.Pod) float64 {
+	if p.Requests == nil {
+		return 0
+	}
+	return policy.Amount(p.Requests.MemoryBytes)
 }
