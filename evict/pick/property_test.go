@@ -44,7 +44,7 @@ func (w *world) addPods(t *rapid.T) {
 		p.Phase = rapid.SampledFrom([]string{"", "Running", "Succeeded"}).Draw(t, "phase")
 		p.Terminating = rapid.IntRange(0, 9).Draw(t, "terminating") == 0
 		if rapid.Bool().Draw(t, "has a priority") {
-			p.Priority = new(rapid.SampledFrom([]int64{0, 5, criticalPriority}).Draw(t, "priority"))
+			p.Priority = new(rapid.SampledFrom([]int64{0, 5, 2_000_000_000}).Draw(t, "priority"))
 		}
 		if rapid.Bool().Draw(t, "annotated") {
 			p.Annotations = rapid.SampledFrom([]map[string]string{{"kubernetes.io/config.source": "file"}, {"polder/evict": "false"}, {"kubernetes.io/config.mirror": ""}}).Draw(t, "annotations")

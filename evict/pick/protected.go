@@ -1,14 +1,10 @@
 package pick
 
 import (
-	"strings"
-
+	"polder/evict/rule"
 	"polder/lib/evictconfig"
 	"polder/lib/tick"
 )
-
-// criticalPriority is the lowest priority of the classes system-cluster-critical and system-node-critical.
-const criticalPriority = 2_000_000_000
 
 // OptOut is the default annotation that protects a pod.
 const OptOut = evictconfig.OptOut
@@ -33,14 +29,11 @@ func Protected(p *tick.Pod, optOut []string) string {
 		return "a static pod"
 	case p.Missing == tick.MissingCluster:
 		return "the cluster has no such pod"
-	case p.Priority != nil && *p.Priority >= criticalPriority:
+	case rule.IsCritical(p):
 		return "a critical pod"
 	}
-	for _, a := range optOut {
-		key, desired, hasValue := strings.Cut(a, "=")
-		if value, ok := p.Annotations[key]; ok && (!hasValue || value == desired) {
-			return "annotated " + a
-		}
+	if a := rule.OptedOut(p, optOut); a != "" {
+		return "annotated " + a
 	}
 	return ""
 }

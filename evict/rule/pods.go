@@ -42,6 +42,23 @@ func enhancement(p *tick.Pod, annotation, field string) string {
 	return value
 }
 
+// OptedOut returns the annotation by which a pod opts out of eviction, KEY=VALUE or KEY for any value; empty if it has none of these.
+func OptedOut(p *tick.Pod, optOut []string) string {
+	for _, a := range optOut {
+		key, desired, hasValue := strings.Cut(a, "=")
+		if value, ok := p.Annotations[key]; ok && (!hasValue || value == desired) {
+			return a
+		}
+	}
+	return ""
+}
+
+// criticalPriority is the lowest priority of the classes system-cluster-critical and system-node-critical.
+const criticalPriority = 2_000_000_000
+
+// IsCritical reports whether a pod has one of these classes. Unless a quota restricts them, anybody may name them.
+func IsCritical(p *tick.Pod) bool { return p.Priority != nil && *p.Priority >= criticalPriority }
+
 // rate returns the positive number in an annotation's field; nil if there is none.
 func rate(p *tick.Pod, annotation, field string) (*float64, error) {
 	text := enhancement(p, annotation, field)

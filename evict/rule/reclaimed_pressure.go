@@ -3,6 +3,7 @@ package rule
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 
 	"polder/lib/clip"
@@ -17,10 +18,12 @@ var reclaimedPressure = &Rule{
 	Doc: `reclaimed pods request far more than the offer
 The condition is met, and hard, if the sum of the active reclaimed pods' requests (milli-CPU, or bytes) is over reclaimed-threshold times
 the offer for reclaimed-tolerance. CPU and memory can have a threshold each, and a lower soft one, for which one pod
-at a time is evicted when no hard finding needs a victim. An offer of 0 counts as withdrawn, unless reclaimed-zero-offer-enabled is on:
-nothing is measured against it, because withdrawing an offer does not ask running pods to end. The pod with the
-lowest number in its annotation katalyst.kubewharf.io/pod_evict_score (default 0) is first, then the pod with the lowest priority (pods
-without a priority before all others), then the pod with the largest request.
+at a time is evicted when no hard finding needs a victim. Pods that opt out of eviction, and those of critical priority, do not count: no
+other pod is evicted for what they request. An offer of 0 counts as withdrawn, unless reclaimed-zero-offer-enabled is on: nothing is
+measured against it, because withdrawing an offer does not ask running pods to end. A pod that requests more than the
+threshold by itself is first, because without its end that of all others would not be enough. Then comes the pod with the lowest number
+in its annotation katalyst.kubewharf.io/pod_evict_score (default 0), then the pod with the lowest priority (pods without a priority
+before all others), then the pod with the largest request.
 
 On each NUMA node the rule compares the requests of the reclaimed pods that are bound to it with that node's part of the
 offer. A pod is bound if its annotation katalyst.kubewharf.io/numa_bind_result has one node, or if it requests numa_binding in
@@ -100,7 +103,7 @@ func evictScores(m *Measure, pods []*tick.Pod) map[string]float64 {
 func (w *reclaimedWindow) measure(
 	m *Measure, s *Settings, t *tick.Tick, hard, soft *condition, r resource, offer *int64, pods []*tick.Pod, scores map[string]float64,
 ) {
-	sum, candidates, withoutRequest := requests(pods, r, scores)
+	sum, candidates, withoutRequest := requests(pods, r, scores, s.isExempt)
 	offered, why := r.offer(s, offer, sum)
 	if why != "" {
 		hard.observe(t, false)
@@ -136,8 +139,15 @@ func (r resource) offer(s *Settings, offer *int64, requested float64) (offered f
 	return offered, ""
 }
 
-// requests adds up the pods' requests; without are the names of pods that request nothing.
-func requests(pods []*tick.Pod, r resource, scores map[string]float64) (sum float64, candidates []Candidate, withoutRequest []string) {
+// isExempt reports whether a pod is never evicted because it has an opt-out or is critical. No other pod is evicted for what it requests:
+// anybody can write either, and request any amount by naming the node itself.
+func (s *Settings) isExempt(p *tick.Pod) bool { return OptedOut(p, s.OptOut) != "" || IsCritical(p) }
+
+// requests adds up the pods' requests; without are the names of pods that request nothing. What an exempt pod requests does not count, and
+// its end would release nothing.
+func requests(
+	pods []*tick.Pod, r resource, scores map[string]float64, isExempt func(*tick.Pod) bool,
+) (sum float64, candidates []Candidate, withoutRequest []string) {
 	for _, p := range pods {
 		request, ok := podRequest(p, r.request)
 		if !ok {
@@ -146,12 +156,29 @@ func requests(pods []*tick.Pod, r resource, scores map[string]float64) (sum floa
 			}
 			continue
 		}
-		sum += request
+		counted := request
+		if isExempt(p) {
+			counted = 0
+		}
+		sum += counted
 		if request > 0 {
-			candidates = append(candidates, Candidate{Pod: p, Rank: []float64{-scores[p.UID], -priority(p), request}, Releases: request})
+			candidates = append(candidates, Candidate{Pod: p, Rank: []float64{-scores[p.UID], -priority(p), request}, Releases: counted})
 		}
 	}
 	return sum, candidates, withoutRequest
+}
+
+// indispensableFirst ranks pods first that exceed the threshold by themselves: the end of all others would not be enough.
+func indispensableFirst(candidates []Candidate, threshold float64) []Candidate {
+	ranked := slices.Clone(candidates)
+	for i := range ranked {
+		exceeds := 0.0
+		if ranked[i].Releases > threshold {
+			exceeds = 1
+		}
+		ranked[i].Rank = append([]float64{exceeds}, ranked[i].Rank...)
+	}
+	return ranked
 }
 
 func (r resource) newFinding(
@@ -163,7 +190,7 @@ func (r resource) newFinding(
 	}}
 	f.Tolerance = s.ReclaimedTolerance
 	if met {
-		f.Candidates = candidates
+		f.Candidates = indispensableFirst(candidates, threshold)
 		f.GracePeriodSeconds = graceSeconds(s.ReclaimedGracePeriod)
 		f.Message = fmt.Sprintf("reclaimed pods request %s of %s, over the %sthreshold of %s (%v x the %s offered)",
 			r.text(sum), r.name, kind, r.text(threshold), factor, r.text(offered))
@@ -195,7 +222,7 @@ func (w *reclaimedWindow) measureZones(
 		for j, r := range resources {
 			r.scope = fmt.Sprintf("zone%d|%s", id, r.scope)
 			r.name += fmt.Sprintf(" on NUMA node %d", id)
-			sum, candidates, _ := requests(bound[id], r, scores) // pods that request nothing were named above
+			sum, candidates, _ := requests(bound[id], r, scores, s.isExempt) // pods that request nothing were named above
 			offer, why := r.offer(s, offerOf(offered, id, j), sum)
 			if why != "" {
 				m.Errors = append(m.Errors, why)

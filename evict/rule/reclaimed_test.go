@@ -41,7 +41,7 @@ func TestReclaimedThreshold(t *testing.T) {
 }
 
 func TestReclaimedRanking(t *testing.T) {
-	low, high := reclaimedPod("low", 6000), reclaimedPod("high", 90000)
+	low, high := reclaimedPod("low", 6000), reclaimedPod("high", 19000)
 	low.Priority, high.Priority = new(int64(-5)), new(int64(10))
 	none := reclaimedPod("none", 1000)
 	zero := reclaimedPod("zero", 0)
@@ -59,7 +59,7 @@ func TestReclaimedRanking(t *testing.T) {
 	if d := cmp.Diff([]string{"none", "z", "a", "b", "low", "high"}, got); d != "" {
 		t.Errorf("order of the candidates (-want +got):\n%s", d)
 	}
-	if v := m.Findings[0].Value; v != 6000+90000+1000+3*7000 {
+	if v := m.Findings[0].Value; v != 6000+19000+1000+3*7000 {
 		t.Errorf("Value = %v: ended and shared pods count?", v)
 	}
 }
@@ -143,7 +143,9 @@ func TestReclaimedScore(t *testing.T) {
 	s := Defaults()
 	important := reclaimedPod("important", 1000)
 	important.Priority = new(int64(1000))
-	m := reclaimedPressure.New().Measure(&s, tickAt(0, reclaimedPod("none", 30_000), scored("later", "0.5", 90_000), scored("first", "-3", 1), scored("broken", "x", 20_000), scored("nan", "NaN", 10_000), important))
+	m := reclaimedPressure.New().Measure(&s, tickAt(0,
+		reclaimedPod("none", 15_000), scored("later", "0.5", 18_000), scored("first", "-3", 1), scored("broken", "x", 12_000),
+		scored("nan", "NaN", 10_000), important))
 	if d := cmp.Diff([]string{"first", "none", "broken", "nan", "important", "later"}, ranked(m.Findings[0])); d != "" {
 		t.Errorf("order of the candidates (-want +got):\n%s", d)
 	}
@@ -294,4 +296,40 @@ func TestZeroOfferIsNotMeasured(t *testing.T) {
 // offer is the advice's offer, all of it on NUMA node 0.
 func offer(x *tick.Tick, milli, bytes int64) {
 	x.Advice.Reclaimed = &tick.Reclaimed{MilliCPU: &milli, MemoryBytes: &bytes, NUMANodes: []tick.ReclaimedNUMA{{ID: 0, MilliCPU: &milli, MemoryBytes: &bytes}}}
+}
+
+// A pod that requests more than the threshold by itself is first, whatever its annotation says: no others' ends would be enough.
+func TestAnIndispensableVictimIsFirst(t *testing.T) {
+	greedy := reclaimedPod("greedy", 1e6)
+	greedy.Annotations, greedy.Priority = map[string]string{annotationEvictScore: "1000"}, new(int64(1000))
+	s := Defaults()
+	f := reclaimedPressure.New().Measure(&s, tickAt(0, reclaimedPod("a", 2000), greedy, reclaimedPod("b", 3000))).Findings[0]
+	if d := cmp.Diff([]string{"greedy", "b", "a"}, ranked(f)); d != "" {
+		t.Errorf("order of the candidates (-want +got):\n%s", d)
+	}
+}
+
+// No pod is evicted for what another requests that cannot be evicted, because its tenant opted out or named a critical priority.
+func TestRequestsOfExemptPodsDoNotCount(t *testing.T) {
+	for name, tt := range map[string]struct {
+		annotations map[string]string
+		priority    int64
+		optOut      []string
+		value       float64
+	}{
+		"it opted out":                     {map[string]string{tick.AnnotationEvict: "false"}, 0, Defaults().OptOut, 5000},
+		"it opted out in vain":             {map[string]string{tick.AnnotationEvict: "false"}, 0, nil, 1_005_000},
+		"it is critical":                   {nil, 2_000_000_000, Defaults().OptOut, 5000},
+		"its priority is almost critical":  {nil, 1_999_999_999, Defaults().OptOut, 1_005_000},
+		"its priority is above all others": {nil, 2_000_001_000, nil, 5000},
+	} {
+		greedy := reclaimedPod("greedy", 1e6)
+		greedy.Annotations, greedy.Priority = tt.annotations, &tt.priority
+		s := Defaults()
+		s.OptOut = tt.optOut
+		f := reclaimedPressure.New().Measure(&s, tickAt(0, reclaimedPod("a", 2000), greedy, reclaimedPod("b", 3000))).Findings[0]
+		if f.Value != tt.value || f.Met != (tt.value > 20000) {
+			t.Errorf("%s: value %v, met %v; want %v", name, f.Value, f.Met, tt.value)
+		}
+	}
 }

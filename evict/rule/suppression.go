@@ -13,7 +13,7 @@ import (
 // measureSuppression finds the reclaimed pods that get far less CPU than they requested.
 func (w *cpuWindow) measureSuppression(m *Measure, s *Settings, t *tick.Tick) {
 	pods := podsOfClass(t, tick.QoSReclaimed)
-	sum, candidates, withoutRequest := requests(pods, resource{request: reclaimedMilliCPU}, nil)
+	sum, candidates, withoutRequest := requests(pods, resource{request: reclaimedMilliCPU}, nil, noneExempt)
 	if len(withoutRequest) > 0 {
 		m.Errors = append(m.Errors, fmt.Sprintf("%s: %d of %d reclaimed pods request no reclaimed CPU and count as 0: %s", ScopeSuppression, len(withoutRequest), len(pods), firstNames(withoutRequest)))
 	}
@@ -69,6 +69,9 @@ func (w *cpuWindow) measureSuppression(m *Measure, s *Settings, t *tick.Tick) {
 	f.GracePeriodSeconds = graceSeconds(s.CPUGracePeriod)
 	m.Findings = append(m.Findings, f)
 }
+
+// noneExempt counts the requests of all pods: each is measured with those of the pods that request less.
+func noneExempt(*tick.Pod) bool { return false }
 
 // wholeCores returns whole cores, rounded up; less than a thousandth of a milli-CPU is rounding noise.
 func wholeCores(milli float64) float64 { return max(0, math.Ceil((milli-0.001)/1000)) }
