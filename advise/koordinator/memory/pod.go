@@ -96,6 +96,10 @@ func capByClass(own, class *sloconfig.MemoryQOS) {
 	if maximum := class.ThrottlingPercent; percent(maximum) > 0 && (percent(own.ThrottlingPercent) == 0 || *own.ThrottlingPercent > *maximum) {
 		own.ThrottlingPercent = maximum
 	}
+	// With a lower one it still allocates where others must reclaim.
+	if own.WmarkMinAdj != nil && *own.WmarkMinAdj < sloconfig.Within(class.WmarkMinAdj, 0, -25, 50) {
+		own.WmarkMinAdj = class.WmarkMinAdj
+	}
 }
 
 // classOf returns the class whose settings apply to the pod: its label's, else that of its Kubernetes class. LSE uses LSR's.
