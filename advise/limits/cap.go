@@ -21,9 +21,10 @@ const (
 	unknownAfter = time.Minute
 )
 
-// cappedCgroup is a cgroup that is capped ([policy.OutermostBatch]), with the memory of its pods in bytes.
+// cappedCgroup is a cgroup that is capped ([policy.OutermostBatch]), with the number and the memory of its pods in bytes.
 type cappedCgroup struct {
 	path     string
+	pods     int
 	use, rss float64
 }
 
@@ -38,6 +39,7 @@ func (w *round) cappedCgroups() (list []cappedCgroup, isKnown bool) {
 			indexOf[path] = index
 			list = append(list, cappedCgroup{path: path})
 		}
+		list[index].pods++
 		use, ok := useOf(p.Memory)
 		isKnown = isKnown && ok
 		rss := use
@@ -66,13 +68,13 @@ func (w *round) applyCap() {
 	}
 	st.KnownAt = now
 	boundText := st.moveCap(now, possible)
-	total := 0.0
+	total, pods := 0.0, 0
 	for i := range list {
-		total += list[i].use
+		total, pods = total+list[i].use, pods+list[i].pods
 	}
 	isOver := total > float64(st.CapBytes)
 	for i := range list {
-		w.boundCgroup(&list[i], float64(st.CapBytes), total, len(list))
+		w.boundCgroup(&list[i], float64(st.CapBytes), total, float64(list[i].pods)/float64(pods))
 	}
 	w.addEventReasons(list)
 	switch {
@@ -179,14 +181,15 @@ func (st *State) moveCap(now time.Time, possible float64) (boundText string) {
 	return boundText
 }
 
-// boundCgroup sets the values of one of n cgroups that use total bytes together. Memory that is left under the cap is divided among them in
-// equal parts; use over the cap is taken from each in proportion to its use.
-func (w *round) boundCgroup(u *cappedCgroup, capBytes, total float64, n int) {
-	target := u.use + (capBytes-total)/float64(n)
+// boundCgroup sets the values of one of the cgroups that use total bytes together and that has a part of all their pods. It gets that part
+// of the memory that is left under the cap: no pod gets more of it because it is in a cgroup of its own. Use over the cap is taken from
+// each cgroup in proportion to its use.
+func (w *round) boundCgroup(u *cappedCgroup, capBytes, total, part float64) {
+	target := u.use + (capBytes-total)*part
 	if total > capBytes {
 		target = u.use * capBytes / total
 	}
-	target = max(target, minBytes/float64(n))
+	target = max(target, minBytes*part)
 	high := max(target, u.use*(1-stepPart))
 	limit := max(target, u.use) * (1 + stepPart)
 	if w.tick.Sample.CgroupVersion == 1 { // version 1 has no memory.high: the hard limit is the cap

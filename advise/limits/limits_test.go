@@ -237,6 +237,23 @@ func TestTwoCgroupsShareTheCap(t *testing.T) {
 	r.want("/grid", "high 1844, max 2253")
 }
 
+// Memory left under the cap is divided by pods: one that has a cgroup of its own, because of a small request or a label, gets no more of it.
+func TestAPodOfItsOwnCgroupGetsNoLargerPart(t *testing.T) {
+	r := newRun(t)
+	for i := range 6 {
+		r.sample.Pods = append(r.sample.Pods, tick.Pod{
+			UID: fmt.Sprint(i), Name: fmt.Sprint(i), QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromRule,
+			Cgroup: fmt.Sprint("/batch/", i), Memory: memoryUse(0),
+		})
+	}
+	r.sample.Pods = append(r.sample.Pods, tick.Pod{
+		UID: "g", Name: "g", QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromKatalyst, Cgroup: "/kubepods/burstable/podg", Memory: memoryUse(0),
+	})
+	r.tickAfter(1) // 16 of 20 GiB are free
+	r.want("/batch", "high 18432, max 20276")
+	r.want("/kubepods/burstable/podg", "high 2048, max 2253")
+}
+
 // On version 1 only the hard limit applies.
 func TestVersion1(t *testing.T) {
 	r := newRun(t)
