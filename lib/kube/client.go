@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -83,6 +85,7 @@ func Open(o Options) (*Client, error) {
 }
 
 func newClient(config *rest.Config, o Options) (*Client, error) {
+	server := withoutPassword(config.Host)
 	config.UserAgent = o.UserAgent
 	config.QPS = o.QPS
 	if o.QPS == 0 {
@@ -93,7 +96,7 @@ func newClient(config *rest.Config, o Options) (*Client, error) {
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return observing{next} })
 	watches, err := dynamic.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("cluster %s: %w", config.Host, err)
+		return nil, fmt.Errorf("cluster %s: %w", server, err)
 	}
 	config.Timeout = o.Timeout
 	if o.Timeout == 0 {
@@ -101,9 +104,9 @@ func newClient(config *rest.Config, o Options) (*Client, error) {
 	}
 	calls, err := dynamic.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("cluster %s: %w", config.Host, err)
+		return nil, fmt.Errorf("cluster %s: %w", server, err)
 	}
-	return &Client{dynamic: calls, watches: watches, server: config.Host}, nil
+	return &Client{dynamic: calls, watches: watches, server: server}, nil
 }
 
 func restConfig(kubeconfig string) (*rest.Config, error) {
@@ -124,7 +127,20 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 	return config, nil
 }
 
-// Server returns the API server's address.
+// withoutPassword returns a server's address for messages, which end up in ticks, recordings and pages: without a user and a password.
+func withoutPassword(server string) string {
+	at := strings.LastIndexByte(server, '@')
+	if at < 0 {
+		return server
+	}
+	if u, err := url.Parse(server); err == nil && u.Host != "" {
+		u.User = nil
+		return u.String()
+	}
+	return server[at+1:]
+}
+
+// Server returns the API server's address for messages.
 func (c *Client) Server() string { return c.server }
 
 func (c *Client) at(r Resource, namespace string) dynamic.ResourceInterface {
