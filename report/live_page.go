@@ -85,7 +85,7 @@ func openLive(_ context.Context, s *stage.Session, o *options, _ io.Writer) (clu
 	mux.HandleFunc("GET /{$}", x.servePage)
 	mux.HandleFunc("GET /events", x.serveEvents)
 	x.server = http.Server{
-		Handler: x.guard(mux), ErrorLog: log.New(io.Discard, "", 0), ReadHeaderTimeout: liveRead, IdleTimeout: time.Minute, MaxHeaderBytes: liveHeader,
+		Handler: x.guard(mux), ErrorLog: log.New(io.Discard, "", 0), ReadTimeout: liveRead, IdleTimeout: time.Minute, MaxHeaderBytes: liveHeader,
 	}
 	go func() {
 		defer close(x.done)
@@ -173,6 +173,7 @@ func (x *live) serveEvents(w http.ResponseWriter, r *http.Request) {
 		if err != nil || version != sent && !send("state", data) {
 			return
 		}
+		_ = out.SetReadDeadline(time.Time{}) // the request has been read, and the stream lasts longer than that may take
 		sent = version
 		pause := time.NewTimer(max(livePause, time.Duration(float64(len(data))/liveRate*float64(time.Second))))
 		select {

@@ -98,6 +98,44 @@ func TestLivePageFollowsTheStream(t *testing.T) {
 	}
 }
 
+// A client that does not send what it announced is disconnected, so that it does not occupy one of the few connections; the stream of events
+// outlasts the time that a request may take.
+func TestLivePageDisconnectsSlowRequests(t *testing.T) {
+	x, url, _ := serveLive(t, "0")
+	defer x.Close()
+	events, err := http.Get(url + "/events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer events.Body.Close()
+	r := bufio.NewReader(events.Body)
+	event(t, r)
+	var slow []net.Conn
+	for _, request := range []string{"POST /", "GET /"} {
+		c, err := net.Dial("tcp", x.listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := io.WriteString(c, request+" HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		slow = append(slow, c)
+	}
+	for _, c := range slow {
+		if err := c.SetReadDeadline(time.Now().Add(10 * liveRead)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadAll(c); err != nil {
+			t.Errorf("the connection is still open: %v", err)
+		}
+	}
+	putLive(t, x, "node-one", 1)
+	if name, data := event(t, r); name != "state" || !strings.Contains(data, "node-one") {
+		t.Errorf("after that an event %s: %.200s", name, data)
+	}
+}
+
 // Only GET is answered, only for a name of this machine, and only so many readers at a time.
 func TestLivePageIsGuarded(t *testing.T) {
 	x, url, log := serveLive(t, "127.0.0.1:0")
