@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -242,6 +243,36 @@ func TestUnlistedProcesses(t *testing.T) {
 	found := finder.find([]plan.Mark{{Cgroups: []string{"/a"}, Mark: 1}}, nil)
 	if len(found.errs) != 1 || !strings.HasPrefix(found.errs[0].Error(), "processes of 1 cgroup are in another PID namespace") {
 		t.Errorf("got errors %v; want one, of one cgroup", found.errs)
+	}
+}
+
+// A job that creates more cgroups in its own than are searched hides neither the jobs beside it nor those of another mark.
+func TestAJobsOwnCgroupsHideNoOthers(t *testing.T) {
+	root := t.TempDir()
+	mount := filepath.Join(root, "sys/fs/cgroup")
+	for _, dir := range []string{"batch/a", "batch/b", "other/c"} {
+		if err := os.MkdirAll(filepath.Join(mount, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range maxDirs {
+		if err := os.Mkdir(filepath.Join(mount, "batch/a", strconv.Itoa(i)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, text := range map[string]string{"cgroup.controllers": "cpu", "batch/b/cgroup.procs": "0\n", "other/c/cgroup.procs": "0\n"} {
+		if err := os.WriteFile(filepath.Join(mount, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h, err := cgroup.Detect(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	finder := sourceFinder{h: h, now: time.Now}
+	found := finder.find([]plan.Mark{{Cgroups: []string{"/batch"}, Mark: 1}, {Cgroups: []string{"/other"}, Mark: 2}}, nil)
+	if len(found.errs) != 1 || !strings.HasPrefix(found.errs[0].Error(), "processes of 2 cgroups are in another PID namespace") {
+		t.Errorf("got errors %v; want those of two cgroups", found.errs)
 	}
 }
 

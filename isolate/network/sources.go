@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -71,11 +70,13 @@ func (s *sourceFinder) find(marks []plan.Mark, links []netlink.Link) *sources {
 		return &s.result
 	}
 	s.marksText, s.searchedAt, s.result = text, s.now(), sources{}
-	w := sourceSearch{sourceFinder: s, marks: map[int]uint32{}, isMarked: map[uint64]bool{}, dirsLeft: maxDirs}
+	w := sourceSearch{sourceFinder: s, marks: map[int]uint32{}, isMarked: map[uint64]bool{}}
 	for _, m := range marks {
+		w.dirs = w.dirs[:0]
 		for _, c := range m.Cgroups {
 			w.searchCgroup(c, m.Mark)
 		}
+		w.searchProcesses(m.Mark, maxDirs/len(marks))
 	}
 	if w.hiddenCgroups > 0 {
 		s.result.errs = append(s.result.errs, fmt.Errorf("processes of %s are in another PID namespace: "+
@@ -100,10 +101,13 @@ type sourceSearch struct {
 	marks         map[int]uint32 // by the kernel's number of a network namespace
 	isMarked      map[uint64]bool
 	hiddenCgroups int
-	dirsLeft      int
+	dirs          []cgroupDir // of the mark, whose processes are to be searched
 }
 
-// searchCgroup searches one cgroup and its descendants.
+// cgroupDir is a directory in the mount of a hierarchy.
+type cgroupDir struct{ mount, path string }
+
+// searchCgroup searches one cgroup.
 func (w *sourceSearch) searchCgroup(c string, mark uint32) {
 	err := cgroup.CheckPath(c)
 	switch {
@@ -125,13 +129,13 @@ func (w *sourceSearch) searchCgroup(c string, mark uint32) {
 				w.isMarked[st.Ino] = true
 				w.result.cgroups = append(w.result.cgroups, cgroupMark{st.Ino, uint32(strings.Count(c, "/")), mark})
 			}
-			w.searchProcesses(v2, c, mark)
+			w.dirs = append(w.dirs, cgroupDir{v2, c})
 		}
 	}
 	if primary := w.h.Primary(); primary != w.h.Unified() {
 		if _, err := os.Lstat(filepath.Join(primary, c)); err == nil {
 			exists = true
-			w.searchProcesses(primary, c, mark)
+			w.dirs = append(w.dirs, cgroupDir{primary, c})
 		}
 	}
 	if !exists {
@@ -139,22 +143,18 @@ func (w *sourceSearch) searchCgroup(c string, mark uint32) {
 	}
 }
 
-// searchProcesses reads the network namespace of the first process of each cgroup: containers of a pod share one, and jobs below one
-// cgroup may have one each. The mount is that of the cgroup's hierarchy.
-func (w *sourceSearch) searchProcesses(mount, c string, mark uint32) {
-	// A cgroup that was removed meanwhile has no packets.
-	_ = filepath.WalkDir(filepath.Join(mount, c), func(path string, d fs.DirEntry, err error) error {
-		if err != nil || !d.IsDir() {
-			return nil
-		}
-		if w.dirsLeft--; w.dirsLeft < 0 {
-			return fs.SkipAll
-		}
-		pid, err := firstProcess(path)
+// searchProcesses reads the network namespace of the first process of each of the mark's cgroups and their descendants: containers of a pod
+// share one, and jobs below one cgroup may have one each. It reads one level after the other, because a job that may create cgroups in its
+// own could otherwise use up the bound before the next job is found.
+func (w *sourceSearch) searchProcesses(mark uint32, bound int) {
+	for i := 0; i < min(len(w.dirs), bound); i++ {
+		d := w.dirs[i]
+		dir := filepath.Join(d.mount, d.path)
+		pid, err := firstProcess(dir)
 		switch {
-		case err != nil:
+		case err != nil: // it was removed meanwhile, and has no packets
 		case pid == noProcess:
-			if mount == w.h.Primary() && w.h.MayHideTasks("", path[len(mount):]) {
+			if d.mount == w.h.Primary() && w.h.MayHideTasks("", d.path) {
 				w.hiddenCgroups++
 			}
 		case pid == 0:
@@ -166,8 +166,13 @@ func (w *sourceSearch) searchProcesses(mount, c string, mark uint32) {
 				}
 			}
 		}
-		return nil
-	})
+		children, err := os.ReadDir(dir)
+		for _, child := range children {
+			if err == nil && child.IsDir() && len(w.dirs) < bound {
+				w.dirs = append(w.dirs, cgroupDir{d.mount, d.path + "/" + child.Name()})
+			}
+		}
+	}
 }
 
 // noProcess means that a cgroup lists no process.
