@@ -445,7 +445,7 @@ func (a *Applier) readNeighbours(changing []*plan.Setting, settings []plan.Setti
 	}
 	for _, s := range changing {
 		n.addAncestors(s.File, s.PeriodFile())
-		n.addDescendants(s.File, s.PeriodFile(), 0)
+		n.addDescendants(s.File, s.PeriodFile())
 		if s.Name == "cpuset.cpus" && s.Observed == "" { // never initialized
 			n.addMems(s)
 		}

@@ -153,6 +153,6 @@ func (n *neighbours) addBehind() {
 			n.add(f, f.PeriodFile())
 		}
 		n.addAncestors(f, f.PeriodFile())
-		n.addDescendants(f, f.PeriodFile(), 0)
+		n.addDescendants(f, f.PeriodFile())
 	}
 }

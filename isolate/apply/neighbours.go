@@ -6,9 +6,6 @@ import (
 	"polder/isolate/plan"
 )
 
-// maxDepth bounds the walk through a hierarchy; real hierarchies are far less deep.
-const maxDepth = 64
-
 // neighbours collects the files of cgroups that the advice does not name.
 type neighbours struct {
 	a    *Applier
@@ -25,9 +22,11 @@ func (n *neighbours) addAncestors(f plan.File, period string) {
 	}
 }
 
-func (n *neighbours) addDescendants(f plan.File, period string, depth int) {
+// addDescendants adds the cgroups below one, at any depth: whoever may create cgroups there chooses it, and could otherwise prevent that the
+// one above is narrowed. The length of paths bounds the depth.
+func (n *neighbours) addDescendants(f plan.File, period string) {
 	visited := plan.File{Controller: "walked " + f.Controller, Cgroup: f.Cgroup, Name: f.Name}
-	if n.seen[visited] || depth > maxDepth {
+	if n.seen[visited] {
 		return
 	}
 	n.seen[visited] = true
@@ -44,7 +43,7 @@ func (n *neighbours) addDescendants(f plan.File, period string, depth int) {
 		if !n.seen[child] {
 			n.add(child, period)
 		}
-		n.addDescendants(child, period, depth+1)
+		n.addDescendants(child, period)
 	}
 }
 

@@ -54,6 +54,31 @@ func TestOddNamesAreChangedAndRestored(t *testing.T) {
 	}
 }
 
+// They also choose how deep they nest them: all are narrowed, and restored.
+func TestDeepCgroupsAreChangedAndRestored(t *testing.T) {
+	r := newRealTree(t, "batch")
+	deepest := "batch"
+	for range 100 {
+		deepest += "/d"
+		if err := r.make(deepest); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := r.snapshot("batch", deepest)
+	j := openJournal(t, filepath.Join(t.TempDir(), "journal"))
+	a, _ := newApplier(t, r.h, func(o *Options) { o.Journal = j })
+	out := a.Apply(r.lists("batch", "0"))
+	if len(out.Errors) > 0 || r.cpus("batch") != "0" || r.cpus(deepest) != "0" {
+		t.Errorf("the lists are %s and %s, want 0; errors:\n%s", r.cpus("batch"), r.cpus(deepest), errorsOf(out))
+	}
+	if out := restoreWith(t, r, j, false); out.Values != 101 || !out.IsComplete() {
+		t.Errorf("%v, want 101 values restored", out)
+	}
+	if diff := cmp.Diff(first, r.snapshot("batch", deepest)); diff != "" {
+		t.Errorf("after the restore (-first +now):\n%s", diff)
+	}
+}
+
 // A cgroup of an odd name whose file cannot be changed is reported in a text that a terminal may show.
 func TestOddNamesAreQuoted(t *testing.T) {
 	r := newRealTree(t, "batch")
