@@ -9,6 +9,9 @@ const (
 	// forgetAfter is how long a node is remembered after its last tick, while others' ticks come. It is longer than a reboot or an upgrade
 	// of a node takes, and short enough that nodes that were deleted do not add up where an autoscaler creates new ones all day.
 	forgetAfter = time.Hour
+	// largestStep bounds by how much one tick moves the common time. A larger step is that of one clock, or a pause of the whole stream, and
+	// makes no other node silent.
+	largestStep = forgetAfter / 2
 	// sweepEvery is how often silent nodes are looked for.
 	sweepEvery = time.Minute
 	// maxNodes bounds the nodes, because a stream may contain ever new names: Kubernetes supports 5,000 in a cluster.
@@ -16,14 +19,14 @@ const (
 )
 
 // Nodes are the nodes of a stream that have sent ticks within the last hour. Their time is that of the ticks: it advances with each node's
-// own clock, so that a node whose clock is ahead does not make others look silent.
+// own clock, but for the steps of a clock, so that a node whose clock is ahead, or is set, does not make others look silent.
 type Nodes struct {
 	now   time.Time
 	swept time.Time
 	seen  map[string]nodeTime
 }
 
-// nodeTime is when a node's last tick came, and by how much its clock is ahead of that of the first node.
+// nodeTime is when a node's last tick came, and by how much its clock is ahead of the common time.
 type nodeTime struct {
 	last  time.Time
 	ahead time.Duration
@@ -41,8 +44,11 @@ func (n *Nodes) Add(name string, at time.Time) (forgotten bool) {
 		}
 		x.ahead = at.Sub(n.now)
 	}
-	if own := at.Add(-x.ahead); own.After(n.now) {
-		n.now = own
+	switch step := at.Add(-x.ahead).Sub(n.now); {
+	case step.Abs() >= largestStep:
+		x.ahead += step
+	case step > 0:
+		n.now = n.now.Add(step)
 	}
 	x.last = n.now
 	n.seen[name] = x

@@ -27,6 +27,29 @@ func TestNodesAreForgotten(t *testing.T) {
 	}
 }
 
+// A clock that is set, once forward and once back, makes no other node silent, and time goes on by each of the two clocks.
+func TestNodesOfAClockThatIsSet(t *testing.T) {
+	noon := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	for _, step := range []time.Duration{25 * time.Hour, -25 * time.Hour} {
+		var n Nodes
+		n.Add("silent", noon)
+		n.Add("right", noon)
+		n.Add("set", noon)
+		for at := time.Minute; at <= forgetAfter; at += time.Minute {
+			n.Add("set", noon.Add(at+step))
+			if !n.Has("silent") || !n.Has("right") {
+				t.Fatalf("a clock that was set by %s: after %s a node was forgotten", step, at)
+			}
+			n.Add("right", noon.Add(at))
+		}
+		n.Add("right", noon.Add(forgetAfter+time.Minute))
+		n.Add("set", noon.Add(forgetAfter+2*time.Minute+step))
+		if n.Has("silent") || !n.Has("right") || !n.Has("set") {
+			t.Errorf("a clock that was set by %s: %v are left", step, n.seen)
+		}
+	}
+}
+
 func TestNodesAreBounded(t *testing.T) {
 	var n Nodes
 	for i := range 2 * maxNodes {
