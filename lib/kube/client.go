@@ -72,6 +72,7 @@ type Options struct {
 type Client struct {
 	dynamic dynamic.Interface
 	watches dynamic.Interface // without a timeout of the whole request
+	paths   rest.Interface    // of the same requests as dynamic, by their paths
 	server  string
 }
 
@@ -102,11 +103,11 @@ func newClient(config *rest.Config, o Options) (*Client, error) {
 	if o.Timeout == 0 {
 		config.Timeout = defaultTimeout
 	}
-	calls, err := dynamic.NewForConfig(config)
+	paths, err := pathsFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("cluster %s: %w", server, err)
 	}
-	return &Client{dynamic: calls, watches: watches, server: server}, nil
+	return &Client{dynamic: dynamic.New(paths), watches: watches, paths: paths, server: server}, nil
 }
 
 func restConfig(kubeconfig string) (*rest.Config, error) {

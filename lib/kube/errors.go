@@ -12,7 +12,7 @@ import (
 )
 
 // IsNotFound reports whether the object, or its kind, does not exist, or a proxy in front of the API server found nothing: the server
-// itself answers for an unknown kind in the same way. [IsMissing] is about one object alone.
+// itself answers for an unknown kind in the same way. [IsMissing] is about one object alone, [Client.IsAbsent] distinguishes a proxy.
 func IsNotFound(err error) bool { return apierrors.IsNotFound(err) }
 
 // IsMissing reports whether the API server itself says that this object does not exist.

@@ -85,7 +85,7 @@ func Start[T any](ctx context.Context, c *Client, s Selection, now func() time.T
 			}
 			list, err := at.List(withObserver(ctx, w.begin), o)
 			if err != nil { // otherwise the store gets the list, once it is complete
-				w.recordResult(ctx, err)
+				w.recordFailure(ctx, c, err)
 			}
 			return list, err
 		},
@@ -100,7 +100,7 @@ func Start[T any](ctx context.Context, c *Client, s Selection, now func() time.T
 			streaming := o.SendInitialEvents != nil && *o.SendInitialEvents
 			switch {
 			case err != nil:
-				w.recordResult(ctx, err)
+				w.recordFailure(ctx, c, err)
 			case !streaming && reflect.TypeOf(stream) != emptyWatch:
 				return w.confirm(ctx, stream), nil
 			}
@@ -118,16 +118,25 @@ func Start[T any](ctx context.Context, c *Client, s Selection, now func() time.T
 }
 
 // recordResult records the result of a request.
-func (w *Watch[T]) recordResult(ctx context.Context, err error) { w.recordSince(ctx, err, w.now()) }
+func (w *Watch[T]) recordResult(ctx context.Context, err error) {
+	w.recordSince(ctx, err, false, w.now())
+}
 
-// recordSince records the result of a request. If it is an error, the list was current until since.
-func (w *Watch[T]) recordSince(ctx context.Context, err error, since time.Time) {
+// recordFailure records the error of a request.
+func (w *Watch[T]) recordFailure(ctx context.Context, c *Client, err error) {
+	since := w.now()
+	isUnknown := w.selection.RetryUnknown > 0 && c.IsAbsent(ctx, w.selection.Resource, err)
+	w.recordSince(ctx, err, isUnknown, since)
+}
+
+// recordSince records the result of a request. If it is an error, the list was current until since; isUnknown means that the server does
+// not know the kind.
+func (w *Watch[T]) recordSince(ctx context.Context, err error, isUnknown bool, since time.Time) {
 	if err != nil && ctx.Err() != nil {
 		return // this process ended it
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	isUnknown := w.selection.RetryUnknown > 0 && apierrors.IsNotFound(err)
 	if !isUnknown && err == nil {
 		w.unknownSince = time.Time{}
 	} else if isUnknown && w.unknownSince.IsZero() {
@@ -209,7 +218,7 @@ func (w *Watch[T]) confirm(ctx context.Context, stream watch.Interface) watch.In
 // server has not responded.
 func (w *Watch[T]) begin(ctx context.Context) (failed func(error)) {
 	began := w.now()
-	return func(err error) { w.recordSince(ctx, err, began) }
+	return func(err error) { w.recordSince(ctx, err, false, began) }
 }
 
 // waitIfUnknown waits if the server has recently responded that it does not know the kind.

@@ -96,7 +96,7 @@ func (o *FleetOptions) RunWithdraw(ctx context.Context, s *stage.Session) error 
 		for _, have := range objects {
 			changed, err := w.withdrawDecision(ctx, r, have, s.DryRun)
 			switch {
-			case kube.IsNotFound(err):
+			case client.IsAbsent(ctx, r, err):
 			case err != nil:
 				all = errors.Join(all, fmt.Errorf("withdraw %s of %s %s: %w", Fleet, r, have.name, explain(r, err)))
 			case changed && s.DryRun:
@@ -109,14 +109,24 @@ func (o *FleetOptions) RunWithdraw(ctx context.Context, s *stage.Session) error 
 	return all
 }
 
+// listSeen lists the objects of a kind, of which there are none where the cluster does not have the kind.
 func listSeen(ctx context.Context, client *kube.Client, r kube.Resource, now func() time.Time) ([]*seen, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	w := kube.Start(ctx, client, selection(r, ""), now, see)
-	if err := w.WaitSynced(ctx); err != nil {
-		return nil, err
+	all := selection(r, "")
+	all.RetryUnknown = time.Minute
+	w := kube.Start(ctx, client, all, now, see)
+	for start := time.Now(); ; {
+		short, done := context.WithTimeout(ctx, forbidden)
+		err := w.WaitSynced(short)
+		done()
+		switch {
+		case err == nil:
+			return w.List(), nil
+		case ctx.Err() != nil, isFinal(err, start):
+			return nil, err
+		}
 	}
-	return w.List(), nil
 }
 
 // withdrawDecision withdraws one object's part; it reports whether there was any.

@@ -125,7 +125,7 @@ func desiredVerdict(x *registration, _ time.Time) *kccJob { return &kccJob{want:
 func (r *registry) write(ctx context.Context, j *kccJob) (bool, error) {
 	want := j.want
 	have, err := r.client.Get(ctx, kube.KatalystCustomConfigs, want.Namespace, want.Name)
-	if kube.IsNotFound(err) {
+	if r.client.IsAbsent(ctx, kube.KatalystCustomConfigs, err) {
 		return false, nil // deleted meanwhile
 	}
 	if err != nil || object.KCCHolds(have, want) {
@@ -144,7 +144,7 @@ func (r *registry) write(ctx context.Context, j *kccJob) (bool, error) {
 			"target", KCC, "config", want.Namespace+"/"+want.Name, "error", err)
 		err = apply(true)
 	}
-	if kube.IsNotFound(err) {
+	if r.client.IsAbsent(ctx, kube.KatalystCustomConfigs, err) {
 		return false, nil
 	}
 	j.wrote = err == nil

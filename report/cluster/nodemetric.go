@@ -131,7 +131,7 @@ func (r *measurer) write(ctx context.Context, j *metricJob) (bool, error) {
 // make creates the object, which is deleted with its node.
 func (r *measurer) make(ctx context.Context, name string) error {
 	node, err := r.client.Get(ctx, kube.Nodes, "", name)
-	if kube.IsNotFound(err) {
+	if kube.IsMissing(err, kube.Nodes, name) {
 		return fmt.Errorf("the cluster has no node %s: set its name there with --node", strconv.Quote(name))
 	}
 	if err != nil {

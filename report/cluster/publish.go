@@ -197,7 +197,7 @@ func (p *publisher) writeJob(ctx context.Context, j *job) (wrote bool, err error
 
 func (p *publisher) settle(e *entry, j *job, err error, now time.Time) (changed bool) {
 	if err != nil {
-		e.failed(kube.IsNotFound(err))
+		e.failed(kube.IsNotFound(err) && kube.IsAnswer(err))
 		return false
 	}
 	changed = e.written.Figures == nil || !e.written.Figures.Equal(j.figures)

@@ -71,13 +71,18 @@ func (o *Options) RunWithdraw(ctx context.Context, s *stage.Session) error {
 	return all
 }
 
+// isFinal reports whether an error since the start is one that no retry helps. A proxy's 404 is not: the API server may soon be back.
+func isFinal(err error, start time.Time) bool {
+	return reconcile.Permanent(err) && kube.IsAnswer(err) && time.Since(start) > forbidden
+}
+
 // withdrawOne withdraws one object's part, with retries while these may help.
 func withdrawOne(ctx context.Context, s *stage.Session, w *writer, k kind, name string) error {
 	nothing := object.Figures{Taints: []tick.Taint{}}
 	start := time.Now()
 	for backoff := (reconcile.Backoff{}); ; {
 		o, err := w.client.Get(ctx, k.resource, "", name)
-		if kube.IsNotFound(err) {
+		if w.client.IsAbsent(ctx, k.resource, err) {
 			return nil
 		}
 		if err == nil {
@@ -95,7 +100,7 @@ func withdrawOne(ctx context.Context, s *stage.Session, w *writer, k kind, name 
 		case err == nil:
 			s.Log.Info("withdrawn", "target", k.target, "node", name)
 			return nil
-		case reconcile.Permanent(err) && time.Since(start) > forbidden:
+		case isFinal(err, start):
 			return err
 		}
 		select {
