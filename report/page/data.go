@@ -204,6 +204,9 @@ func (n *node) podsData(d *nodeData, since func(time.Time) int64) {
 
 // notes name what the page does not show.
 func (n *node) notes(moreEvents int) (s []string) {
+	if n.first.After(n.begun) {
+		s = append(s, "The summary is of all ticks since "+n.begun.UTC().Format("2006-01-02 15:04:05")+" UTC.")
+	}
 	if n.points.per > 1 {
 		s = append(s, fmt.Sprintf("Each point is the average of %d ticks.", n.points.per))
 	}

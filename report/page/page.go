@@ -50,8 +50,10 @@ type Recording struct {
 // node is what is remembered of one node.
 type node struct {
 	first, last  time.Time
+	begun        time.Time // the first tick's, whether or not it is kept
 	ticks        int
 	outOfOrder   int
+	setBack      setBack
 	policy       string
 	shadowPolicy string
 	dryRun       bool
@@ -84,18 +86,14 @@ type cpu struct{ id, core, numa int }
 // Add adds the next tick.
 func (r *Recording) Add(t *tick.Tick) {
 	n := r.nodes[t.Node]
+	if n != nil && r.Keep > 0 && n.setBack.by(t.Time, n.last) {
+		r.remove(t.Node) // what it was before has other times
+		n = nil
+	}
 	if n == nil {
-		if len(r.nodes) >= mostNodes {
+		if n = r.begin(t); n == nil {
 			r.otherTicks++
 			return
-		}
-		n = &node{first: t.Time, story: explain.NewStory(), known: map[string]bool{}, pods: pods{all: map[string]*pod{}}}
-		if r.nodes == nil {
-			r.nodes = map[string]*node{}
-		}
-		r.nodes[strings.Clone(t.Node)] = n
-		for _, other := range r.nodes {
-			other.share(len(r.nodes))
 		}
 	}
 	n.add(t)
@@ -103,6 +101,54 @@ func (r *Recording) Add(t *tick.Tick) {
 	if r.Keep > 0 {
 		n.forget(t.Time.Add(-r.Keep))
 	}
+}
+
+// begin adds a tick's node, in the place of one whose last tick is too old to be kept; it returns nil where there are too many.
+func (r *Recording) begin(t *tick.Tick) *node {
+	if len(r.nodes) >= mostNodes && r.Keep > 0 {
+		for name, old := range r.nodes {
+			if t.Time.Sub(old.last) > r.Keep {
+				r.remove(name)
+			}
+		}
+	}
+	if len(r.nodes) >= mostNodes {
+		return nil
+	}
+	n := &node{first: t.Time, begun: t.Time, story: explain.NewStory(), known: map[string]bool{}, pods: pods{all: map[string]*pod{}}}
+	if r.nodes == nil {
+		r.nodes = map[string]*node{}
+	}
+	r.nodes[strings.Clone(t.Node)] = n
+	for _, other := range r.nodes {
+		other.share(len(r.nodes))
+	}
+	return n
+}
+
+func (r *Recording) remove(name string) {
+	delete(r.nodes, name)
+	r.score.Remove(name)
+}
+
+// setBackTicks is how many ticks in a row, one newer than the other, show that the clock was set back, and not that one tick came late.
+const setBackTicks = 5
+
+// setBack counts such ticks.
+type setBack struct {
+	ticks int
+	last  time.Time
+}
+
+// by notes the time of the next tick, after the newest one so far. It reports whether the clock was set back.
+func (s *setBack) by(at, newest time.Time) bool {
+	if !at.Before(newest) || at.Before(s.last) {
+		s.ticks = 0
+	}
+	if s.last = at; at.Before(newest) {
+		s.ticks++
+	}
+	return s.ticks >= setBackTicks
 }
 
 // share sets the node's part of the bounds of a page with so many nodes.
@@ -245,7 +291,7 @@ func (n *node) takeTopology(t *tick.Topology) {
 
 // forget removes everything that is older than a time.
 func (n *node) forget(before time.Time) {
-	n.points.before(before)
+	n.ticks -= n.points.before(before)
 	n.reasons.before(before)
 	n.cores.before(before)
 	n.story.Forget(before)

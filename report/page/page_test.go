@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -221,6 +222,43 @@ func TestLivePageForgets(t *testing.T) {
 	n := read(t, &r).Nodes[0]
 	if len(n.Times) > 62 || len(n.Reasons) > 62 || len(n.Pods) != 1 || n.Pods[0].Name != "shop/pod-1" {
 		t.Errorf("%d points, %d reasons, pods %+v", len(n.Times), len(n.Reasons), n.Pods)
+	}
+	want := []string{"The summary is of all ticks since 2026-11-21 08:00:00 UTC."}
+	if n.Ticks != len(n.Times) || !slices.Equal(n.Notes, want) {
+		t.Errorf("%d ticks in %d points, notes %q; want those %q", n.Ticks, len(n.Times), n.Notes, want)
+	}
+}
+
+// When a node's clock is set back a live page begins anew, and goes on with the ticks. One that is late is left out.
+func TestLivePageOfAClockThatIsSetBack(t *testing.T) {
+	r := Recording{Keep: time.Hour}
+	const day = 86400
+	for _, second := range []int{0, 1, 0, 2, 3, day, 4, 5} {
+		r.Add(tickAt(second, 1000))
+	}
+	if n := read(t, &r).Nodes[0]; n.End != (day-3)*1000 {
+		t.Errorf("with one tick that is ahead: %d ticks, the last one %d ms after the first", n.Ticks, n.End)
+	}
+	for second := 6; second < 20; second++ {
+		r.Add(tickAt(second, 1000))
+	}
+	n := read(t, &r).Nodes[0]
+	want := begin.Add((6 + setBackTicks - 3) * time.Second)
+	if n.Start != want.UnixMilli() || n.Ticks != 20-6-setBackTicks+3 || n.Summary[0].Value == "" {
+		t.Errorf("%d ticks since %d; want those since %d", n.Ticks, n.Start, want.UnixMilli())
+	}
+}
+
+// A live page of many nodes has room for new ones when old ones have had no tick for as long as it keeps.
+func TestLivePageForgetsNodes(t *testing.T) {
+	r := Recording{Keep: time.Hour}
+	for i := range 2 * mostNodes {
+		x := tickAt(i/mostNodes*7200, 1000)
+		x.Node = fmt.Sprintf("n%d", i)
+		r.Add(x)
+	}
+	if d := read(t, &r); len(d.Nodes) != mostNodes || d.Nodes[0].Name != "n32" || len(r.score.Facts("n0")) > 0 {
+		t.Errorf("%d nodes, from %s on", len(d.Nodes), d.Nodes[0].Name)
 	}
 }
 

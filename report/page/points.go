@@ -140,10 +140,12 @@ func (s *points) limit(most int) {
 	}
 }
 
-// before removes the points before a time.
-func (s *points) before(at time.Time) {
+// before removes the points before a time, and returns how many ticks they had.
+func (s *points) before(at time.Time) (ticks int) {
 	for len(s.all) > 1 && s.all[1].first.Before(at) {
+		ticks += s.all[0].ticks
 		s.all[0] = nil
 		s.all = s.all[1:]
 	}
+	return ticks
 }

@@ -96,6 +96,9 @@ func (s *Stream) Add(t *tick.Tick) {
 	n.add(t)
 }
 
+// Remove removes a node.
+func (s *Stream) Remove(name string) { delete(s.nodes, explain.Short(name)) }
+
 func (n *node) add(t *tick.Tick) {
 	if n.ticks > 0 && !t.Time.After(n.last) {
 		return // twice, or out of order
