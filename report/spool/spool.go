@@ -105,7 +105,7 @@ func (s *Spool) Tick(number int) (*tick.Tick, error) {
 	if err != nil {
 		return nil, fmt.Errorf("line %d of the recording has changed while it was played: %w", number+1, err)
 	}
-	t, err := line.Decode(tick.SectionSample, tick.SectionAdvice, tick.SectionIsolation, tick.SectionEviction)
+	t, err := line.Decode(tick.SectionSample, tick.SectionAdvice, tick.SectionIsolation, tick.SectionEviction, tick.SectionNetwork)
 	if err != nil {
 		return nil, fmt.Errorf("line %d: %w", number+1, err)
 	}

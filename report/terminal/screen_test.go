@@ -78,7 +78,9 @@ func TestScreenForgetsNodes(t *testing.T) {
 	if got := put("b", time.Second); !strings.HasPrefix(got, "polder  deleted (and 1 more) ") {
 		t.Errorf("two nodes: %q", got)
 	}
-	put("b", 30*time.Minute)
+	for after := time.Minute; after < 2*time.Hour; after += time.Minute {
+		put("b", after)
+	}
 	if got := put("b", 2*time.Hour); !strings.HasPrefix(got, "polder  b  ") {
 		t.Errorf("one is silent for two hours: %q", got)
 	}

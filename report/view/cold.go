@@ -47,10 +47,13 @@ func (m *Model) coldLine() *line {
 	if !known {
 		word = clip.Clean(c.last.State)
 	}
-	l := (&line{}).add(heading, fit("cold", labelWidth)).add(good, Bytes(&c.bytes)).add(plain, " reclaimed from batch in "+phrase.Count(c.steps, "step"))
+	l := (&line{}).add(heading, fit("cold", labelWidth))
+	if !m.partial {
+		l.add(good, Bytes(&c.bytes)).add(plain, " reclaimed from batch in "+phrase.Count(c.steps, "step"))
+	}
 	cgroup := strings.TrimRight(fitPath(clip.Clean(c.last.Cgroup), 40), " ")
 	l.add(dim, "  last ").add(plain, Bytes(new(float64(c.last.ReclaimedBytes)))+" of "+cgroup).add(dim, " ("+word+")")
-	if c.failed > 0 {
+	if c.failed > 0 && !m.partial {
 		l.add(bad, fmt.Sprintf("  %d failed", c.failed))
 	}
 	return l

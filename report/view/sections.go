@@ -355,7 +355,10 @@ func (m *Model) writeSection(look Look) section {
 		return section{}
 	}
 	dry := iso != nil && iso.DryRun
-	h := (&line{}).add(heading, cond(dry, "would write", "writes")).add(plain, fmt.Sprintf(" %d", m.writesTotal))
+	h := (&line{}).add(heading, cond(dry, "would write", "writes"))
+	if dry || !m.partial { // a dry run's are those of the tick
+		h.add(plain, fmt.Sprintf(" %d", m.writesTotal))
+	}
 	s := section{heading: h, least: 3}
 	if iso != nil {
 		if iso.Fallback {
