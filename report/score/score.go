@@ -52,6 +52,7 @@ type node struct {
 	shadow      string // the shadow policy
 	first, last time.Time
 	ticks       int
+	leftOut     int              // ticks that are not newer than the one before them
 	before      *amounts.Amounts // of the tick before
 	interval    time.Duration    // between the last two ticks
 
@@ -101,7 +102,8 @@ func (s *Stream) Remove(name string) { delete(s.nodes, explain.Short(name)) }
 
 func (n *node) add(t *tick.Tick) {
 	if n.ticks > 0 && !t.Time.After(n.last) {
-		return // twice, or out of order
+		n.leftOut++ // twice, or out of order
+		return
 	}
 	gap := t.Time.Sub(n.last)
 	usual := n.interval

@@ -52,6 +52,12 @@ func TestScore(t *testing.T) {
 	if _, there := got["writes"]; there {
 		t.Error("a stream without isolation has writes")
 	}
+	// A clock that is set back leaves out ticks, which the score must not hide.
+	s.Name = "day.jsonl"
+	s.Add(at(0, 2000, 7000))
+	if got := Text(&s); !strings.Contains(got, "\n\nday.jsonl: 6 ticks left out: not newer than the one before.\n\noffered ") {
+		t.Errorf("no word of the ticks that are left out:\n%s", got)
+	}
 }
 
 // Figures that were not measured are unknown: neither oversold nor zero.

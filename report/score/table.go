@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"polder/lib/clip"
+	"polder/lib/phrase"
 	"polder/lib/tick"
 	"polder/report/view"
 )
@@ -90,6 +91,11 @@ func Text(streams ...*Stream) string {
 		}
 		writeTable(&b, cells)
 		b.WriteByte('\n')
+		for _, s := range streams {
+			if n := s.nodes[name]; n != nil && n.leftOut > 0 {
+				fmt.Fprintf(&b, "%s: %s left out: not newer than the one before.\n\n", clip.Clean(s.Name), phrase.Count(n.leftOut, "tick"))
+			}
+		}
 	}
 	for _, s := range streams {
 		if s.otherTicks > 0 {
