@@ -205,7 +205,7 @@ func (l *Lease) lose(err error) {
 // acquireOrRenew acquires or renews the lease. It is no error if another candidate holds it.
 func (l *Lease) acquireOrRenew(ctx context.Context, isHeld bool) (isOurs bool, err error) {
 	if !isHeld || l.object == nil || l.Holder() != l.e.Identity {
-		if err := l.read(ctx); IsNotFound(err) {
+		if err := l.read(ctx); IsMissing(err, Leases, l.e.Name) {
 			return l.create(ctx)
 		} else if err != nil {
 			return false, err
