@@ -16,11 +16,14 @@ import (
 type Metrics struct {
 	nodes map[string]*nodeMetrics
 	seen  Nodes
+	size  int // of the last page
 }
 
+// nodeMetrics are a node's counters, and its lines of the page as of its newest tick: with many nodes a page is written far more often than
+// the lines of one of them change.
 type nodeMetrics struct {
-	tick   *tick.Tick
 	counts *series.Node
+	lines  map[*series.Metric][]byte
 }
 
 // Add adds a tick.
@@ -41,30 +44,42 @@ func (m *Metrics) Add(t *tick.Tick) {
 	}
 	before := *t
 	before.Report = nil // an earlier report's section
-	n.tick = &before
-	n.counts.Add(n.tick)
+	n.counts.Add(&before)
+	n.lines = map[*series.Metric][]byte{}
+	for _, s := range n.counts.Samples(&before) {
+		n.lines[s.Metric] = appendSample(n.lines[s.Metric], s)
+	}
 }
 
 // Page is the text. stable is the text without the samples that change with every tick: its time and number.
 func (m *Metrics) Page() (page, stable string) {
-	families := map[*series.Metric][]byte{}
+	var all []*nodeMetrics
 	for _, name := range slices.Sorted(maps.Keys(m.nodes)) {
-		n := m.nodes[name]
-		for _, s := range n.counts.Samples(n.tick) {
-			text := families[s.Metric]
-			if text == nil {
-				text = fmt.Appendf(nil, "# HELP %s %s\n# TYPE %s %s\n", s.Name, s.Help, s.Name, s.Kind)
-			}
-			families[s.Metric] = appendSample(text, s)
-		}
+		all = append(all, m.nodes[name])
 	}
 	var whole, constant strings.Builder
+	whole.Grow(m.size)
+	constant.Grow(m.size)
 	for _, x := range series.All {
-		whole.Write(families[x])
-		if !slices.Contains(series.Volatile, x) {
-			constant.Write(families[x])
+		into := []*strings.Builder{&whole, &constant}
+		if slices.Contains(series.Volatile, x) {
+			into = into[:1]
+		}
+		for _, text := range into {
+			begun := false
+			for _, n := range all {
+				if len(n.lines[x]) == 0 {
+					continue
+				}
+				if !begun {
+					fmt.Fprintf(text, "# HELP %s %s\n# TYPE %s %s\n", x.Name, x.Help, x.Name, x.Kind)
+					begun = true
+				}
+				text.Write(n.lines[x])
+			}
 		}
 	}
+	m.size = whole.Len()
 	return whole.String(), constant.String()
 }
 
