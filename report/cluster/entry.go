@@ -27,6 +27,9 @@ type entry struct {
 	strategies sloconfig.InForce // the newest that ticks had
 	offeredAs  []object.Dialect  // those under whose names a report may have offered something
 
+	inCluster bool      // the cluster has the node
+	goneAt    time.Time // when the node was found to be deleted; zero where it was not, or is not known ever to have been there
+
 	observed    *seen
 	isAsWritten bool   // the object has what was written
 	note        string // why it differs from the ticks, as logged
@@ -59,6 +62,23 @@ func (e *entry) see(x *seen, k kind, now time.Time) {
 	e.isAsWritten = k.holds(o, *e.written.Figures)
 }
 
+// seeNode notes whether the cluster has the node.
+func (e *entry) seeNode(has bool, now time.Time) {
+	switch {
+	case has:
+		e.goneAt = time.Time{}
+	case e.inCluster:
+		e.goneAt = now
+	}
+	e.inCluster = has
+}
+
+// isGone reports whether the node was deleted, and its objects with it. Ticks that come nevertheless are not written, which is an error, as
+// long as they come.
+func (e *entry) isGone(staleAfter time.Duration, now time.Time) bool {
+	return !e.goneAt.IsZero() && (!e.lastTick.After(e.goneAt) || now.Sub(e.lastTick) >= staleAfter)
+}
+
 // newer compares resource versions; where they are not numbers, every different one is newer.
 func newer(a, b string) bool {
 	x, err := strconv.ParseUint(a, 10, 64)
@@ -71,6 +91,9 @@ func newer(a, b string) bool {
 
 // next is what should be done, whether or not it can be done now.
 func (e *entry) next(p *publisher, now time.Time) object.Due {
+	if e.isGone(p.staleAfter, now) {
+		return object.NotDue
+	}
 	want := p.want(e, now)
 	if e.written.Figures == nil && want.Empty() {
 		// Nothing was advised since the start. What an earlier process wrote stays until it is stale.

@@ -330,3 +330,41 @@ func TestRulesOfTheDialect(t *testing.T) {
 		}
 	}
 }
+
+// A node that is deleted has nothing due, unless ticks of it still come. One that was never there, and one that is there again, has.
+func TestDeletedNode(t *testing.T) {
+	p, _ := keeper(nodeKind)
+	e, now := newEntry("n", noon), noon
+	e.memory.Take(offer(44000), noon)
+	for _, step := range []struct {
+		name string
+		has  bool
+		tick bool
+		want object.Due
+	}{
+		{"not in the cluster", false, true, object.FiguresChanged},
+		{"there", true, true, object.FiguresChanged},
+		{"deleted", false, false, object.NotDue},
+		{"still deleted", false, false, object.NotDue},
+		{"with a tick", false, true, object.FiguresChanged},
+		{"after that tick", false, false, object.FiguresChanged},
+		{"there again", true, false, object.FiguresChanged},
+		{"deleted again", false, false, object.NotDue},
+	} {
+		now = now.Add(time.Second)
+		e.seeNode(step.has, now)
+		if step.tick {
+			now = now.Add(time.Millisecond)
+			e.lastTick = now
+		}
+		if got := e.next(p, now); got != step.want {
+			t.Errorf("%s: %d; want %d", step.name, got, step.want)
+		}
+	}
+	e.seeNode(false, now)
+	e.lastTick = now
+	now = now.Add(p.staleAfter)
+	if got := e.next(p, now); got != object.NotDue {
+		t.Errorf("without a tick for long: %d", got)
+	}
+}

@@ -99,6 +99,7 @@ func (p *publisher) refresh(entries iter.Seq[*entry], now time.Time) {
 	}
 	byName(p.watch(), &p.version, &p.objects)
 	for e := range entries {
+		e.seeNode(p.nodes[e.node] != nil, now)
 		e.see(p.objects[e.node], p.kind, now)
 		p.logNote(e, p.want(e, now).Note)
 	}

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -145,6 +146,36 @@ func TestAllNodes(t *testing.T) {
 			want = "40k"
 		}
 		c.eventually(0, want, full(want))
+	}
+}
+
+// A node that is deleted and has no more ticks is forgotten by the process for all nodes: that is no failure, and nothing is to be set.
+func TestDeletedNode(t *testing.T) {
+	t.Parallel()
+	c := begin(t)
+	c.MakeNode("deleted-1", "48", "195924424Ki")
+	x := pipe.Start(t, "report", "--max-age", "10m", "--to", "cnr,node", "--kubeconfig", c.kubeconfig, "--all-nodes", "--stale-after", "3s")
+	remaining := c.node
+	put := func(node string) string {
+		c.node = node
+		return targetStates(x.Put(c.offer(44000, bytes)))
+	}
+	for _, node := range []string{"deleted-1", remaining} {
+		c.Eventually(controlplane.Soon, "the offer of "+node, func() string {
+			put(node)
+			if got := c.offered(milliCPU, memory); got != fmt.Sprintf("44k %d", bytes) {
+				return got
+			}
+			return ""
+		})
+	}
+	c.Kubectl("delete", "node", "deleted-1")
+	for range 20 {
+		put(remaining)
+		time.Sleep(500 * time.Millisecond)
+	}
+	if err := x.End(); err != nil || strings.Contains(x.Log(), "level=ERROR") {
+		t.Errorf("%v\n%s", err, x.Log())
 	}
 }
 
