@@ -31,10 +31,12 @@ func fuzzModule(t *testing.T, body string) {
 }
 
 // A new finding of fuzzing fails a run unless FUZZ_FINDS=report: then the last lines have it with its input. A target that fails
-// without one is run again then. A failing seed and a target that cannot be built always fail the run.
+// without one is run again then. A failing seed and a target that cannot be built always fail the run. An input that passes when it is
+// run by itself is named as not reproducible.
 func TestFuzzFinds(t *testing.T) {
 	const find, seed, build = "\t\tif len(b) > 0 { t.Fatal(\"too long\") }", "\t\tt.Fatal(\"every input\")", "\t\tundefined()"
 	const once = "\t\tif os.Mkdir(\"begun\", 0o755) == nil { t.Fatal(\"the first time\") }"
+	const gone = "\t\tif len(b) > 0 && os.Mkdir(\"begun\", 0o755) == nil { t.Fatal(\"the first time\") }"
 	for _, tt := range []struct {
 		name, body, finds, length string
 		want                      bool
@@ -45,6 +47,8 @@ func TestFuzzFinds(t *testing.T) {
 		{"a seed that fails", seed, "report", "10m", false, "./p FuzzIt failed twice"},
 		{"a failure that does not come again, by hand", once, "", "10x", false, ""},
 		{"a failure that does not come again, in CI", once, "report", "10x", true, "./p FuzzIt failed without an input"},
+		{"a find that passes by itself, by hand", gone, "", "10m", false, ""},
+		{"a find that passes by itself, in CI", gone, "report", "10m", true, "./p FuzzIt: not reproducible: "},
 		{"a build that breaks", build, "report", "10m", false, ""},
 		{"an unknown word", "", "never", "10m", false, ""},
 	} {
@@ -78,8 +82,16 @@ func TestFuzzFinds(t *testing.T) {
 					}
 				}
 			}
-			if tt.body == find && len(inputs) != 1 {
+			if (tt.body == find || tt.body == gone) && len(inputs) != 1 {
 				t.Errorf("%d inputs are kept; want one", len(inputs))
+			}
+			if tt.body != gone {
+				return
+			}
+			for _, input := range inputs {
+				if want := "run by itself: ./" + input; !strings.Contains(out.String(), want) || strings.Contains(end, "to be repaired") {
+					t.Errorf("%q is missing, or the input is reported as one to repair:\n%s", want, out.String())
+				}
 			}
 		})
 	}
