@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"polder/lib/config"
+	"polder/lib/tick"
 )
 
 // Labels that Prometheus adds to what it scrapes.
@@ -179,6 +180,39 @@ func TestAlertsOfACentre(t *testing.T) {
 	for metric := range must {
 		if !met[metric] {
 			t.Errorf("no alert is about %s", metric)
+		}
+	}
+}
+
+// What counts pods that were evicted does not count requests: a disruption budget refuses them, and each is made again.
+func TestEvictedPodsAreNotRequests(t *testing.T) {
+	texts := map[string]string{}
+	for _, g := range alertRules(t).Groups {
+		for _, r := range g.Rules {
+			texts[r.Alert] = r.Expr
+		}
+	}
+	data, err := os.ReadFile("../../deploy/monitoring/dashboard.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d dashboard
+	if err := json.Unmarshal(data, &d); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range d.Panels {
+		for i, target := range p.Targets {
+			texts[fmt.Sprintf("%s %d", p.Title, i)] = target.Expr
+		}
+	}
+	for _, name := range []string{"PolderEvictionsMany", "PolderEvictionStorm", "Evictions today 0", "Evictions, all nodes 0"} {
+		if text := texts[name]; !strings.Contains(text, `state=~"created|succeeded"`) {
+			t.Errorf("%s: %q; want the states that nothing has refused", name, text)
+		}
+	}
+	for name, text := range texts {
+		if strings.Contains(text, tick.StateRequested+`"`) {
+			t.Errorf("%s counts requests: %s", name, text)
 		}
 	}
 }
