@@ -95,6 +95,40 @@ func TestCron(t *testing.T) {
 	}
 }
 
+// What any tool logs is in polder.err: cron mails what a line prints, once a minute.
+func TestCronMailsNothing(t *testing.T) {
+	table, err := os.ReadFile("../../deploy/cron/polder")
+	if err != nil {
+		t.Fatal(err)
+	}
+	programs, state := t.TempDir(), t.TempDir()
+	for _, tool := range []string{"collect", "advise", "isolate", "evict", "report"} {
+		script := "#!/bin/sh\ncat >/dev/null\necho " + tool + " warns >&2\n"
+		if err := os.WriteFile(filepath.Join(programs, tool), []byte(script), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wanted := []int{5, 6} // lines in polder.err after each line of the crontab
+	for line := range strings.Lines(string(table)) {
+		command, isRun := strings.CutPrefix(strings.TrimSpace(line), everyMinute)
+		if !isRun {
+			continue
+		}
+		cmd := exec.Command("sh", "-c", command)
+		cmd.Env = []string{"PATH=" + programs + ":/usr/bin:/bin", "STATE=" + state}
+		if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
+			t.Errorf("cron would mail %q (%v) of %s", out, err, command)
+		}
+		if logged := lines(filepath.Join(state, "polder.err")); len(wanted) == 0 || len(logged) != wanted[0] {
+			t.Fatalf("polder.err has %q; want a line of each tool, in total %v", logged, wanted)
+		}
+		wanted = wanted[1:]
+	}
+	if len(wanted) > 0 {
+		t.Errorf("the crontab lacks %d of its lines for every minute", len(wanted))
+	}
+}
+
 // lines returns the lines of a file; none if it does not exist yet.
 func lines(path string) []string {
 	data, _ := os.ReadFile(path)
