@@ -150,11 +150,11 @@ volumes:
 {{- end }}
 
 {{- define "polder.evict-pod" -}}
-{{- $in := ternary 5 3 .Values.network.enabled }}
+{{- $in := ternary 5 3 (eq (include "polder.shapes-links" .) "true") }}
 initContainers:
 {{ include "polder.prepare" . | trim }}
 containers:
-{{ include "polder.tool" (dict "root" . "tool" "evict" "user" 65524 "beat" "/run/polder/4/evict" "upstream" (ternary "/run/polder/5/isolate-network" "/run/polder/3/isolate" .Values.network.enabled) "args" (list "--input" (printf "fifo:/run/polder/%d/ticks.fifo" $in) "--output" "fifo:/run/polder/4/ticks.fifo" "--state" "/var/lib/polder/evict.json")) | trim }}
+{{ include "polder.tool" (dict "root" . "tool" "evict" "user" 65524 "beat" "/run/polder/4/evict" "upstream" (ternary "/run/polder/5/isolate-network" "/run/polder/3/isolate" (eq (include "polder.shapes-links" .) "true")) "args" (list "--input" (printf "fifo:/run/polder/%d/ticks.fifo" $in) "--output" "fifo:/run/polder/4/ticks.fifo" "--state" "/var/lib/polder/evict.json")) | trim }}
   volumeMounts:
   - {name: pipe-{{ $in }}, mountPath: /run/polder/{{ $in }}}
   - {name: pipe-4, mountPath: /run/polder/4}

@@ -18,6 +18,11 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- if or (eq .Values.admissionPolicy "always") (and (eq .Values.admissionPolicy "auto") (.Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy")) }}true{{ end }}
 {{- end }}
 
+{{- /* Whether a pod shapes the uplinks. The values of a release of chart 0.1.0, which helm upgrade --reuse-values keeps, have no network. */ -}}
+{{- define "polder.shapes-links" -}}
+{{- with .Values.network }}{{ if .enabled }}true{{ end }}{{ end }}
+{{- end }}
+
 {{- /* Where report reports to, with commas. */ -}}
 {{- define "polder.targets" -}}
 {{- join "," (.Values.report.to | default (ternary (list "node" "nodemetric") (list "cnr" "node") (eq .Values.policy "koordinator"))) }}
@@ -96,7 +101,7 @@ where that is not the tool's. */ -}}
 {{- end }}
 {{- else if eq .tool "advise" }}
 {{- if ne $v.policy "katalyst" }}{{ $_ := set $env "policy" $v.policy }}{{ end }}
-{{- if $v.network.enabled }}
+{{- if include "polder.shapes-links" .root }}
 {{- with $v.network.batchRate }}{{ $_ := set $env "batch-network-rate" . }}{{ end }}
 {{- with $v.network.rate }}{{ $_ := set $env "network-rate" . }}{{ end }}
 {{- end }}
