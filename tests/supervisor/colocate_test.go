@@ -51,6 +51,19 @@ func TestColocatePutsEverythingBack(t *testing.T) {
 			}
 		}, 1})
 	}
+	// The end of one stage must end the others, also one that does not react to SIGTERM.
+	ends = append(ends, end{"evict killed, isolate stopped", func(t *testing.T, _ *exec.Cmd) {
+		for _, x := range []struct {
+			tool   string
+			signal syscall.Signal
+		}{{"isolate", syscall.SIGSTOP}, {"evict", syscall.SIGKILL}} {
+			for _, pid := range binaries.Running(t, bin, x.tool) {
+				if err := syscall.Kill(pid, x.signal); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}, 1})
 	for _, end := range ends {
 		t.Run(end.name, func(t *testing.T) {
 			colocate := exec.Command("../../scripts/colocate", "--interval", "200ms", "--classify", c.classify, "--", "--to", "table")
@@ -71,7 +84,7 @@ func TestColocatePutsEverythingBack(t *testing.T) {
 			if got := colocate.ProcessState.ExitCode(); got != end.status {
 				t.Errorf("exit status %d; want %d: %s", got, end.status, &log)
 			}
-			if end.status == 1 && !strings.Contains(log.String(), "colocate: "+strings.TrimSuffix(end.name, " killed")+" ended with status 137") {
+			if stage, _, _ := strings.Cut(end.name, " "); end.status == 1 && !strings.Contains(log.String(), "colocate: "+stage+" ended with status 137") {
 				t.Errorf("stderr = %q; want it to name the stage", &log)
 			}
 			if end.name != "report killed" && !strings.Contains(log.String(), "colocate: batch got ") {
