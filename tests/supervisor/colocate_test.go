@@ -84,7 +84,8 @@ func TestColocatePutsEverythingBack(t *testing.T) {
 			if got := colocate.ProcessState.ExitCode(); got != end.status {
 				t.Errorf("exit status %d; want %d: %s", got, end.status, &log)
 			}
-			if stage, _, _ := strings.Cut(end.name, " "); end.status == 1 && !strings.Contains(log.String(), "colocate: "+stage+" ended with status 137") {
+			stage, _, _ := strings.Cut(end.name, " ")
+			if want := "colocate: " + stage + " ended with status 137"; end.status == 1 && !strings.Contains(log.String(), want) {
 				t.Errorf("stderr = %q; want it to name the stage", &log)
 			}
 			if end.name != "report killed" && !strings.Contains(log.String(), "colocate: batch got ") {
