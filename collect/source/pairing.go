@@ -41,17 +41,23 @@ func (p *pods) pair(nodes []*node) *pairing {
 		if known.Tick.UID != "" {
 			j.present[known.Tick.UID] = known
 		}
-		if uid := known.CgroupUID; uid != "" && uid != known.Tick.UID && !hasCgroup[known.Tick.UID] {
-			claims[uid]++
+		if claimsByHash(known, hasCgroup) {
+			claims[known.CgroupUID]++
 		}
 	}
 	for _, known := range list {
-		if uid := known.CgroupUID; claims[uid] == 1 && uid != known.Tick.UID && !hasCgroup[known.Tick.UID] && j.present[uid] == nil &&
-			!known.Tick.Ended() && (j.before[uid] == nil || j.before[uid].Tick.UID != uid) {
+		uid := known.CgroupUID
+		if claimsByHash(known, hasCgroup) && claims[uid] == 1 && j.present[uid] == nil &&
+			(j.before[uid] == nil || j.before[uid].Tick.UID != uid) {
 			j.present[uid] = known
 		}
 	}
 	return j
+}
+
+// claimsByHash reports whether a pod may have the cgroup that its hash names: it has none of its own UID, and has not ended.
+func claimsByHash(p *kubernetes.Pod, hasCgroup map[string]bool) bool {
+	return p.CgroupUID != "" && p.CgroupUID != p.Tick.UID && !hasCgroup[p.Tick.UID] && !p.Tick.Ended()
 }
 
 // find finds a cgroup's pod, and reports whether the cluster lacks it. What is known of a pod that was deleted holds while its

@@ -347,3 +347,16 @@ func TestClaimOfADeletedPodsCgroup(t *testing.T) {
 		t.Errorf("pods (-want +got):\n%s", diff)
 	}
 }
+
+// A pod that has ended stays in the cluster, and does not hide a static pod's cgroup by its hash.
+func TestAnEndedPodClaimsNoCgroup(t *testing.T) {
+	m := newMachine(t)
+	m.cgroup("/kubepods/burstable/pod"+uidB+"/x", "1")
+	ended := clusterPod("forged", uidB, tick.QoSReclaimed)
+	ended.Tick.Phase = "Failed"
+	c := &fakeCluster{}
+	c.set(ended, clusterPod("static", uidB, tick.QoSSystem))
+	if diff := cmp.Diff([]string{"api-" + uidB + " static system "}, lines(m.clustered(c).Read(true))); diff != "" {
+		t.Errorf("pods (-want +got):\n%s", diff)
+	}
+}

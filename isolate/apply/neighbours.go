@@ -22,8 +22,8 @@ func (n *neighbours) addAncestors(f plan.File, period string) {
 	}
 }
 
-// addDescendants adds the cgroups below one, at any depth: whoever may create cgroups there chooses it, and could otherwise prevent that the
-// one above is narrowed. The length of paths bounds the depth.
+// addDescendants adds the cgroups below one, at any depth: whoever may create cgroups there chooses it, and could otherwise prevent that
+// the one above is narrowed. The length of paths bounds the depth.
 func (n *neighbours) addDescendants(f plan.File, period string) {
 	visited := plan.File{Controller: "walked " + f.Controller, Cgroup: f.Cgroup, Name: f.Name}
 	if n.seen[visited] {

@@ -321,7 +321,8 @@ func TestBatchPodIsCappedByItsClass(t *testing.T) {
 		{"reclaim later", `{"wmarkMinAdj":-25}`, sloconfig.MemoryQOS{WmarkMinAdj: n(40)}, tick.Cgroup{MemoryWmarkMinAdjPercent: n(40)}},
 		{
 			"reclaim after services, where the class has nothing", `{"wmarkMinAdj":-25,"oomKillGroup":1}`,
-			sloconfig.MemoryQOS{}, tick.Cgroup{MemoryOOMGroup: new(true)},
+			sloconfig.MemoryQOS{},
+			tick.Cgroup{MemoryOOMGroup: new(true)},
 		},
 		{"reclaim earlier", `{"wmarkMinAdj":50}`, sloconfig.MemoryQOS{WmarkMinAdj: n(40)}, tick.Cgroup{MemoryWmarkMinAdjPercent: n(50)}},
 		{"out of it all", `{"policy":"none"}`, sloconfig.MemoryQOS{ThrottlingPercent: n(50)}, tick.Cgroup{MemoryHighBytes: n(150 * mi)}},
