@@ -42,7 +42,7 @@ var policies = []policyKind{
 	}, func(l *loaded) decider { return katalystDecider{katalyst.New(l.ForKatalyst(l.sources))} }},
 	{koordinator.Policy, []string{
 		"Sample.NUMANodes", "Sample.IO", "Sample.Disks",
-		"Pod.KoordinatorPriority", "Pod.StartTime", "Pod.Load1", "Pod.Load5", "Pod.Threads", "Pod.OwnerKind", "Pod.Static", "Pod.Errors",
+		"Pod.KoordinatorPriority", "Pod.StartTime", "Pod.Load5", "Pod.Threads", "Pod.OwnerKind", "Pod.Static", "Pod.Errors",
 		"Container.ID", "Container.Load1", "Container.Load5", "Container.Threads", "Container.NUMAMemory",
 		"NodeCPU.Load1", "NodeCPU.Load5", "NodeCPU.Load15", "NodeMemory.Pressure", "NodeMemory.CacheBytes",
 		"NodeMemory.LowWatermarkBytes", "NodeMemory.WatermarkScaleFactor", "NodeMemory.KswapdStealPages", "NodeMemory.KswapdStealPerSecond",
@@ -52,7 +52,7 @@ var policies = []policyKind{
 		"Sample.Resctrl", "Sample.IO", "Sample.Disks",
 		"NodeCPU.Load1", "NodeCPU.Load5", "NodeCPU.Load15", "NodeMemory.Pressure", "NodeMemory.FreeBytes", "NodeMemory.CacheBytes",
 		"NodeMemory.LowWatermarkBytes", "NodeMemory.WatermarkScaleFactor", "NodeMemory.KswapdStealPages", "NodeMemory.KswapdStealPerSecond",
-		"Pod.Priority", "Pod.KoordinatorPriority", "Pod.Labels", "Pod.Annotations", "Pod.Load1", "Pod.Load5", "Pod.Threads",
+		"Pod.Priority", "Pod.KoordinatorPriority", "Pod.Labels", "Pod.Annotations", "Pod.Load5", "Pod.Threads",
 		"Pod.OwnerKind", "Pod.Static", "Pod.Errors",
 		"Container.ID", "Container.Name", "Container.Load1", "Container.Load5", "Container.Threads",
 		"Container.NUMAMemory",

@@ -19,8 +19,8 @@
 //
 // Both classes are relative to the cgroup's siblings, so they are set on the pod's cgroup and on the cgroups above it that contain only
 // batch: the outermost of these is the services' sibling, and a cgroup that appears below it between two ticks has the class immediately. A
-// starving batch pod is a failure too (locks, liveness probes, memory that is not freed): if the machine is full and batch gets less than
-// its floor for some time, batch gets a weight that corresponds to the floor until services leave room again.
+// starving batch pod is a failure too (locks, liveness probes, memory that is not freed): if the machine is full and batch that has
+// something to do gets less than its floor for some time, it gets a weight that corresponds to the floor until services leave room again.
 package class
 
 import (
@@ -85,8 +85,7 @@ const (
 	defaultWeight = 100  // the kernel's default (Documentation/admin-guide/cgroup-v2.rst)
 	defaultShares = 1024 // the default of version 1
 
-	// starvingFor is how long batch must have less than its floor on a full machine before it gets the weight, and minReliefTime the least
-	// time for which it keeps the weight.
+	// starvingFor is how long batch must starve before it gets the weight, and minReliefTime the least time for which it keeps the weight.
 	starvingFor   = 10 * time.Second
 	minReliefTime = 30 * time.Second
 	// fullMachinePermille is the share of the machine's CPU from which the machine counts as full.
@@ -123,7 +122,7 @@ type State struct {
 	Set map[string]string `json:"set,omitempty"`
 	// BatchCgroups lists those of them that are above pods.
 	BatchCgroups policy.SetCgroups `json:"above,omitempty"`
-	// StarvingSince is when batch first had less than its floor, and RelievedAt when it got the floor's weight; zero means never.
+	// StarvingSince is when batch first starved, and RelievedAt when it got the floor's weight; zero means never.
 	StarvingSince time.Time `json:"starvingSince,omitzero"`
 	RelievedAt    time.Time `json:"relievedAt,omitzero"`
 	// Weight is the weight that batch has had since RelievedAt.
@@ -314,36 +313,36 @@ func (m Machine) floorWeight() int64 {
 // updateFloorWeight decides whether batch has a weight for its floor, and which, and adds the reason. Inside kubelet's tiers it never has
 // one: a weight there has no effect against services.
 func (st *State) updateFloorWeight(t *tick.Tick, a *tick.Advice, setting string, m Machine) bool {
-	batchUse, hasBatch, isKnown, isRelievable := classUse(t.Sample, setting)
-	cpu := t.Sample.CPU
-	if m.FloorMilliCPU <= 0 || !hasBatch || st.RelievedAt.After(t.Time) || st.StarvingSince.After(t.Time) { // or the clock was set back
+	batch, cpu := batchCPUOf(t.Sample, setting), t.Sample.CPU
+	if m.FloorMilliCPU <= 0 || !batch.exists || st.RelievedAt.After(t.Time) || st.StarvingSince.After(t.Time) { // or the clock was set back
 		st.StarvingSince, st.RelievedAt = time.Time{}, time.Time{}
 		return false
 	}
-	if !isKnown || cpu == nil || cpu.UsageMilliCPU == nil { // unknown values change nothing
+	if !batch.isUseKnown || cpu == nil || cpu.UsageMilliCPU == nil { // unknown values change nothing
 		return !st.RelievedAt.IsZero()
 	}
 	floor, totalUse, machine := float64(m.FloorMilliCPU), *cpu.UsageMilliCPU, float64(m.MilliCPU)
 	isFull := totalUse*1000 >= machine*fullMachinePermille
-	a.BatchStarved = new(isFull && batchUse < floor)
-	if !isRelievable {
-		if *a.BatchStarved {
-			const text = "batch starves: it has %.0fm of its floor of %dm on a full machine; the weights of kubelet's tiers determine it"
-			a.Reasons = append(a.Reasons, fmt.Sprintf(text, batchUse, m.FloorMilliCPU))
+	isStarved := isFull && batch.use < batch.needed(floor)
+	a.BatchStarved = &isStarved
+	if !batch.isRelievable {
+		if isStarved {
+			const text = "batch starves: it has %s on a full machine; the weights of kubelet's tiers determine it"
+			a.Reasons = append(a.Reasons, fmt.Sprintf(text, batch.text(floor)))
 		}
 		st.StarvingSince, st.RelievedAt = time.Time{}, time.Time{}
 		return false
 	}
 	if !st.RelievedAt.IsZero() {
-		if t.Time.Sub(st.RelievedAt) < minReliefTime || machine-(totalUse-batchUse) < 2*floor {
-			st.adjustWeight(batchUse, isFull, m)
-			a.Reasons = append(a.Reasons, fmt.Sprintf("batch class: weight %d until the services leave %.0fm: they use %.0fm of %dm, batch has %.0fm of its floor of %dm",
-				st.Weight, 2*floor, max(totalUse-batchUse, 0), m.MilliCPU, batchUse, m.FloorMilliCPU))
+		if t.Time.Sub(st.RelievedAt) < minReliefTime || machine-(totalUse-batch.use) < 2*floor {
+			st.adjustWeight(batch, isFull, m)
+			a.Reasons = append(a.Reasons, fmt.Sprintf("batch class: weight %d until the services leave %.0fm: they use %.0fm of %dm, batch has %s",
+				st.Weight, 2*floor, max(totalUse-batch.use, 0), m.MilliCPU, batch.text(floor)))
 			return true
 		}
 		st.RelievedAt = time.Time{}
 	}
-	if batchUse >= floor || !isFull {
+	if !isStarved {
 		st.StarvingSince = time.Time{}
 		return false
 	}
@@ -351,43 +350,71 @@ func (st *State) updateFloorWeight(t *tick.Tick, a *tick.Advice, setting string,
 		st.StarvingSince = t.Time
 	}
 	if starved := t.Time.Sub(st.StarvingSince); starved < starvingFor {
-		a.Reasons = append(a.Reasons, fmt.Sprintf("batch starves: it has %.0fm of its floor of %dm on a full machine, for %s", batchUse, m.FloorMilliCPU, starved.Round(time.Second)))
+		a.Reasons = append(a.Reasons, fmt.Sprintf("batch starves: it has %s on a full machine, for %s", batch.text(floor), starved.Round(time.Second)))
 		return false
 	}
 	st.StarvingSince, st.RelievedAt, st.Weight = time.Time{}, t.Time, m.floorWeight()
-	a.Reasons = append(a.Reasons, fmt.Sprintf("batch class: weight %d for at least %s: batch had less than its floor of %dm on a full machine for %s", st.Weight, minReliefTime, m.FloorMilliCPU, starvingFor))
+	a.Reasons = append(a.Reasons, fmt.Sprintf("batch class: weight %d for at least %s: on a full machine batch had %s or less for %s",
+		st.Weight, minReliefTime, batch.text(floor), starvingFor))
 	return true
 }
 
-// adjustWeight doubles the weight on a full machine while batch has less than nine tenths of its floor, and halves it while batch has more
-// than twice the floor: the number of busy siblings is unknown. Batch never gets more than the default weight.
-func (st *State) adjustWeight(batchUse float64, isFull bool, m Machine) {
+// adjustWeight doubles the weight on a full machine while batch has less than nine tenths of what it needs, and halves it while batch has
+// more than twice the floor: the number of busy siblings is unknown. Batch never gets more than the default weight.
+func (st *State) adjustWeight(batch batchCPU, isFull bool, m Machine) {
 	floor := float64(m.FloorMilliCPU)
 	switch {
-	case isFull && batchUse < 0.9*floor:
+	case isFull && batch.use < 0.9*batch.needed(floor):
 		st.Weight = min(2*st.Weight, defaultWeight)
-	case isFull && batchUse > 2*floor:
+	case isFull && batch.use > 2*floor:
 		st.Weight /= 2
 	}
 	st.Weight = max(st.Weight, m.floorWeight())
 }
 
-// classUse returns the CPU use of all pods in a class in milli-CPU, whether there are any, whether the use of each is known, and whether
-// one of them is outside of kubelet's cgroups, where a weight helps.
-func classUse(s *tick.Sample, setting string) (milliCPU float64, hasBatch, isKnown, isRelievable bool) {
-	isKnown = true
+// batchCPU is the CPU use of all pods in a class, and what it says of their floor.
+type batchCPU struct {
+	exists          bool
+	use             float64 // in milli-CPU
+	isUseKnown      bool    // of each pod
+	runnableThreads float64 // load1
+	isLoadKnown     bool    // of each pod
+	isRelievable    bool    // a pod is outside of kubelet's cgroups, where a weight helps
+}
+
+func batchCPUOf(s *tick.Sample, setting string) batchCPU {
+	b := batchCPU{isUseKnown: true, isLoadKnown: true}
 	for i := range s.Pods {
-		if p := &s.Pods[i]; classOf(setting, p) != None {
-			hasBatch = true
-			isRelievable = isRelievable || !tick.IsKubeletCgroup(p.Cgroup)
-			if use := policy.Use(p); use == nil {
-				isKnown = false
-			} else {
-				milliCPU += *use
-			}
+		p := &s.Pods[i]
+		if classOf(setting, p) == None {
+			continue
 		}
+		b.exists = true
+		b.isRelievable = b.isRelievable || !tick.IsKubeletCgroup(p.Cgroup)
+		use := policy.Use(p)
+		b.use += policy.Amount(use)
+		b.isUseKnown = b.isUseKnown && use != nil
+		b.runnableThreads += policy.Amount(p.Load1)
+		b.isLoadKnown = b.isLoadKnown && (p.Load1 != nil || p.UsageMilliCPU == nil && p.IsIdle())
 	}
-	return milliCPU, hasBatch, isKnown, isRelievable
+	return b
+}
+
+// needed returns how much CPU batch must have in order not to starve: the floor, but no more than half of the time in which its threads were
+// runnable. Batch that sleeps needs nothing, and one busy thread is no reason to give batch the floor of a large machine.
+func (b *batchCPU) needed(floor float64) float64 {
+	if !b.isLoadKnown {
+		return floor
+	}
+	return min(floor, b.runnableThreads*1000/2)
+}
+
+// text names batch's use and what it needs.
+func (b *batchCPU) text(floor float64) string {
+	if needed := b.needed(floor); needed < floor {
+		return fmt.Sprintf("%.0fm of the %.0fm that its runnable threads need (its floor is %.0fm)", b.use, needed, floor)
+	}
+	return fmt.Sprintf("%.0fm of its floor of %.0fm", b.use, floor)
 }
 
 func (st *State) index(list []tick.Cgroup) {

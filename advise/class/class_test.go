@@ -516,3 +516,48 @@ func TestIdlePodHidesNoStarving(t *testing.T) {
 		t.Errorf("batchStarved is %v; want true: batch uses 0 of a full machine", a.BatchStarved)
 	}
 }
+
+// TestOnlyBatchWithWorkStarves: batch that sleeps does not, and neither does a busy thread that has a CPU for itself on a machine with a floor
+// of many CPUs.
+func TestOnlyBatchWithWorkStarves(t *testing.T) {
+	large := Machine{MilliCPU: 48_000, FloorMilliCPU: 4800, CgroupVersion: 2}
+	for name, tt := range map[string]struct {
+		machine Machine
+		use     float64
+		load    *float64
+		starves bool
+		reason  string
+	}{
+		"it sleeps":                  {small, 0, new(0.0), false, ""},
+		"it has slept, and wakes":    {small, 0, new(0.1), true, "batch starves: it has 0m of the 50m that its runnable threads need (its floor is 200m) on a full machine"},
+		"a thread that hardly runs":  {small, 4, new(1.0), true, "batch starves: it has 4m of its floor of 200m on a full machine"},
+		"its load is unknown":        {small, 4, nil, true, "batch starves: it has 4m of its floor of 200m on a full machine"},
+		"one busy thread":            {large, 990, new(1.0), false, ""},
+		"one thread that often runs": {large, 500, new(1.0), false, ""},
+		"one that seldom runs":       {large, 499, new(1.0), true, "batch starves: it has 499m of the 500m that its runnable threads need (its floor is 4800m) on a full machine"},
+		"many threads at the floor":  {large, 4800, new(48.0), false, ""},
+		"many threads below it":      {large, 4799, new(48.0), true, "batch starves: it has 4799m of its floor of 4800m on a full machine"},
+	} {
+		x := at(0, float64(tt.machine.MilliCPU), tt.use)
+		x.Sample.Pods[0].Load1 = tt.load
+		var a tick.Advice
+		var st *State
+		st.Advise(x, &a, Settings{Class: Idle}, tt.machine)
+		if a.BatchStarved == nil || *a.BatchStarved != tt.starves || !strings.HasPrefix(a.Reasons[0], tt.reason) {
+			t.Errorf("%s: starved %v, reasons %q; want %t, %q", name, a.BatchStarved, a.Reasons, tt.starves, tt.reason)
+		}
+	}
+}
+
+// TestWeightOfSleepingBatch: while batch sleeps its weight does not rise, so that it does not wake with that of a service.
+func TestWeightOfSleepingBatch(t *testing.T) {
+	st := &State{RelievedAt: begin, Weight: 12}
+	for i := range 20 {
+		x := at(i, 2000, 0)
+		x.Sample.Pods[0].Load1 = new(0.0)
+		st = st.Advise(x, &tick.Advice{}, Settings{Class: Idle}, small)
+	}
+	if st.Weight != 12 {
+		t.Errorf("the weight is %d; want 12", st.Weight)
+	}
+}

@@ -33,8 +33,8 @@ type Advice struct {
 	ReschedOnWait bool `json:"reschedOnWait,omitempty"`
 	// ReschedIntervalSeconds is how often each CPU is to choose again what it runs; nil or 0 means that the kernel's own tick suffices.
 	ReschedIntervalSeconds *float64 `json:"reschedIntervalSeconds,omitempty"`
-	// BatchStarved reports whether batch pods in a scheduling class below the services' get less than their floor on a full machine; nil
-	// if there are none, or if that is unknown.
+	// BatchStarved reports whether batch pods in a scheduling class below the services' get less than their floor on a full machine, and
+	// less than half of the time in which their threads are runnable, where that is known; nil if there are none, or if their use is unknown.
 	BatchStarved *bool `json:"batchStarved,omitempty"`
 	// GuardSteps are the kinds of the guard's steps in force, oldest first, as in "CPUs", "quota": what it takes from batch while services
 	// wait (docs/guard.md). Empty if there is no step.
