@@ -45,7 +45,7 @@ report --speed 60 --from 12:00 < yesterday.jsonl`},
 
 // manual is the rest of the page in docs/ and of the manual page.
 const manual = `
-Sections read: sample, advice, isolation, eviction. Section written: report.
+Sections read: sample, advice, isolation, network, eviction. Section written: report.
 
 TARGETS (--to)
    tty          a screen that is redrawn in place: the node's use, a map of the cores with the pool of each, what may be
