@@ -207,7 +207,7 @@ func (x *live) Put(in stage.Incoming) (tick.Target, error) {
 	return tick.Target{Target: targetHTML, State: tick.TargetWritten}, nil
 }
 
-// close sends the end of the stream to the pages, and stops the server.
+// Close sends the end of the stream to the pages, and stops the server.
 func (x *live) Close() error {
 	close(x.ended)
 	ctx, stop := context.WithTimeout(context.Background(), time.Second)

@@ -146,7 +146,7 @@ func (m *metrics) finish(w write) {
 	}
 }
 
-// close writes the page that waits.
+// Close writes the page that waits.
 func (m *metrics) Close() error {
 	if m.isWriting {
 		m.finish(<-m.done)

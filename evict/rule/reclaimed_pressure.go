@@ -143,8 +143,8 @@ func (r resource) offer(s *Settings, offer *int64, requested float64) (offered f
 // anybody can write either, and request any amount by naming the node itself.
 func (s *Settings) isExempt(p *tick.Pod) bool { return OptedOut(p, s.OptOut) != "" || IsCritical(p) }
 
-// requests adds up the pods' requests; without are the names of pods that request nothing. What an exempt pod requests does not count, and
-// its end would release nothing.
+// requests adds up the pods' requests; withoutRequest are the names of pods that request nothing. What an exempt pod requests does not
+// count, and its end would release nothing.
 func requests(
 	pods []*tick.Pod, r resource, scores map[string]float64, isExempt func(*tick.Pod) bool,
 ) (sum float64, candidates []Candidate, withoutRequest []string) {

@@ -46,7 +46,7 @@ func (r *SampleWindow[T]) Add(now time.Time, v T, capacity int) {
 	r.Last = now
 }
 
-// Share returns for which part of the capacity, not of the present samples, is returns true: missing samples of a window
+// Share returns for which part of the capacity, not of the present samples, matches returns true: missing samples of a window
 // that is not yet full count as false.
 func (r *SampleWindow[T]) Share(capacity int, matches func(T) bool) float64 {
 	if capacity <= 0 {

@@ -116,7 +116,7 @@ func (k *links) execute(s plan.Step) error {
 }
 
 const (
-	// minBurst and burstSeconds set how much a class may send at once: 1 ms of its rate, and at least 10 packets, because the kernel's
+	// minBurst and burstsPerSecond set how much a class may send at once: 1 ms of its rate, and at least 10 packets, because the kernel's
 	// timers are not finer.
 	minBurst        = 10 * 1514
 	burstsPerSecond = 1000

@@ -24,9 +24,9 @@ type ThreadFiles interface {
 	See(tid uint32, f ThreadFile, nanoseconds uint64)
 }
 
-// RunDelays calls See with the run delay of each thread in the cgroup and its descendants: the time that the thread was runnable and
+// RunDelays calls files.See with the run delay of each thread in the cgroup and its descendants: the time that the thread was runnable and
 // waited for a CPU, in nanoseconds since its creation. The kernel counts a wait when it ends. The walk continues at w, and stops when
-// more returns false; w.Count is the number of threads whose delay could be read. ok is false if the cgroup cannot be read.
+// hasTime returns false; w.Count is the number of threads whose delay could be read. ok is false if the cgroup cannot be read.
 func (r *Reader) RunDelays(cgroup string, w *Walk, hasTime HasTime, files ThreadFiles) (done, ok bool) {
 	if CheckPath(cgroup) != nil {
 		return false, false

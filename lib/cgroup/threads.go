@@ -119,7 +119,7 @@ const minThreads = 16
 const listedPerStep = 32
 
 // Runnable counts the threads of the cgroup and its descendants that run or wait for a CPU. It continues at w, and stops
-// when more returns false; w.Count is the number when it is done, unless threads are hidden. ok is false if the cgroup cannot be read.
+// when hasTime returns false; w.Count is the number when it is done, unless threads are hidden. ok is false if the cgroup cannot be read.
 func (r *Reader) Runnable(cgroup string, w *Walk, hasTime HasTime) (done, ok bool) {
 	if CheckPath(cgroup) != nil {
 		return false, false

@@ -19,13 +19,13 @@ const (
 	day = 24 * 60 * 60
 )
 
-// bounds define the valid values of a setting; want describes them in words. Without check every value is valid.
+// bounds define the valid values of a setting; expected describes them in words. Without check every value is valid.
 type bounds[T any] struct {
 	expected string
 	check    func(T) error
 }
 
-// within returns the bounds of values for which good is true; want completes the error "VALUE: want …".
+// within returns the bounds of values for which isValid is true; expected completes the error "VALUE: want …".
 func within[T any](expected string, isValid func(T) bool) bounds[T] {
 	return bounds[T]{expected, func(v T) error {
 		if !isValid(v) {

@@ -69,7 +69,8 @@ func (t *typed[T]) check() error {
 	return t.bounds.check(*t.into)
 }
 
-// row creates a setting whose fields are converted by read, unless they have a form of their own; want describes a field's valid values.
+// row creates a setting whose fields are converted by read, unless they have a form of their own; expected describes a field's valid
+// values.
 func row[T any](
 	name string, into *T, defaultValue T, b bounds[T], usage string, fields []Field, expected string, read func(any) (any, error),
 ) Row {

@@ -29,7 +29,7 @@ func (f *InForce) Update(s *tick.Sample) error {
 	return f.UpdateRaw(s.Config, s.IsUnread("config"))
 }
 
-// UpdateRaw is like [InForce.Update] for a configuration; unread reports whether collect could not read all of it.
+// UpdateRaw is like [InForce.Update] for a configuration; isUnread reports whether collect could not read all of it.
 func (f *InForce) UpdateRaw(raw tick.Raw, isUnread bool) error {
 	if f.isRead && f.isUnread == isUnread && bytes.Equal(f.raw, raw) {
 		return f.err

@@ -136,7 +136,7 @@ const (
 	ChangedExternally
 )
 
-// Next decides whether an object with these desired figures is written now; intact reports whether it has what was
+// Next decides whether an object with these desired figures is written now; isAsWritten reports whether it has what was
 // written last.
 func (r Rules) Next(w Written, want Figures, isAsWritten bool, now time.Time) Due {
 	if w.Figures == nil {

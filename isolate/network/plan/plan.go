@@ -129,7 +129,7 @@ type Plan struct {
 	Shaped []string
 }
 
-// Make compares the desired state with the observed one. due are links that isolate shapes and that no advice has named for long:
+// Make compares the desired state with the observed one. release are links that isolate shapes and that no advice has named for long:
 // Polder's qdiscs there are removed, so that the kernel restores its own.
 func Make(desired *tick.Network, links []Link, release []string) Plan {
 	m := planner{links: map[string]*Link{}}
