@@ -59,7 +59,7 @@ func (s *sums) add(p *tick.Pod, use, workingSet *float64, exclusive float64) {
 	case p.QoS == tick.QoSReclaimed:
 		s.isBatchKnown = s.isBatchKnown && (use != nil || p.IsIdle())
 		s.batch = policy.Bounded(s.batch + policy.Amount(use))
-		s.batchRSS = policy.Bounded(s.batchRSS + rssOf(p))
+		s.batchRSS = policy.Bounded(s.batchRSS + policy.RSSBytes(p))
 		return
 	case use == nil && p.IsIdle(): // no container has started
 	case use == nil || *use < 0:
@@ -112,7 +112,7 @@ func (d *demand) memory(sample *tick.Sample, totals sums) {
 
 // observeReservation updates what the Node object reserves; why tells that the object could not be read.
 func (n *node) observeReservation(s *tick.Sample) (why string) {
-	n.Reservation, why = policy.ReservationOf(s, float64(n.shape.Online.Size())*1000, machineBytes(s), n.Reservation)
+	n.Reservation, why = policy.ReservationOf(s, float64(n.shape.Online.Size())*1000, policy.MachineBytes(s), n.Reservation)
 	return why
 }
 
@@ -122,17 +122,6 @@ func (n *node) systemReservedMilliCPU() float64 {
 		return 0
 	}
 	return max(policy.Amount(&n.Reservation.MilliCPU)-float64(n.shape.Reserved.Size())*1000, 0)
-}
-
-// machineBytes returns the machine's memory: the Node object's capacity, else the kernel's total; 0 if both are unknown.
-func machineBytes(s *tick.Sample) float64 {
-	switch {
-	case s.Capacity != nil && s.Capacity.MemoryBytes != nil:
-		return policy.Amount(s.Capacity.MemoryBytes)
-	case s.Memory != nil:
-		return policy.Amount(s.Memory.TotalBytes)
-	}
-	return 0
 }
 
 // exclusive is a pod's part on CPUs that kubelet gave to some of its containers exclusively, which it takes from no other pod: the CPUs,
@@ -207,17 +196,4 @@ func workingSetOf(p *tick.Pod) *float64 {
 		sum = policy.Bounded(sum + *memory.WorkingSetBytes)
 	}
 	return &sum
-}
-
-// rssOf returns a pod's memory that the kernel cannot drop, as far as it is known.
-func rssOf(p *tick.Pod) (bytes float64) {
-	if p.Memory != nil {
-		return policy.Amount(p.Memory.RSSBytes)
-	}
-	for i := range p.Containers {
-		if memory := p.Containers[i].Memory; memory != nil {
-			bytes = policy.Bounded(bytes + policy.Amount(memory.RSSBytes))
-		}
-	}
-	return bytes
 }

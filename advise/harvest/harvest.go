@@ -119,7 +119,7 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 	}
 	n.placeBatch(a, t, need, d.Settings)
 	if a.Reclaimed != nil {
-		n.Reclaimed = cloneReclaimed(a.Reclaimed)
+		n.Reclaimed = a.Reclaimed.Clone()
 	}
 	policy.ClearIdleTiers(s, a)
 	milliCPU := int64(n.shape.Online.Size()) * 1000
@@ -188,17 +188,10 @@ func (n *node) keepLastOffer(a *tick.Advice, now time.Time, why, consequence str
 		a.Withdrawn = fmt.Sprintf("there has been no new offer for %s: %s", age.Round(time.Second), why)
 		n.Offered, n.OfferedMemory, n.Reclaimed = offer{}, offer{}, nil
 	case n.Reclaimed != nil && n.Reclaimed.MilliCPU != nil && *n.Reclaimed.MilliCPU >= 0: // a state file may contain any value
-		a.Reclaimed = cloneReclaimed(n.Reclaimed)
+		a.Reclaimed = n.Reclaimed.Clone()
 		reason += fmt.Sprintf(", the last offer stays until %s", n.KnownAt.Add(staleAfter).UTC().Format(time.RFC3339))
 	}
 	a.Reasons = append(a.Reasons, reason)
-}
-
-// cloneReclaimed returns a copy, because the caller may change the advice.
-func cloneReclaimed(r *tick.Reclaimed) *tick.Reclaimed {
-	clone := *r
-	clone.NUMANodes = slices.Clone(r.NUMANodes)
-	return &clone
 }
 
 // offerCPU sets the offered CPU and adds its reasons.
@@ -248,7 +241,7 @@ func newPodsText(need demand, requests string) string {
 
 // offerMemory sets the offered memory and adds its reason.
 func (n *node) offerMemory(a *tick.Advice, t *tick.Tick, need demand, s Settings) {
-	total := machineBytes(t.Sample)
+	total := policy.MachineBytes(t.Sample)
 	if total == 0 || math.IsNaN(need.bytes) {
 		a.Reasons = append(a.Reasons, "memory: the machine's total or the services' use is unknown: none is offered")
 		return

@@ -189,7 +189,7 @@ func (n *node) observe(t *tick.Tick, settings Settings) (in inputs, why string) 
 		return in, configText
 	}
 	in = inputs{
-		now: t.Time, sample: s, shape: sh, milliCPU: int64(sh.online.Size()) * 1000, memoryBytes: machineBytes(s),
+		now: t.Time, sample: s, shape: sh, milliCPU: int64(sh.online.Size()) * 1000, memoryBytes: policy.MachineBytes(s),
 		isSmall: sh.online.Size() < settings.PoolMinCPUs || len(sh.Cores) < 2,
 	}
 	in.reasons = appendText(appendText(in.reasons, unreadText), configText)
@@ -309,15 +309,4 @@ func isFirstReading(pods []tick.Pod) bool {
 		}
 	}
 	return hasShared
-}
-
-// machineBytes returns the machine's memory: the Node object's capacity, else the kernel's total; 0 if both are unknown.
-func machineBytes(s *tick.Sample) float64 {
-	switch {
-	case s.Capacity != nil && s.Capacity.MemoryBytes != nil:
-		return max(0, policy.Bounded(*s.Capacity.MemoryBytes))
-	case s.Memory != nil && s.Memory.TotalBytes != nil:
-		return max(0, policy.Bounded(*s.Memory.TotalBytes))
-	}
-	return 0
 }

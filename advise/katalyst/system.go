@@ -28,11 +28,11 @@ func systemUse(in inputs, members []member) (sys system) {
 		}
 		if m.class == "" {
 			systemPods += policy.Amount(m.UsageMilliCPU)
-			systemRSS += rssOf(m)
+			systemRSS += policy.RSSBytes(m.Pod)
 			continue
 		}
 		confined += policy.Amount(m.UsageMilliCPU)
-		rss += rssOf(m)
+		rss += policy.RSSBytes(m.Pod)
 	}
 	used := systemPods
 	if !hasKubelet && s.CPU != nil && s.CPU.UsageMilliCPU != nil {
@@ -65,19 +65,6 @@ func systemUse(in inputs, members []member) (sys system) {
 // system.slice, in which kubelet itself runs.
 func isOutsideKubelet(p *tick.Pod, podsTier string) bool {
 	return p.QoS == tick.QoSSystem && p.QoSSource == tick.QoSFromRule && !tick.IsBelow(p.Cgroup, podsTier)
-}
-
-// rssOf returns a pod's resident memory, from its own value or its containers'.
-func rssOf(m *member) (bytes float64) {
-	if m.Memory != nil {
-		return policy.Amount(m.Memory.RSSBytes)
-	}
-	for i := range m.Containers {
-		if memory := m.Containers[i].Memory; memory != nil {
-			bytes += policy.Amount(memory.RSSBytes)
-		}
-	}
-	return bytes
 }
 
 func nodeUse(s *tick.Sample) *float64 {

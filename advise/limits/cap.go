@@ -89,14 +89,7 @@ func (w *round) applyCap() {
 // possibleCap returns the cap by current values, a text that explains it, and why there is none.
 func (w *round) possibleCap(list []cappedCgroup, isKnown bool) (possible float64, text, why string) {
 	s := w.tick.Sample
-	total := 0.0
-	switch {
-	case s.Capacity != nil && s.Capacity.MemoryBytes != nil:
-		total = policy.Amount(s.Capacity.MemoryBytes)
-	case s.Memory != nil:
-		total = policy.Amount(s.Memory.TotalBytes)
-	}
-	r := w.advice.Reclaimed
+	total, r := policy.MachineBytes(s), w.advice.Reclaimed
 	switch {
 	case !isKnown:
 		return 0, "", "batch's use is unknown"

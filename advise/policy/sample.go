@@ -28,6 +28,30 @@ func Use(p *tick.Pod) *float64 {
 	return p.UsageMilliCPU
 }
 
+// RSSBytes returns a pod's resident memory, which the kernel cannot drop, as far as it is known: its own value or its containers'.
+func RSSBytes(p *tick.Pod) (bytes float64) {
+	if p.Memory != nil {
+		return Amount(p.Memory.RSSBytes)
+	}
+	for i := range p.Containers {
+		if memory := p.Containers[i].Memory; memory != nil {
+			bytes = Bounded(bytes + Amount(memory.RSSBytes))
+		}
+	}
+	return bytes
+}
+
+// MachineBytes returns the machine's memory: the Node object's capacity, else the kernel's total; 0 if both are unknown.
+func MachineBytes(s *tick.Sample) float64 {
+	switch {
+	case s.Capacity != nil && s.Capacity.MemoryBytes != nil:
+		return Amount(s.Capacity.MemoryBytes)
+	case s.Memory != nil:
+		return Amount(s.Memory.TotalBytes)
+	}
+	return 0
+}
+
 // PodsUnknown reports whether there are pods of Kubernetes and the API server's data is missing for all of them: collect was started
 // while the API server was unreachable. All of them would count as shared.
 func PodsUnknown(s *tick.Sample) bool {

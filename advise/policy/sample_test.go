@@ -157,3 +157,19 @@ func TestSplit(t *testing.T) {
 		}
 	}
 }
+
+// The Node object's memory applies if it has any, else the machine's total.
+func TestMachineBytes(t *testing.T) {
+	total := &tick.NodeMemory{TotalBytes: new(9.0)}
+	for _, tt := range []struct {
+		capacity *tick.Resources
+		memory   *tick.NodeMemory
+		want     float64
+	}{
+		{&tick.Resources{MemoryBytes: new(5.0)}, total, 5}, {&tick.Resources{MilliCPU: new(5.0)}, total, 9}, {nil, total, 9}, {nil, nil, 0}, {nil, &tick.NodeMemory{}, 0},
+	} {
+		if got := MachineBytes(&tick.Sample{Capacity: tt.capacity, Memory: tt.memory}); got != tt.want {
+			t.Errorf("%+v: %v, want %v", tt, got, tt.want)
+		}
+	}
+}

@@ -1,5 +1,7 @@
 package tick
 
+import "slices"
+
 // These are names of pools. A dedicated pod's pool is PoolDedicatedPrefix + namespace + "/" + name; any other name is that of a pool
 // of shared pods that name it.
 const (
@@ -59,6 +61,16 @@ type Reclaimed struct {
 	MilliCPU    *int64          `json:"milliCPU,omitempty"`
 	MemoryBytes *int64          `json:"memoryBytes,omitempty"`
 	NUMANodes   []ReclaimedNUMA `json:"numaNodes,omitempty"`
+}
+
+// Clone returns a copy whose amounts can be replaced; nil stays nil.
+func (r *Reclaimed) Clone() *Reclaimed {
+	if r == nil {
+		return nil
+	}
+	clone := *r
+	clone.NUMANodes = slices.Clone(r.NUMANodes)
+	return &clone
 }
 
 // ReclaimedNUMA is a NUMA node's part of the offer.

@@ -7,7 +7,6 @@ package batch
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -101,25 +100,13 @@ func (st *State) keepLastOffer(a *tick.Advice, now time.Time, why string, degrad
 	until := st.KnownAt.Add(degrade)
 	switch {
 	case now.After(until):
-		st.withdraw(a, fmt.Sprintf("degraded: %s, since %s (degradeTimeMinutes %d)", why, formatTime(st.KnownAt), degrade/time.Minute))
+		st.withdraw(a, fmt.Sprintf("degraded: %s, since %s (degradeTimeMinutes %d)", why, st.KnownAt.UTC().Format(time.RFC3339), degrade/time.Minute))
 	case st.Reclaimed == nil:
 		a.Reasons = append(a.Reasons, why+": no advice on batch resources")
 	default:
-		a.Reclaimed, a.Mid = cloneReclaimed(st.Reclaimed), cloneReclaimed(st.Mid)
-		a.Reasons = append(a.Reasons, fmt.Sprintf("%s: the last offer stays until %s (degradeTimeMinutes %d)", why, formatTime(until), degrade/time.Minute))
+		a.Reclaimed, a.Mid = st.Reclaimed.Clone(), st.Mid.Clone()
+		a.Reasons = append(a.Reasons, fmt.Sprintf("%s: the last offer stays until %s (degradeTimeMinutes %d)", why, until.UTC().Format(time.RFC3339), degrade/time.Minute))
 	}
-}
-
-func formatTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05Z") }
-
-// cloneReclaimed returns a copy, because the caller may change the advice.
-func cloneReclaimed(r *tick.Reclaimed) *tick.Reclaimed {
-	if r == nil {
-		return nil
-	}
-	clone := *r
-	clone.NUMANodes = slices.Clone(r.NUMANodes)
-	return &clone
 }
 
 // offer calculates the current offer.
@@ -145,7 +132,7 @@ func (st *State) offer(a *tick.Advice, t *tick.Tick, n *node, c *sloconfig.Coloc
 	reclaimed.NUMANodes = n.numa(a, st.pods, system, c)
 	mid := st.mid(a, t.Time, n, used, system, sums, c)
 	st.Reclaimed, st.Mid = reclaimed, mid
-	a.Reclaimed, a.Mid = cloneReclaimed(reclaimed), cloneReclaimed(mid)
+	a.Reclaimed, a.Mid = reclaimed.Clone(), mid.Clone()
 }
 
 // terms are the terms of a formula: the capacity, and what is subtracted from it, with the policy.
