@@ -28,7 +28,6 @@ import (
 	"math"
 	"path"
 	"slices"
-	"strings"
 	"time"
 
 	"polder/advise/policy"
@@ -280,7 +279,7 @@ func (st *State) undoDropped(now time.Time, c *choices, batchCgroups []string) {
 
 // hasCgroup reports whether a pod runs in a cgroup of its own that an advice can name.
 func hasCgroup(p *tick.Pod) bool {
-	return strings.HasPrefix(p.Cgroup, "/") && p.Cgroup != "/" && p.Missing == "" && !p.Ended()
+	return policy.IsCgroup(p.Cgroup) && p.Missing == "" && !p.Ended()
 }
 
 // classOf returns the class of any pod.

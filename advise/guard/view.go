@@ -95,7 +95,7 @@ func (v *view) addBatch(p *tick.Pod) {
 	}
 	for i := range policy.Cgroups(p) {
 		path := policy.Cgroup(p, i)
-		if len(path) < 2 || path[0] != '/' {
+		if !policy.IsCgroup(path) {
 			continue
 		}
 		use, memory, limits := p.UsageMilliCPU, p.Memory, p.Limits

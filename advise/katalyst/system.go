@@ -2,7 +2,6 @@ package katalyst
 
 import (
 	"fmt"
-	"strings"
 
 	"polder/advise/policy"
 	"polder/lib/tick"
@@ -19,7 +18,7 @@ type system struct {
 func systemUse(in inputs, members []member) (sys system) {
 	s := in.sample
 	confined, systemPods, rss, systemRSS := 0.0, 0.0, 0.0, 0.0
-	podsTier := tierNamed(s, tick.TierPods)
+	podsTier := s.Tier(tick.TierPods)
 	hasKubelet := podsTier != nil
 	for i := range members {
 		m := &members[i]
@@ -72,13 +71,4 @@ func nodeUse(s *tick.Sample) *float64 {
 		return nil
 	}
 	return s.CPU.UsageMilliCPU
-}
-
-func tierNamed(s *tick.Sample, name string) *tick.Tier {
-	for i := range s.Tiers {
-		if t := &s.Tiers[i]; t.Name == name && strings.HasPrefix(t.Cgroup, "/") && len(t.Cgroup) > 1 {
-			return t
-		}
-	}
-	return nil
 }

@@ -56,10 +56,8 @@ func OutermostBatch(s *tick.Sample) iter.Seq2[string, *tick.Pod] {
 	for _, cgroup := range BatchCgroups(s) {
 		candidates[cgroup] = true
 	}
-	for i := range s.Tiers {
-		if t := &s.Tiers[i]; t.Name == tick.TierBestEffort && IsCgroup(t.Cgroup) && HasOnlyBatch(s, t.Cgroup) {
-			candidates[t.Cgroup] = true
-		}
+	if t := s.Tier(tick.TierBestEffort); t != nil && IsCgroup(t.Cgroup) && HasOnlyBatch(s, t.Cgroup) {
+		candidates[t.Cgroup] = true
 	}
 	for i := range s.Pods {
 		if p := &s.Pods[i]; IsRunningBatch(p) {

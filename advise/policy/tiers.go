@@ -2,7 +2,6 @@ package policy
 
 import (
 	"fmt"
-	"strings"
 
 	"polder/lib/qos"
 	"polder/lib/tick"
@@ -14,7 +13,7 @@ import (
 func ClearIdleTiers(s *tick.Sample, a *tick.Advice) {
 	for i := range s.Tiers {
 		t := &s.Tiers[i]
-		if !t.CPUIdle || !strings.HasPrefix(t.Cgroup, "/") || len(t.Cgroup) == 1 {
+		if !t.CPUIdle || !IsCgroup(t.Cgroup) {
 			continue
 		}
 		milliCPU := tierRequest(s, t.Name)
@@ -23,8 +22,8 @@ func ClearIdleTiers(s *tick.Sample, a *tick.Advice) {
 		}
 		desired := entryOf(&a.Cgroups, t.Cgroup)
 		desired.CPUIdle, desired.CPUWeight = new(false), new(WeightOf(SharesOf(milliCPU), s.CgroupVersion))
-		a.Reasons = append(a.Reasons, fmt.Sprintf("%.100s is idle (cpu.idle), which keeps kubelet from starting again: "+
-			"it is set to 0, and the weight to kubelet's", t.Cgroup))
+		a.Reasons = append(a.Reasons, fmt.Sprintf("%s is idle (cpu.idle), which keeps kubelet from starting again: "+
+			"it is set to 0, and the weight to kubelet's", Quote(t.Cgroup)))
 	}
 }
 

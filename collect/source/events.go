@@ -113,10 +113,8 @@ func (b *batchMemory) Read(r *Round) error {
 // read reads the events of the cgroups above batch pods.
 func (b *batchMemory) read(t *tree, r *Round) {
 	paths := outermost(r.Sample.BatchCgroups)
-	for i := range r.Sample.Tiers {
-		if x := &r.Sample.Tiers[i]; x.Name == tick.TierBestEffort && !slices.Contains(paths, x.Cgroup) {
-			paths = append(paths, x.Cgroup)
-		}
+	if t := r.Sample.Tier(tick.TierBestEffort); t != nil && !slices.Contains(paths, t.Cgroup) {
+		paths = append(paths, t.Cgroup)
 	}
 	for path, e := range b.at {
 		if !slices.Contains(paths, path) {

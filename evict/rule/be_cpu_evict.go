@@ -185,7 +185,7 @@ func readBESample(t *tick.Tick, policy string) (x beCPUSample, why string) {
 	if Interval(t.Sample) == 0 {
 		return x, "the sample is the first one of this run of collect, without rates"
 	}
-	tier := bestEffortTier(t.Sample)
+	tier := t.Sample.Tier(tick.TierBestEffort)
 	usedByPods, known := 0.0, true
 	limit := math.Inf(1)
 	for i := range t.Sample.Pods {
@@ -233,15 +233,6 @@ func readBESample(t *tick.Tick, policy string) (x beCPUSample, why string) {
 		return x, "the CPUs of the BE pods are unknown"
 	}
 	return x, ""
-}
-
-func bestEffortTier(s *tick.Sample) *tick.Tier {
-	for i := range s.Tiers {
-		if s.Tiers[i].Name == tick.TierBestEffort {
-			return &s.Tiers[i]
-		}
-	}
-	return nil
 }
 
 // cpuSetMilliCPU returns a CPU list's size in milli-CPU, or infinity if it limits nothing.

@@ -2,6 +2,7 @@ package tick
 
 import (
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -90,6 +91,16 @@ type Tier struct {
 	UsageMilliCPU  *float64 `json:"usageMilliCPU,omitempty"`
 	// CPUIdle means that cpu.idle is 1: kubelet then cannot write the cgroup's weight, and exits with an error when it starts.
 	CPUIdle bool `json:"cpuIdle,omitempty"`
+}
+
+// Tier returns kubelet's cgroup by its tier's name; nil if the sample has none.
+func (s *Sample) Tier(name string) *Tier {
+	for i := range s.Tiers {
+		if t := &s.Tiers[i]; t.Name == name && strings.HasPrefix(t.Cgroup, "/") && len(t.Cgroup) > 1 {
+			return t
+		}
+	}
+	return nil
 }
 
 // Resctrl is what /sys/fs/resctrl/info contains (Documentation/filesystems/resctrl.rst), with the caches that schemata name.

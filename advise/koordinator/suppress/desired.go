@@ -223,11 +223,9 @@ func (v *view) widenUnowned(desired *desiredState, l limit) (reasons []string) {
 		return reasons
 	}
 	target := v.unsuppressedCPUs()
-	for i := range v.sample.Tiers { // it cannot be wider than its parent
-		if t := &v.sample.Tiers[i]; t.Name == tick.TierPods {
-			if within := target.Intersection(parse(t.CPUSetCPUs)); !within.IsEmpty() {
-				target = within
-			}
+	if parent := v.sample.Tier(tick.TierPods); parent != nil { // the tier cannot be wider than its parent
+		if within := target.Intersection(parse(parent.CPUSetCPUs)); !within.IsEmpty() {
+			target = within
 		}
 	}
 	differs := func(list string) bool { current := parse(list); return !current.IsEmpty() && !current.Equals(target) }

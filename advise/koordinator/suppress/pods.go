@@ -21,16 +21,6 @@ type pod struct {
 	containers []int
 }
 
-// bestEffortTier returns kubelet's cgroup of BestEffort pods; nil if there is none in the sample.
-func bestEffortTier(s *tick.Sample) (tier *tick.Tier) {
-	for i := range s.Tiers {
-		if t := &s.Tiers[i]; t.Name == tick.TierBestEffort && strings.HasPrefix(t.Cgroup, "/") && len(t.Cgroup) > 1 {
-			tier = t
-		}
-	}
-	return tier
-}
-
 // podsOf returns the pods with their properties, without those that have ended.
 func podsOf(s *tick.Sample, tier *tick.Tier) (pods []pod) {
 	var others []string // cgroups that are not suppressed

@@ -138,7 +138,7 @@ func (st *State) newView(t *tick.Tick, strategy *sloconfig.Strategies, settings 
 	if err != nil {
 		return nil, nil, err
 	}
-	v = &view{now: t.Time, outside: st.outside, sample: s, strategy: strategy, shape: st.shape, tier: bestEffortTier(s)}
+	v = &view{now: t.Time, outside: st.outside, sample: s, strategy: strategy, shape: st.shape, tier: s.Tier(tick.TierBestEffort)}
 	if v.tier != nil {
 		if st.Tier != v.tier.Cgroup {
 			delete(st.Advised, st.Tier)
