@@ -48,7 +48,7 @@ const (
 // none was read yet, and that it is too early to decide without.
 func (n *node) observeConfig(t *tick.Tick) (text string, isAwaited bool) {
 	s := t.Sample
-	if !s.IsUnread("config") || hasObjects(s.Config) {
+	if !s.IsUnread("config") || customconfig.IsIn(s.Config) {
 		n.AwaitsConfigSince = time.Time{}
 		if next := n.dynamic.refreshed(s.Config); next != n.dynamic || !n.WasConfigRead {
 			n.dynamic, n.Config = next, next.used
@@ -72,12 +72,6 @@ func (n *node) observeConfig(t *tick.Tick) (text string, isAwaited bool) {
 		return fmt.Sprintf(format, until.UTC().Format(time.RFC3339)), true
 	}
 	return "the cluster's configuration was never read: the settings without it are in force", false
-}
-
-// hasObjects reports whether a tick's configuration contains Katalyst's part: it may contain Koordinator's ConfigMap alone.
-func hasObjects(raw tick.Raw) bool {
-	var top map[string]tick.Raw
-	return len(raw) > 0 && (tick.Unmarshal(raw, &top) != nil || top["katalyst"] != nil)
 }
 
 // source names a field and its object.

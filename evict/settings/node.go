@@ -74,7 +74,7 @@ func (n *Node) awaitsConfig(t *tick.Tick) bool {
 	switch {
 	case t.Sample == nil:
 		return c.inDryRun // nothing is measured
-	case !t.Sample.IsUnread("config"), hasObjects(t.Sample.Config):
+	case !t.Sample.IsUnread("config"), customconfig.IsIn(t.Sample.Config):
 		c.wasRead, n.AwaitsConfigSince = true, time.Time{}
 	}
 	if c.wasRead || n.Config.Raw() != nil {
@@ -97,7 +97,7 @@ func (n *Node) withConfigObjects(base *Settings, t *tick.Tick, log *slog.Logger)
 		return c.settings, nil
 	}
 	raw, labels := t.Sample.Config, t.Sample.Labels
-	if t.Sample.IsUnread("config") && !hasObjects(raw) { // unknown is not the same as none
+	if t.Sample.IsUnread("config") && !customconfig.IsIn(raw) { // unknown is not the same as none
 		raw = c.raw
 		if c.settings == nil {
 			raw = n.Config.Raw()
@@ -130,12 +130,6 @@ func (n *Node) withConfigObjects(base *Settings, t *tick.Tick, log *slog.Logger)
 	}
 	c.log(log.With("node", t.Node), previous, objects)
 	return c.settings, c.errs
-}
-
-// hasObjects reports whether a tick's configuration contains Katalyst's part: it may contain Koordinator's ConfigMap alone.
-func hasObjects(raw tick.Raw) bool {
-	var top map[string]tick.Raw
-	return len(raw) > 0 && (tick.Unmarshal(raw, &top) != nil || top["katalyst"] != nil)
 }
 
 // log logs changes, once.

@@ -35,6 +35,12 @@ func (c *Chosen) Object() (Object, error) {
 	return config, nil
 }
 
+// IsIn reports whether a tick's configuration contains Katalyst's part: it may contain Koordinator's ConfigMap alone.
+func IsIn(raw tick.Raw) bool {
+	var top map[string]tick.Raw
+	return len(raw) > 0 && (tick.Unmarshal(raw, &top) != nil || top["katalyst"] != nil)
+}
+
 // Read reads the objects in force from a tick's configuration, by their kinds' keys. The error means that some are not in collect's format.
 func Read(raw tick.Raw) (chosen map[string]*Chosen, err error) {
 	if len(raw) == 0 || string(raw) == "null" {
