@@ -158,7 +158,7 @@ func (e *Events) write(ctx context.Context, s queuedEvent) error {
 	if existing := e.series[key]; existing != nil && s.at.Sub(existing.last) < seriesGap {
 		existing.count++
 		existing.last = s.at
-		patch, err := json.Marshal(kube.Object{"series": kube.Object{"count": existing.count, "lastObservedTime": microTime(s.at)}})
+		patch, err := json.Marshal(kube.Object{"series": kube.Object{"count": existing.count, "lastObservedTime": kube.MicroTime(s.at)}})
 		if err != nil {
 			return err
 		}
@@ -193,7 +193,7 @@ func (e *Events) object(s queuedEvent, name string) kube.Object {
 		"apiVersion":          "events.k8s.io/v1",
 		"kind":                "Event",
 		"metadata":            kube.Object{"name": name, "namespace": s.regarding.Namespace},
-		"eventTime":           microTime(s.at),
+		"eventTime":           kube.MicroTime(s.at),
 		"reportingController": Controller,
 		"reportingInstance":   clip.Bytes(e.node, 128),
 		"action":              eventAction,
@@ -212,6 +212,3 @@ func eventName(pod string, at time.Time) string {
 	suffix := fmt.Sprintf(".%x", at.UnixNano())
 	return clip.Bytes(pod, maxNameBytes-len(suffix)) + suffix
 }
-
-// microTime formats a time as the API's MicroTime.
-func microTime(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.000000Z07:00") }

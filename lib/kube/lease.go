@@ -241,11 +241,12 @@ func (l *Lease) spec(holder string, renewed, acquired time.Time) Object {
 	changes, _ := fields.Integer(l.object, "spec", "leaseTransitions")
 	return Object{
 		"holderIdentity": holder, "leaseDurationSeconds": int64(l.e.Duration / time.Second), "leaseTransitions": changes,
-		"renewTime": microTime(renewed), "acquireTime": microTime(acquired),
+		"renewTime": MicroTime(renewed), "acquireTime": MicroTime(acquired),
 	}
 }
 
-func microTime(t time.Time) string { return t.UTC().Format(metav1.RFC3339Micro) }
+// MicroTime formats a time as the API's MicroTime.
+func MicroTime(t time.Time) string { return t.UTC().Format(metav1.RFC3339Micro) }
 
 func (l *Lease) read(ctx context.Context) error {
 	o, err := l.client.Get(ctx, Leases, l.e.Namespace, l.e.Name)
