@@ -3,8 +3,6 @@
 package apply
 
 import (
-	"errors"
-	"io/fs"
 	"log/slog"
 	"os"
 	"slices"
@@ -83,7 +81,7 @@ type item struct {
 	plan.Setting
 	file, period, quota, effective *file
 
-	checkedChanges uint64 // the number of file.changes when isAsDesired was determined
+	checkedChanges uint64 // the sum of the files' textVersion when isAsDesired was determined
 	isAsDesired    bool   // the file has the desired value
 	err            error  // the error of reading it
 	isSkipped      bool   // another program keeps changing the value, or it must not be changed
@@ -459,6 +457,3 @@ func burstFile(f plan.File) plan.File {
 	f.Name = f.BurstFile()
 	return f
 }
-
-// isGone reports whether the cgroup or its file does not exist.
-func isGone(err error) bool { return cgroup.IsGone(err) || errors.Is(err, fs.ErrNotExist) }

@@ -123,16 +123,7 @@ func (a *Applier) unfinishedText(f plan.File) (string, bool) {
 // addFilledBefore adds the cgroups that were created, with their parent's list, between the reading of the children and the write that
 // widened it: they have no record, and the text that the parent had before.
 func (a *Applier) addFilledBefore(f plan.File, widened map[plan.File]string, named map[plan.File]bool) {
-	if a.isChildless(f) {
-		return
-	}
-	names, err := a.Hierarchy.Children(f.Controller, f.Cgroup)
-	if err != nil {
-		return // removed meanwhile
-	}
-	for _, name := range names {
-		child := f
-		child.Cgroup = path.Join(f.Cgroup, name)
+	for _, child := range a.children(f) {
 		if _, isWidened := widened[child]; isWidened || named[child] {
 			continue
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path"
 
 	"golang.org/x/sys/unix"
 
@@ -30,10 +31,10 @@ type file struct {
 	contest
 }
 
-// read reads the file. If the file does not exist, [isGone] is true of the error.
+// read reads the file. If the file does not exist, [cgroup.IsGone] is true of the error.
 func (a *Applier) read(f *file) error {
 	if f.handle != nil {
-		if err := a.readOpen(f); err == nil || !isGone(err) {
+		if err := a.readOpen(f); err == nil || !cgroup.IsGone(err) {
 			return err
 		}
 		// The cgroup was removed; another one of the same name may exist, about which nothing is known.
@@ -132,10 +133,21 @@ func (a *Applier) inodeOrError(f plan.File) (uint64, error) {
 	return st.Ino, nil
 }
 
-// isChildless reports whether a cgroup certainly has no children: its directory has only its own links.
-func (a *Applier) isChildless(f plan.File) bool {
-	st, err := a.stat(f)
-	return err == nil && st.Nlink == 2
+// children returns the file in each child of its cgroup, whether or not it exists there; none if the cgroup was removed meanwhile.
+func (a *Applier) children(f plan.File) []plan.File {
+	if st, err := a.stat(f); err == nil && st.Nlink == 2 { // a directory without subdirectories has only its own links
+		return nil
+	}
+	names, err := a.Hierarchy.Children(f.Controller, f.Cgroup)
+	if err != nil {
+		return nil
+	}
+	children := make([]plan.File, len(names))
+	for i, name := range names {
+		children[i] = f
+		children[i].Cgroup = path.Join(f.Cgroup, name)
+	}
+	return children
 }
 
 // stat returns what a cgroup's directory is; ENOTDIR if it is none.

@@ -131,7 +131,7 @@ func markRedundant(group []item) {
 // readItem returns false if the cgroup has no directory in the controller's hierarchy.
 func (a *Applier) readItem(it *item) bool {
 	err := a.read(it.file)
-	if err != nil && isGone(err) && it.Alternative != "" {
+	if cgroup.IsGone(err) && it.Alternative != "" {
 		alternative := it.File
 		alternative.Name = it.Alternative
 		f := a.fileOf(alternative)
@@ -149,7 +149,7 @@ func (a *Applier) readItem(it *item) bool {
 	}
 	it.err = err
 	if err != nil {
-		if isGone(err) {
+		if cgroup.IsGone(err) {
 			exists, _ := a.Hierarchy.Exists(it.Controller, it.Cgroup)
 			return exists
 		}
@@ -184,7 +184,7 @@ func (a *Applier) explainMissing(it *item) string {
 	switch {
 	case isLinkError(it.err):
 		return "refused: the path contains a symbolic link (" + clip.Text(it.err.Error(), maxShownBytes) + ")"
-	case !isGone(it.err):
+	case !cgroup.IsGone(it.err):
 		return clip.Text(it.err.Error(), maxShownBytes)
 	}
 	if exists, _ := a.Hierarchy.Exists(it.Controller, it.Cgroup); !exists {

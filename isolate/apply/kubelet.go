@@ -85,16 +85,11 @@ func (a *Applier) kubeletRoots() []string {
 	var roots []string
 	var walk func(f plan.File, depth int)
 	walk = func(f plan.File, depth int) {
-		if depth > maxRootDepth || a.isChildless(f) {
+		if depth > maxRootDepth {
 			return
 		}
-		names, err := a.Hierarchy.Children(f.Controller, f.Cgroup)
-		if err != nil {
-			return
-		}
-		for _, name := range names {
-			child := plan.File{Controller: f.Controller, Cgroup: path.Join(f.Cgroup, name)}
-			if plan.IsKubeletRoot(name) {
+		for _, child := range a.children(f) {
+			if plan.IsKubeletRoot(path.Base(child.Cgroup)) {
 				roots = append(roots, child.Cgroup)
 			} else {
 				walk(child, depth+1)
@@ -172,15 +167,8 @@ func isNarrower(old, newText string) bool {
 
 // hasUnfinishedChild reports whether a child of the cgroup has no list yet, because a container runtime is creating it.
 func (a *Applier) hasUnfinishedChild(f plan.File) bool {
-	if a.isChildless(f) {
-		return false
-	}
-	names, err := a.Hierarchy.Children(f.Controller, f.Cgroup)
-	if err != nil {
-		return false
-	}
-	return slices.ContainsFunc(names, func(name string) bool {
-		text, err := a.Hierarchy.ReadFile(f.Controller, path.Join(f.Cgroup, name), f.Name)
+	return slices.ContainsFunc(a.children(f), func(child plan.File) bool {
+		text, err := a.Hierarchy.ReadFile(child.Controller, child.Cgroup, child.Name)
 		return err == nil && text == ""
 	})
 }

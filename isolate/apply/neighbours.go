@@ -30,16 +30,7 @@ func (n *neighbours) addDescendants(f plan.File, period string) {
 		return
 	}
 	n.seen[visited] = true
-	if n.a.isChildless(f) {
-		return
-	}
-	names, err := n.a.Hierarchy.Children(f.Controller, f.Cgroup)
-	if err != nil {
-		return // removed meanwhile
-	}
-	for _, name := range names {
-		child := f
-		child.Cgroup = path.Join(f.Cgroup, name)
+	for _, child := range n.a.children(f) {
 		if !n.seen[child] {
 			n.add(child, period)
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"polder/isolate/plan"
+	"polder/lib/cgroup"
 )
 
 // rewriteThreshold is the journal's size from which entries that are no longer needed are removed.
@@ -103,7 +104,7 @@ func (n *journalEntries) record(f plan.File, key string, isReplaced func(known *
 	// is gone, and the new one is not written without a record of its own.
 	present, err := n.readText(f)
 	switch {
-	case isGone(err):
+	case cgroup.IsGone(err):
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("read the present value of %s: %w", f.Name, err)

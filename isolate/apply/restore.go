@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"polder/isolate/plan"
+	"polder/lib/cgroup"
 	"polder/lib/phrase"
 )
 
@@ -248,7 +249,7 @@ func regainedFiles(writes []plan.Write) map[plan.File]bool {
 func (a *Applier) verifyPassing(files []plan.File, out *Restored, restored map[plan.File]bool) {
 	for _, f := range files {
 		r := a.records[f]
-		if observed, err := a.readText(f); err != nil && !isGone(err) || err == nil && !plan.Same(f.Name, observed, r.Original) {
+		if observed, err := a.readText(f); err != nil && !cgroup.IsGone(err) || err == nil && !plan.Same(f.Name, observed, r.Original) {
 			out.Failed++
 			a.Log.Warn("changed by the restore, and not restored", "cgroup", f.Cgroup, "file", f.Name, "value", observed,
 				"original", r.Original, "error", err)
@@ -283,7 +284,7 @@ func (a *Applier) verify(files []*restoredFile, out *Restored, restored map[plan
 	for _, it := range files {
 		observed, err := a.readText(it.file)
 		switch {
-		case err != nil && isGone(err):
+		case cgroup.IsGone(err):
 			out.Gone++
 		case err == nil && a.parentLists[it.file] != "" && plan.Same(it.file.Name, observed, a.parentLists[it.file]):
 			out.LikeParent++

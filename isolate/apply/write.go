@@ -122,7 +122,7 @@ func (a *Applier) write(r *round, w plan.Write) error {
 		defer a.closeFile(f)
 	}
 	if err := a.read(f); err != nil {
-		if isGone(err) {
+		if cgroup.IsGone(err) {
 			return nil
 		}
 		return fmt.Errorf("not written: %w", err)
@@ -139,7 +139,7 @@ func (a *Applier) write(r *round, w plan.Write) error {
 	a.waitForChildren(w, old)
 	if err := a.Writer.WriteFile(w.Controller, w.Cgroup, w.Name, writtenText(w.Line(w.New))); err != nil {
 		switch {
-		case isGone(err):
+		case cgroup.IsGone(err):
 			return nil
 		case a.mayWriteParentList(w, err):
 			return a.writeParentList(r, w, old, err)
@@ -147,7 +147,7 @@ func (a *Applier) write(r *round, w plan.Write) error {
 		return explain(w, err)
 	}
 	if err := a.read(f); err != nil {
-		if isGone(err) {
+		if cgroup.IsGone(err) {
 			return nil
 		}
 		return fmt.Errorf("written, but reading it back failed: %w", err)
