@@ -330,7 +330,7 @@ func (a *Applier) hasNoWeight(it *item) bool {
 	if err != nil || idle != "1" { // before Linux 5.15 there is no such file
 		return false
 	}
-	it.file.hasLastApplied = false // the kernel changed the weight with the class: nobody contests it, now or after
+	it.file.hasLastApplied = false // the kernel changed the weight with the class: this is no external change
 	return true
 }
 

@@ -35,7 +35,7 @@ func (b *behind) addWidened(f plan.File, before string) {
 	}
 }
 
-// has reports whether a file with this text is behind; if it has another text by now, somebody else changed it.
+// has reports whether a file with this text is behind; with another text, another program has changed it.
 func (b *behind) has(f plan.File, text string) bool {
 	known, isKnown := b.files[f]
 	return isKnown && known == text

@@ -18,7 +18,7 @@ const kubeletPeriod = time.Minute
 // maxPodDelay is the maximum time between that update and the creation of the pod's cgroup.
 const maxPodDelay = 10 * time.Second
 
-// contest counts external changes of one file, and tells kubelet's own updates from those of another program.
+// contest counts external changes of one file, and distinguishes kubelet's own updates from those of another program.
 type contest struct {
 	journal.Contest
 

@@ -25,7 +25,7 @@ func (a *Applier) weightsToRestore(changing []*item) []plan.Setting {
 
 // lostWeights returns the settings that restore the weight of cgroups that are no longer idle, as desired, and still have the weight that
 // the kernel gives a cgroup with that change: isolate ended, or a write failed, before it wrote the weight, or another program wrote
-// cpu.idle. Each weight is settled once it has another value, or was restored: whoever sets the kernel's default after that wants it.
+// cpu.idle. Each weight is settled once it has another value, or was restored: the kernel's default after that is another program's value.
 func (a *Applier) lostWeights() []plan.Setting {
 	var out []plan.Setting
 	for i := range a.items {
@@ -36,7 +36,7 @@ func (a *Applier) lostWeights() []plan.Setting {
 		f, rec := a.changedWeight(it)
 		switch {
 		case rec == nil:
-		case it.Observed == "1" || !it.isAsDesired: // it is idle, or shall be
+		case it.Observed == "1" || !it.isAsDesired: // it is idle, or will be
 			delete(a.settledWeights, f)
 		case a.settledWeights[f] != rec:
 			s, ok := a.restoredWeight(f, rec, it.Version)

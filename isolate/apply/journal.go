@@ -63,14 +63,14 @@ func (r *record) isOurs(name, text string) bool {
 	return slices.ContainsFunc(r.Written, func(w string) bool { return plan.Same(name, text, w) })
 }
 
-// isReplaced reports whether a file's present value is a new original one: another program set it while isolate held nothing there, or
-// follows tells that isolate wants nothing but to follow the original value. A value that the kernel sets by itself is none.
+// isReplaced reports whether a file's present value is a new original one: another program set it while isolate had no value of its own
+// there, or, if follows is true, while isolate's value was derived from the original one. A value that the kernel sets by itself is none.
 func (r *record) isReplaced(name, text string, follows bool) bool {
 	if plan.IsChangedByKernel(name) || r.isOurs(name, text) || r.IsSideEffect && plan.IsIdleWeight(name, text) {
 		return false
 	}
-	isHeld := len(r.Written) > 0 && !plan.Same(name, r.Written[len(r.Written)-1], r.Original)
-	return follows || !isHeld
+	hasOwnValue := len(r.Written) > 0 && !plan.Same(name, r.Written[len(r.Written)-1], r.Original)
+	return follows || !hasOwnValue
 }
 
 // addWritten adds a value as the newest one, and reports whether that changed the record.
@@ -140,7 +140,7 @@ func (j *Journal) Compact() error {
 	return j.rewrite()
 }
 
-// kind tells an entry for a file that this version writes from one for a file of another version.
+// kind distinguishes an entry for a file that this version writes from one for a file of another version.
 func (e *entry) kind() journal.Kind {
 	switch {
 	case e.Controller == "" || e.File == "" || strings.ContainsRune(e.File, '/') || cgroup.CheckAnyNames(string(e.Cgroup)) != nil:

@@ -15,21 +15,21 @@ const rewriteThreshold = 1 << 20
 // recordOriginals records, before anything is written, the original value of every file that the writes
 // change, and the values to be written; changing are the items that the writes are for.
 func (a *Applier) recordOriginals(writes []plan.Write, changing []*item) error {
-	notes := journalEntries{Applier: a, changed: map[plan.File]*record{}, followers: map[plan.File]bool{}}
+	pending := journalEntries{Applier: a, changed: map[plan.File]*record{}, followers: map[plan.File]bool{}}
 	for _, it := range changing {
-		notes.followers[it.File] = it.FollowsOriginal()
+		pending.followers[it.File] = it.FollowsOriginal()
 	}
 	for _, w := range writes {
-		if err := notes.add(w); err != nil {
+		if err := pending.add(w); err != nil {
 			return err
 		}
 	}
-	if a.Journal != nil && len(notes.entries) > 0 {
-		if err := a.Journal.Append(notes.entries); err != nil {
+	if a.Journal != nil && len(pending.entries) > 0 {
+		if err := a.Journal.Append(pending.entries); err != nil {
 			return err
 		}
 	}
-	for f, r := range notes.changed {
+	for f, r := range pending.changed {
 		if known := a.records[f]; known != nil && known.Inode == r.Inode {
 			*known = *r // others refer to it
 		} else {
@@ -118,7 +118,7 @@ func (n *journalEntries) record(f plan.File, key string, isReplaced func(known *
 	e := entryOf(f, inode)
 	e.Key, e.Original, e.RootInode = key, &r.Original, r.RootInode
 	n.entries = append(n.entries, e)
-	if text != present { // the present value is a plan's as well, should the write not come to pass
+	if text != present { // if the write fails the file keeps the present value, which an earlier plan caused
 		r.addWritten(present)
 		written := entryOf(f, inode)
 		written.Written = &present

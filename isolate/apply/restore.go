@@ -47,7 +47,7 @@ func (a *Applier) Restore(force bool) (Restored, error) {
 	}
 	r := &round{}
 	r.DryRun = a.DryRun
-	passing := slices.Concat(a.restoreFiles(r, first), a.restoreFiles(r, second))
+	temporary := slices.Concat(a.restoreFiles(r, first), a.restoreFiles(r, second))
 	for _, w := range r.Writes {
 		a.Log.Info("restored", "cgroup", w.Cgroup, "key", w.Key, "old", w.Old, "new", w.New, "dryRun", a.DryRun)
 	}
@@ -60,7 +60,7 @@ func (a *Applier) Restore(force bool) (Restored, error) {
 	}
 	restored := map[plan.File]bool{}
 	a.verify(files, &out, restored)
-	a.verifyPassing(passing, &out, restored)
+	a.verifyTemporary(temporary, &out, restored)
 	a.forget(restored)
 	if len(a.records) == 0 {
 		return out, a.Journal.Remove()
@@ -99,7 +99,7 @@ func (a *Applier) filesToRestore(force bool, out *Restored) []*restoredFile {
 		case err != nil:
 			out.Failed++
 			a.Log.Warn("not restored", "cgroup", f.Cgroup, "file", f.Name, "error", err)
-		case r.isReplaced(f.Name, observed, false): // isolate holds nothing there
+		case r.isReplaced(f.Name, observed, false): // isolate has no value of its own there
 			out.Unchanged++
 			if !a.DryRun {
 				delete(a.records, f)
@@ -154,8 +154,8 @@ func (a *Applier) isRestorable(f plan.File, r *record, observed string) bool {
 }
 
 // restoreFiles plans and writes. Files that already have their original value take part in the plan, because its order depends on them.
-// It returns the files that were recorded because the plan changes them in passing (see recordWrites).
-func (a *Applier) restoreFiles(r *round, files []*restoredFile) (passing []plan.File) {
+// It returns the files that were recorded because the plan changes them temporarily (see recordWrites).
+func (a *Applier) restoreFiles(r *round, files []*restoredFile) (temporary []plan.File) {
 	settings := make([]plan.Setting, 0, len(files))
 	for _, it := range files {
 		s, err := plan.RestoreSetting(it.file, it.record.Key, it.text, a.Hierarchy.Version(it.file.Controller))
@@ -189,48 +189,48 @@ func (a *Applier) restoreFiles(r *round, files []*restoredFile) (passing []plan.
 		r.addPlanned(writes)
 		return nil
 	}
-	passing = a.recordWrites(writes)
+	temporary = a.recordWrites(writes)
 	a.execute(r, writes)
-	return passing
+	return temporary
 }
 
 // recordWrites records what a restore writes, so that a restore that is killed between two writes can be repeated. A
 // full disk does not prevent the restore.
 //
-// The files that have no record, and that the plan changes only in passing, get one, and are returned: a burst must yield to its quota for
+// The files that have no record, and that the plan changes only temporarily, get one, and are returned: a burst must yield to its quota for
 // a moment, and a cgroup that was created under a squeezed list follows its parent. Other files without a record get the value that the
-// restored state demands, which a repeated restore finds again.
-func (a *Applier) recordWrites(writes []plan.Write) (passing []plan.File) {
-	notes := journalEntries{Applier: a, changed: map[plan.File]*record{}}
+// restored state needs, which a repeated restore determines again.
+func (a *Applier) recordWrites(writes []plan.Write) (temporary []plan.File) {
+	pending := journalEntries{Applier: a, changed: map[plan.File]*record{}}
 	regained := regainedFiles(writes)
 	for _, w := range writes {
 		r := a.records[w.File]
 		if r == nil && regained[w.File] {
 			var err error
 			isReplaced := func(*record) bool { return false } // there is no record
-			r, err = notes.record(w.File, w.Key, isReplaced, func(present string) (string, bool) {
+			r, err = pending.record(w.File, w.Key, isReplaced, func(present string) (string, bool) {
 				return cmp.Or(w.Original, w.Old), present == w.Old
 			})
 			if err != nil {
-				a.Log.Warn("cannot record a value that the restore changes in passing; restoring anyway",
+				a.Log.Warn("cannot record a value that the restore changes temporarily; restoring anyway",
 					"cgroup", w.Cgroup, "file", w.Name, "error", err)
 			}
 		}
 		if r != nil {
-			notes.entries = append(notes.entries, r.addWrite(w)...)
+			pending.entries = append(pending.entries, r.addWrite(w)...)
 		}
 	}
-	for f, r := range notes.changed {
+	for f, r := range pending.changed {
 		a.records[f] = r
-		passing = append(passing, f)
+		temporary = append(temporary, f)
 	}
-	if len(notes.entries) == 0 {
-		return passing
+	if len(pending.entries) == 0 {
+		return temporary
 	}
-	if err := a.Journal.Append(notes.entries); err != nil {
+	if err := a.Journal.Append(pending.entries); err != nil {
 		a.Log.Warn("cannot record the restore in the journal; restoring anyway", "error", err)
 	}
-	return passing
+	return temporary
 }
 
 // regainedFiles returns the files that have their original value at the end of a plan.
@@ -245,8 +245,8 @@ func regainedFiles(writes []plan.Write) map[plan.File]bool {
 	return regained
 }
 
-// verifyPassing adds the files that the restore changed in passing to the restored ones, if they have their original values again.
-func (a *Applier) verifyPassing(files []plan.File, out *Restored, restored map[plan.File]bool) {
+// verifyTemporary adds the files that the restore changed temporarily to the restored ones, if they have their original values again.
+func (a *Applier) verifyTemporary(files []plan.File, out *Restored, restored map[plan.File]bool) {
 	for _, f := range files {
 		r := a.records[f]
 		if observed, err := a.readText(f); err != nil && !cgroup.IsGone(err) || err == nil && !plan.Same(f.Name, observed, r.Original) {

@@ -97,7 +97,7 @@ func OpenUnlocked[E any, P Entry[E]](path, root string, now func() time.Time, ki
 const lockTries = 10
 
 // openLocked opens and locks the file at the path. Between the two steps another isolate may replace it (see Rewrite) or remove
-// it: a lock on the old file would exclude nobody, and what is written to it would be lost.
+// it: a lock on the old file would exclude no other process, and what is written to it would be lost.
 func openLocked(path string) (*os.File, error) {
 	for range lockTries {
 		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND|unix.O_NOFOLLOW, 0o600)

@@ -25,7 +25,7 @@ type entry struct {
 	journal.Stamp
 }
 
-// kind tells an entry that this version writes from one of another version.
+// kind distinguishes an entry that this version writes from one of another version.
 func (e *entry) kind() journal.Kind {
 	switch {
 	case e.Link != "" && e.Table != "" || e.Link == "" && e.Table == "" && e.Namespace == 0:

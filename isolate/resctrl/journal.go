@@ -15,7 +15,7 @@ func JournalName(path string) string { return path + ".resctrl" }
 // entry is one line of the journal.
 type entry struct {
 	Group string `json:"group"`
-	// Inode is the group's inode. With the boot ID of the stamp it tells the group from another one of the same name.
+	// Inode is the group's inode. With the boot ID of the stamp it distinguishes the group from another one of the same name.
 	Inode uint64 `json:"inode,omitempty"`
 	journal.Stamp
 
@@ -101,7 +101,7 @@ func OpenJournal(path, root string, now func() time.Time) (*Journal, error) {
 	return j, nil
 }
 
-// kind tells an entry that this version writes from one of another version.
+// kind distinguishes an entry that this version writes from one of another version.
 func (e *entry) kind() journal.Kind {
 	switch {
 	case CheckName(e.Group) != nil:

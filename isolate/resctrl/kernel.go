@@ -82,7 +82,7 @@ func groupsIn(at *os.Root) ([]string, error) {
 	return names, nil
 }
 
-// inodeOf returns the inode that tells a group from another one of its name; 0 if the group does not exist.
+// inodeOf returns the inode that distinguishes a group from another one of its name; 0 if the group does not exist.
 func inodeOf(at *os.Root, group string) uint64 {
 	info, err := at.Lstat(group)
 	if err != nil || !info.IsDir() {

@@ -32,7 +32,7 @@ func wantNoJournal(t *testing.T, j *Journal) {
 	}
 }
 
-// A restore that is killed at any of its writes can be repeated: it restores also what the first one changed in passing.
+// A restore that is killed at any of its writes can be repeated: it restores also what the first one changed temporarily.
 func TestKilledRestoreKeepsPassingValues(t *testing.T) {
 	for killAt, done := 1, false; !done; killAt++ {
 		r, j := squeezedBurst(t)
@@ -61,7 +61,7 @@ func (w steadyBurst) WriteFile(controller, cgroup, name, value string) error {
 	return w.Writer.WriteFile(controller, cgroup, name, value)
 }
 
-// A value that a restore changed in passing and could not write again stays in the journal, and the restore is not complete.
+// A value that a restore changed temporarily and could not write again stays in the journal, and the restore is not complete.
 func TestUnfinishedPassingValueIsReported(t *testing.T) {
 	r, j := squeezedBurst(t)
 	j.Close()
