@@ -18,8 +18,7 @@ func (h *Hierarchy) OpenMemoryEvents(cgroup string) (*File, error) {
 
 // HasReclaim reports whether cgroups have memory.reclaim: on version 2, since Linux 5.19.
 func (h *Hierarchy) HasReclaim() bool {
-	const version = 2
-	return h.Version("memory") == version && h.Has("memory", "/", FileReclaim)
+	return h.Version("memory") == 2 && h.Has("memory", "/", FileReclaim)
 }
 
 // FileReclaim is the file into which the amount of memory to reclaim is written.

@@ -14,7 +14,7 @@ func WriteFlags(version int, name string) int { return writeFlags(version, name)
 func (r *Reader) WithoutMessages() { r.statsOpened = true }
 
 // States counts a cgroup's runnable threads by a message.
-func (r *Reader) States(cgroup string) (uint64, bool) { return r.countByMessage(cgroup) }
+func (r *Reader) States(cgroup string) (uint64, bool) { return r.countByNetlink(cgroup) }
 
 // Answer finds an attribute in a response to message 0.
 func Answer(b []byte, wanted uint16) ([]byte, error) {

@@ -3,14 +3,11 @@ package cgroup
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path"
 	"slices"
 
 	"golang.org/x/sys/unix"
 )
-
-func pageSize() int { return os.Getpagesize() }
 
 // valueFile is a file from which a cgroup's values are read.
 type valueFile struct {
@@ -208,14 +205,7 @@ func (g *Group) reopenInherited(i int, f valueFile) error {
 }
 
 // IsComplete reports whether all files are open.
-func (g *Group) IsComplete() bool {
-	for _, f := range g.files {
-		if f == nil {
-			return false
-		}
-	}
-	return true
-}
+func (g *Group) IsComplete() bool { return !slices.Contains(g.files, nil) }
 
 // ErrGone is wrapped if a cgroup was removed.
 var ErrGone = errors.New("the cgroup is gone")
@@ -234,42 +224,42 @@ type groupReading struct {
 func (g *Group) Read(seconds float64) error {
 	v := &g.Values
 	v.Has = 0
-	var p groupReading
+	var reading groupReading
 	for i := range g.reader.files {
 		if g.files[i] == nil {
 			continue
 		}
-		h := &g.lastReadings[i]
-		if h.isSkipped = g.reader.files[i].pace.isFresh(h, v, seconds); h.isSkipped {
-			v.Has |= h.has
-			p.fileSkipped = true
+		last := &g.lastReadings[i]
+		if last.isSkipped = g.reader.files[i].pace.isFresh(last, v, seconds); last.isSkipped {
+			v.Has |= last.has
+			reading.fileSkipped = true
 			continue
 		}
-		g.readFile(i, seconds, &p)
+		g.readFile(i, seconds, &reading)
 	}
-	if p.fileSkipped && (p.fileRemoved || !p.ownRead) { // the cgroup may have been removed, which the skipped files would hide
+	if reading.fileSkipped && (reading.fileRemoved || !reading.ownRead) { // the cgroup may have been removed, which the skipped files would hide
 		for i := range g.reader.files {
-			if h := &g.lastReadings[i]; h.isSkipped {
-				v.Has &^= h.has
-				g.readFile(i, seconds, &p)
+			if last := &g.lastReadings[i]; last.isSkipped {
+				v.Has &^= last.has
+				g.readFile(i, seconds, &reading)
 			}
 		}
 	}
-	if !p.ownRead && (p.fileRemoved || !p.inheritedRead) {
+	if !reading.ownRead && (reading.fileRemoved || !reading.inheritedRead) {
 		return fmt.Errorf("read cgroup %s: %w", g.Path, ErrGone)
 	}
 	if v.Has&HasThreads == 0 && g.reader.countsThreads {
 		g.countThreads()
 	}
-	return errors.Join(p.errs...)
+	return errors.Join(reading.errs...)
 }
 
 // readFile reads one of the open files.
-func (g *Group) readFile(i int, seconds float64, p *groupReading) {
-	f, v, h := &g.reader.files[i], &g.Values, &g.lastReadings[i]
+func (g *Group) readFile(i int, seconds float64, reading *groupReading) {
+	f, v, last := &g.reader.files[i], &g.Values, &g.lastReadings[i]
 	if g.owners[i] != g.Path {
 		if err := g.reopenInherited(i, *f); err != nil {
-			p.errs = append(p.errs, err)
+			reading.errs = append(reading.errs, err)
 		}
 	}
 	file := g.files[i]
@@ -285,7 +275,7 @@ func (g *Group) readFile(i int, seconds float64, p *groupReading) {
 		if file != nil {
 			file.Close()
 		}
-		g.files[i], g.lastReadings[i], p.fileRemoved = nil, lastReading{}, true
+		g.files[i], g.lastReadings[i], reading.fileRemoved = nil, lastReading{}, true
 		return
 	}
 	others := v.Has
@@ -296,21 +286,21 @@ func (g *Group) readFile(i int, seconds float64, p *groupReading) {
 		}
 	}
 	if err != nil {
-		p.errs = append(p.errs, err)
-		h.readAt = 0
+		reading.errs = append(reading.errs, err)
+		last.readAt = 0
 	} else {
-		f.pace.record(h, v, v.Has, seconds, g.spread)
+		f.pace.record(last, v, v.Has, seconds, g.spread)
 	}
 	v.Has |= others
-	p.ownRead = p.ownRead || g.owners[i] == g.Path
-	p.inheritedRead = p.inheritedRead || g.owners[i] != g.Path
+	reading.ownRead = reading.ownRead || g.owners[i] == g.Path
+	reading.inheritedRead = reading.inheritedRead || g.owners[i] != g.Path
 }
 
 // At returns when the values in of were read, in seconds; 0 if they are unknown.
 func (g *Group) At(of Has) float64 {
 	for i := range g.lastReadings {
-		if h := &g.lastReadings[i]; h.has&of == of {
-			return h.readAt
+		if last := &g.lastReadings[i]; last.has&of == of {
+			return last.readAt
 		}
 	}
 	return 0

@@ -136,13 +136,13 @@ func (v *IO) count(field []byte) error {
 		if !ok {
 			return fmt.Errorf("%w: %q", errIOStat, kernfile.Clip(field))
 		}
-		addPointer(known.into, n)
+		addSaturating(known.into, n)
 	}
 	return nil // a value of discards, costs, or of a later kernel
 }
 
-// addPointer adds without overflow: a sum that does not fit becomes the largest number, from which no rate follows.
-func addPointer(into *uint64, n uint64) {
+// addSaturating adds without overflow: a sum that does not fit becomes the largest number, from which no rate follows.
+func addSaturating(into *uint64, n uint64) {
 	if *into > math.MaxUint64-n {
 		*into = math.MaxUint64
 		return
@@ -185,7 +185,7 @@ func service(data []byte, skip Skip, read, write *uint64) error {
 		if !ok {
 			return fmt.Errorf("%w: %q", errIOStat, kernfile.Clip(line))
 		}
-		addPointer(into, n)
+		addSaturating(into, n)
 	}
 	return nil
 }

@@ -6,7 +6,7 @@ type pace struct {
 	// maxAgeSeconds is the maximum age of the values, in seconds.
 	maxAgeSeconds float64
 	// mayDiffer, if set, reports such a sign; v has the values that were read before this file.
-	mayDiffer func(v *Values, h *lastReading) bool
+	mayDiffer func(v *Values, last *lastReading) bool
 }
 
 const (
@@ -21,13 +21,13 @@ var (
 	paceSoon = pace{maxAgeSeconds: soonSeconds}
 	// paceQuota is for the counters of version 1's quotas: they are read each time after a quota has counted a period, because each
 	// round then needs the share of the time in which the cgroup was throttled.
-	paceQuota = pace{maxAgeSeconds: soonSeconds, mayDiffer: func(_ *Values, h *lastReading) bool { return h.periodsGrew }}
+	paceQuota = pace{maxAgeSeconds: soonSeconds, mayDiffer: func(_ *Values, last *lastReading) bool { return last.periodsGrew }}
 	// paceThreads is for the number of threads: it is read each time while there are none, because the cgroup is then being filled.
-	paceThreads = pace{maxAgeSeconds: soonSeconds, mayDiffer: func(_ *Values, h *lastReading) bool { return h.isEmpty }}
+	paceThreads = pace{maxAgeSeconds: soonSeconds, mayDiffer: func(_ *Values, last *lastReading) bool { return last.isEmpty }}
 	// paceMemory is for the kinds of memory: they are read each time that the amount has changed, or pages were refaulted shortly
 	// after they were reclaimed. It is the most expensive file, with more than forty sums over all CPUs.
-	paceMemory = pace{maxAgeSeconds: laterSeconds, mayDiffer: func(v *Values, h *lastReading) bool {
-		return v.Has&HasMemory == 0 || v.MemoryBytes != h.memory || h.refaultsGrew
+	paceMemory = pace{maxAgeSeconds: laterSeconds, mayDiffer: func(v *Values, last *lastReading) bool {
+		return v.Has&HasMemory == 0 || v.MemoryBytes != last.memory || last.refaultsGrew
 	}}
 )
 
@@ -51,27 +51,27 @@ type lastReading struct {
 const firstReadings = 2
 
 // isFresh reports whether the file need not be read. A clock that stands still or is set back belongs to a copy, which may have changed.
-func (p *pace) isFresh(h *lastReading, v *Values, seconds float64) bool {
-	if p.maxAgeSeconds == 0 || h.readAt == 0 || h.readings < firstReadings || seconds <= h.readAt || seconds >= h.dueAt {
+func (p *pace) isFresh(last *lastReading, v *Values, seconds float64) bool {
+	if p.maxAgeSeconds == 0 || last.readAt == 0 || last.readings < firstReadings || seconds <= last.readAt || seconds >= last.dueAt {
 		return false
 	}
-	return p.mayDiffer == nil || !p.mayDiffer(v, h)
+	return p.mayDiffer == nil || !p.mayDiffer(v, last)
 }
 
 // record records a reading. The groups' readings are spread over the time between two of them, by spread, from 0 to 1, so that not
 // all of them are in one round.
-func (p *pace) record(h *lastReading, v *Values, has Has, seconds, spread float64) {
+func (p *pace) record(last *lastReading, v *Values, has Has, seconds, spread float64) {
 	if p.maxAgeSeconds == 0 {
-		h.has, h.readAt = has, seconds
+		last.has, last.readAt = has, seconds
 		return
 	}
-	h.periodsGrew = h.readAt > 0 && v.Periods != h.periods
-	h.refaultsGrew = h.readAt > 0 && v.RefaultPages != h.refaults
-	h.has, h.readAt, h.dueAt = has, seconds, seconds+p.maxAgeSeconds
-	if h.readings < firstReadings {
-		if h.readings++; h.readings == firstReadings {
-			h.dueAt = seconds + p.maxAgeSeconds*spread
+	last.periodsGrew = last.readAt > 0 && v.Periods != last.periods
+	last.refaultsGrew = last.readAt > 0 && v.RefaultPages != last.refaults
+	last.has, last.readAt, last.dueAt = has, seconds, seconds+p.maxAgeSeconds
+	if last.readings < firstReadings {
+		if last.readings++; last.readings == firstReadings {
+			last.dueAt = seconds + p.maxAgeSeconds*spread
 		}
 	}
-	h.memory, h.periods, h.refaults, h.isEmpty = v.MemoryBytes, v.Periods, v.RefaultPages, v.Threads == 0
+	last.memory, last.periods, last.refaults, last.isEmpty = v.MemoryBytes, v.Periods, v.RefaultPages, v.Threads == 0
 }

@@ -14,8 +14,7 @@ func (h *Hierarchy) OpenPressure(resource, cgroup string) (*File, error) {
 
 // openV2 opens a file that only version 2 has. It returns nil if there is none, or if it was disabled for the cgroup.
 func (h *Hierarchy) openV2(controller, cgroup, name string) (*File, error) {
-	const version = 2
-	if h.Version(controller) != version {
+	if h.Version(controller) != 2 {
 		return nil, nil
 	}
 	f, err := h.Open(controller, cgroup, name)

@@ -125,7 +125,7 @@ func (r *Reader) Runnable(cgroup string, w *Walk, hasTime HasTime) (done, ok boo
 		return false, false
 	}
 	if *w == (Walk{}) {
-		if n, ok := r.countByMessage(cgroup); ok {
+		if n, ok := r.countByNetlink(cgroup); ok {
 			w.Count = n
 			if hasTime != nil {
 				hasTime(1)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 
 	"polder/lib/kernfile"
 )
@@ -240,7 +241,7 @@ func (v *Values) refaults(data []byte) error {
 		if !ok {
 			return fmt.Errorf("line %q: %w", kernfile.Clip(line), errNumber)
 		}
-		addPointer(&sum, n)
+		addSaturating(&sum, n)
 	}
 	v.RefaultPages = sum
 	v.Has |= HasRefaults
@@ -282,7 +283,7 @@ func (v *Values) memoryStat(data []byte, rss, cache, inactiveFile string) error 
 }
 
 // pageBytes is the unit of v1's memory.numa_stat; a test sets it.
-var pageBytes = uint64(pageSize())
+var pageBytes = uint64(os.Getpagesize())
 
 // ParseNUMAStatV1 parses v1's memory.numa_stat: "hierarchical_total=12 N0=8 N1=4", in pages.
 func (v *Values) ParseNUMAStatV1(data []byte) error {

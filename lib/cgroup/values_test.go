@@ -1,6 +1,7 @@
 package cgroup
 
 import (
+	"os"
 	"slices"
 	"testing"
 
@@ -82,7 +83,7 @@ func TestParseValues(t *testing.T) {
 		{"memory.numa_stat, a node beyond all", "total=1 N99999=1\n", (*Values).ParseNUMAStatV1, Values{}, false},
 	}
 	pageBytes = 4096
-	t.Cleanup(func() { pageBytes = uint64(pageSize()) })
+	t.Cleanup(func() { pageBytes = uint64(os.Getpagesize()) })
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			var v Values
