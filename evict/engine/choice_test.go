@@ -2,7 +2,6 @@ package engine
 
 import (
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"path/filepath"
@@ -15,7 +14,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"polder/evict/pick"
-	"polder/evict/progress"
 	"polder/evict/settings"
 	"polder/lib/stage"
 	"polder/lib/tick"
@@ -196,9 +194,10 @@ func TestInvalidStateFiles(t *testing.T) {
 	}
 }
 
-// The counters count the beginning of a state, not every tick of it.
-func TestCounts(t *testing.T) {
-	s := &stage.Session{Env: stage.Env{Now: func() time.Time { return noon }}, Log: slog.New(slog.NewTextHandler(io.Discard, nil))}
+// The beginning of a state is logged, not every tick of it.
+func TestStatesAreLoggedOnce(t *testing.T) {
+	var log strings.Builder
+	s := &stage.Session{Env: stage.Env{Now: func() time.Time { return noon }}, Log: slog.New(slog.NewTextHandler(&log, nil))}
 	e := newEngine(s, new(settings.Live))
 	given := settings.Default()
 	given.Burst, given.ReclaimedTolerance = 0, 0
@@ -210,25 +209,21 @@ func TestCounts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	check := func(what string, evictions, limits []progress.Count) {
+	check := func(what string, wouldEvict, limits int) {
 		t.Helper()
-		gotEvictions, gotLimits := e.Counts()
-		if d := cmp.Diff([][]progress.Count{evictions, limits}, [][]progress.Count{gotEvictions, gotLimits}); d != "" {
-			t.Errorf("%s: counts (-want +got):\n%s", what, d)
+		got := [2]int{strings.Count(log.String(), `msg="would evict"`), strings.Count(log.String(), "limit=--"+pick.LimitBurst)}
+		if got != [2]int{wouldEvict, limits} {
+			t.Errorf("%s: %d would-be evictions and %d limits are logged; want %d and %d", what, got[0], got[1], wouldEvict, limits)
 		}
 	}
-	counted := func(what string, n int64) []progress.Count {
-		return []progress.Count{{Tally: progress.Tally{Rule: reclaimedRule, Outcome: what}, N: n}}
-	}
-	wouldEvict := func(n int64) []progress.Count { return counted(tick.StateWouldEvict, n) }
 	tickAt(0)
 	tickAt(1)
-	check("a dry run of two ticks", wouldEvict(1), nil)
+	check("a dry run of two ticks", 1, 0)
 	tickAt(2, func(x *tick.Tick) { x.Sample.Pods = nil })
 	tickAt(3)
-	check("once more", wouldEvict(2), nil)
+	check("once more", 2, 0)
 	given.DryRunRules = nil
 	tickAt(4)
 	tickAt(5)
-	check("no dry run, and a burst of 0", wouldEvict(2), counted(pick.LimitBurst, 2))
+	check("no dry run, and a burst of 0", 2, 1)
 }

@@ -7,7 +7,6 @@ import (
 
 	"polder/evict/act"
 	"polder/evict/progress"
-	"polder/evict/rule"
 	"polder/evict/settings"
 	"polder/lib/cgroup"
 	"polder/lib/stage"
@@ -69,7 +68,7 @@ var unreadFields = []string{
 
 func newEngine(s *stage.Session, live *settings.Live) *engine {
 	e := &engine{session: s, settings: live, nodes: map[string]*node{}}
-	e.Tracker = progress.New(s, stateVersion, rule.Names(), e.record, e.snapshot)
+	e.Tracker = progress.New(s, stateVersion, e.record, e.snapshot)
 	return e
 }
 

@@ -38,7 +38,7 @@ func newController(s *stage.Session) *controller {
 		session: s, nodes: map[string]*progress.Record{}, dryRunTurns: map[string]bool{}, unknownLogged: map[string]bool{},
 		lastTick: map[string]time.Time{},
 	}
-	c.Tracker = progress.New(s, stateVersion, append(rule.Names(), health.Rule), c.record, c.snapshot)
+	c.Tracker = progress.New(s, stateVersion, c.record, c.snapshot)
 	return c
 }
 

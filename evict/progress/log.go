@@ -14,7 +14,7 @@ type logged struct {
 	reachedLimits map[pick.ReachedLimit]bool
 }
 
-// LogChanges logs and counts each eviction when its state changes.
+// LogChanges logs each eviction when its state changes.
 func (w *Tracker) LogChanges(r *Record, now []tick.PodEviction) {
 	if r.logged.states == nil {
 		r.logged.states = map[string]string{}
@@ -25,7 +25,6 @@ func (w *Tracker) LogChanges(r *Record, now []tick.PodEviction) {
 			continue
 		}
 		r.logged.states[key] = x.State
-		w.counts.eviction(x.Rule, x.State)
 		attrs := []any{
 			"state", x.State, "node", r.name, "pod", PodName(x.Namespace, x.Name), "uid", x.UID,
 			"reason", x.Reason, "message", x.Message,
@@ -50,7 +49,7 @@ func (r *Record) Forget(now []tick.PodEviction) {
 	maps.DeleteFunc(r.logged.states, func(key, _ string) bool { return !reported[key] })
 }
 
-// logWouldEvict logs and counts pods that would be evicted when that begins, not at every tick while it continues.
+// logWouldEvict logs pods that would be evicted when that begins, not at every tick while it continues.
 func (w *Tracker) logWouldEvict(r *Record, now []tick.PodEviction) {
 	before := r.logged.wouldEvict
 	r.logged.wouldEvict = map[string]bool{}
@@ -58,7 +57,6 @@ func (w *Tracker) logWouldEvict(r *Record, now []tick.PodEviction) {
 		key := x.UID + " " + x.Rule
 		r.logged.wouldEvict[key] = true
 		if !before[key] && !w.Quiet {
-			w.counts.eviction(x.Rule, x.State)
 			w.session.Log.Info("would evict", "node", r.name, "pod", PodName(x.Namespace, x.Name), "uid", x.UID,
 				"reason", x.Reason, "message", x.Message)
 		}
@@ -71,7 +69,7 @@ func (w *Tracker) LogLimits(r *Record, now []pick.ReachedLimit) {
 	before := r.logged.reachedLimits
 	r.logged.reachedLimits = map[pick.ReachedLimit]bool{}
 	for _, x := range now {
-		w.counts.limit(x.Rule, x.Limit)
+		w.limitCounts.add(x)
 		r.logged.reachedLimits[x] = true
 		if !before[x] && !w.Quiet && x.Limit != pick.LimitPerRule {
 			w.session.Log.Warn("more pods would be evicted than the limit allows", "node", r.name, "rule", x.Rule, "limit", "--"+x.Limit)

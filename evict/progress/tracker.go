@@ -27,26 +27,25 @@ type Tracker struct {
 	// Inode returns a cgroup's inode; nil if no cgroup is frozen or killed.
 	Inode func(cgroup string) uint64
 
-	session *stage.Session
-	saver   *stage.Saver
-	record  func(node string) *Record
-	counts  counts
-	runner  *act.Runner // nil if nothing must be done: --action log, --dry-run, --explain
-	events  *act.Events // nil without a cluster
+	session     *stage.Session
+	saver       *stage.Saver
+	record      func(node string) *Record
+	limitCounts limitCounts
+	runner      *act.Runner // nil if nothing must be done: --action log, --dry-run, --explain
+	events      *act.Events // nil without a cluster
 	// ordersContext ends the runner's work when the tool stops; cancel does so when the stream has failed.
 	ordersContext context.Context
 	cancel        context.CancelFunc
 }
 
-// New returns a Tracker. Record finds or creates the record of a node, snapshot encodes the state, on the goroutine of the stream; rules
-// are the names under which evictions are counted.
-func New(s *stage.Session, version int, rules []string, record func(string) *Record, snapshot func() (tick.Raw, error)) *Tracker {
-	return &Tracker{session: s, saver: s.NewSaver(version, saveEvery, snapshot), record: record, counts: counts{rules: rules}}
+// New returns a Tracker. Record finds or creates the record of a node, snapshot encodes the state, on the goroutine of the stream.
+func New(s *stage.Session, version int, record func(string) *Record, snapshot func() (tick.Raw, error)) *Tracker {
+	return &Tracker{session: s, saver: s.NewSaver(version, saveEvery, snapshot), record: record}
 }
 
-// Begin exposes the counters as metrics, and lets the runner, which may be nil, act until ctx ends.
+// Begin exposes the counts of limits as metrics, and lets the runner, which may be nil, act until ctx ends.
 func (w *Tracker) Begin(ctx context.Context, r *act.Runner) {
-	w.counts.registerMetrics(w.session.Metrics)
+	w.limitCounts.registerMetrics(w.session.Metrics)
 	w.runner = r
 	w.ordersContext, w.cancel = context.WithCancel(ctx)
 }
