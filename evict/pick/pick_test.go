@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"polder/evict/rule"
+	"polder/lib/evictconfig"
 	"polder/lib/tick"
 )
 
@@ -48,12 +49,12 @@ func stateWith(inProgress, failed, inCooldown []string) *State {
 
 // unlimited are limits that are never reached.
 func unlimited() Limits {
-	return Limits{PerRule: Unlimited, PerTick: Unlimited, PerHour: Unlimited, PerNamespace: Unlimited, OptOut: []string{OptOut}}
+	return Limits{PerRule: Unlimited, PerTick: Unlimited, PerHour: Unlimited, PerNamespace: Unlimited, OptOut: []string{evictconfig.OptOut}}
 }
 
 // defaultLimits are the defaults, except for the burst.
 func defaultLimits(burst int) Limits {
-	return Limits{PerRule: 1, PerTick: burst, PerHour: 60, PerNamespace: Unlimited, OptOut: []string{OptOut}}
+	return Limits{PerRule: 1, PerTick: burst, PerHour: 60, PerNamespace: Unlimited, OptOut: []string{evictconfig.OptOut}}
 }
 
 func names(victims []Victim) []string {
@@ -90,7 +91,7 @@ func TestProtected(t *testing.T) {
 	} {
 		p := pod("a")
 		tt.change(p)
-		if got := Protected(p, []string{OptOut, "keep"}); got != tt.want {
+		if got := Protected(p, []string{evictconfig.OptOut, "keep"}); got != tt.want {
 			t.Errorf("%s: Protected = %q; want %q", name, got, tt.want)
 		}
 	}

@@ -2,12 +2,8 @@ package pick
 
 import (
 	"polder/evict/rule"
-	"polder/lib/evictconfig"
 	"polder/lib/tick"
 )
-
-// OptOut is the default annotation that protects a pod.
-const OptOut = evictconfig.OptOut
 
 // Protected returns why a pod may not be evicted; empty if it may.
 func Protected(p *tick.Pod, optOut []string) string {

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"polder/evict/rule"
+	"polder/lib/evictconfig"
 	"polder/lib/qos"
 	"polder/lib/sloconfig"
 	"polder/lib/tick"
@@ -214,7 +215,7 @@ func TestUnknownVictimOfTwoMemoryRules(t *testing.T) {
 	}
 	strategies := sloconfig.Defaults()
 	strategies.Threshold.Enable, strategies.Threshold.EvictEnabledPriorityThreshold = new(true), new(int64(7999))
-	s := rule.Defaults()
+	s := rule.Settings{Settings: evictconfig.Defaults()}
 	s.Strategies = &strategies
 	rules, err := rule.Select([]string{"BEMemoryEvict", "MemoryEvict"})
 	if err != nil {

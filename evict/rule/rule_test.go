@@ -8,8 +8,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"polder/lib/evictconfig"
 	"polder/lib/tick"
 )
+
+// Defaults returns the default settings.
+func Defaults() Settings { return Settings{Settings: evictconfig.Defaults()} }
 
 var start = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 

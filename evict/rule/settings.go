@@ -11,6 +11,3 @@ type Settings struct {
 	// Strategies are Koordinator's for the node, nil if there are none: its rules have no other settings.
 	Strategies *sloconfig.Strategies
 }
-
-// Defaults returns the default settings.
-func Defaults() Settings { return Settings{Settings: evictconfig.Defaults()} }

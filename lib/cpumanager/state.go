@@ -15,15 +15,12 @@ import (
 // File is the file's name in kubelet's root directory.
 const File = "cpu_manager_state"
 
-// These are the policies of present kubelets.
-const (
-	PolicyNone   = "none"
-	PolicyStatic = "static"
-)
+// PolicyNone is the policy of a kubelet that assigns no CPUs.
+const PolicyNone = "none"
 
 // State is the content of the file.
 type State struct {
-	// Policy is PolicyNone or PolicyStatic, or the name of a later kubelet's policy.
+	// Policy is PolicyNone, "static", or the name of a later kubelet's policy.
 	Policy string
 	// Default are the CPUs of all containers without exclusive ones; empty under PolicyNone, which sets no CPUs at all.
 	Default cpus.Set

@@ -178,8 +178,6 @@ func (c *Client) ApplyStatus(ctx context.Context, r Resource, namespace, name st
 const (
 	JSONPatch  = string(types.JSONPatchType)
 	MergePatch = string(types.MergePatchType)
-	// StrategicMergePatch is only for built-in kinds.
-	StrategicMergePatch = string(types.StrategicMergePatchType)
 )
 
 // Patch changes an object, or a subresource of it, by a patch of the kind.
