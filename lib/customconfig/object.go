@@ -181,8 +181,8 @@ func (c *Candidate) ephemeral(o Object) error {
 	if err != nil || d <= 0 {
 		return fmt.Errorf("lastDuration %q is not a time span", fields.Clip(duration))
 	}
-	created, err := time.Parse(time.RFC3339, fields.Text(o, "metadata", "creationTimestamp"))
-	if err != nil {
+	created := fields.Time(o, "metadata", "creationTimestamp")
+	if created.IsZero() {
 		return errors.New("lastDuration without a metadata.creationTimestamp to count from")
 	}
 	c.Expires = created.Add(d)

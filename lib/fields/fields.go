@@ -4,6 +4,7 @@ package fields
 
 import (
 	"encoding/json"
+	"time"
 
 	"polder/lib/clip"
 )
@@ -79,6 +80,15 @@ func TextMap(o Object, path ...string) map[string]string {
 		}
 	}
 	return out
+}
+
+// Time returns a time of the API (RFC 3339) in UTC, the zero time if there is none.
+func Time(o Object, path ...string) time.Time {
+	t, err := time.Parse(time.RFC3339, Text(o, path...))
+	if err != nil {
+		return time.Time{}
+	}
+	return t.UTC()
 }
 
 // Integer returns a whole number.

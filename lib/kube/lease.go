@@ -220,7 +220,7 @@ func (l *Lease) acquireOrRenew(ctx context.Context, isHeld bool) (isOurs bool, e
 	now := time.Now()
 	acquired := now
 	if holder == l.e.Identity {
-		if t, err := time.Parse(time.RFC3339, fields.Text(l.object, "spec", "acquireTime")); err == nil {
+		if t := fields.Time(l.object, "spec", "acquireTime"); !t.IsZero() {
 			acquired = t
 		}
 	}

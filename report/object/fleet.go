@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"polder/lib/fields"
 	"polder/lib/tick"
 )
 
@@ -120,10 +121,10 @@ func (c FleetDecision) Patch(cnr map[string]any) Patch {
 		}
 		old, _ := next[i].(map[string]any)
 		same := old["status"] == want.Status
-		if since := moment(old["lastTransitionTime"]); same && !want.Exact && !since.IsZero() {
+		if since := fields.Time(old, "lastTransitionTime"); same && !want.Exact && !since.IsZero() {
 			item["lastTransitionTime"] = old["lastTransitionTime"]
 		}
-		late := want.Seen.Sub(moment(old["lastHeartbeatTime"])) >= c.heartbeat()
+		late := want.Seen.Sub(fields.Time(old, "lastHeartbeatTime")) >= c.heartbeat()
 		if same && old["reason"] == want.Reason && old["lastTransitionTime"] == item["lastTransitionTime"] && !late {
 			continue
 		}
@@ -174,16 +175,6 @@ func (c FleetDecision) heartbeat() time.Duration {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(c.node))
 	return tick.AgentHeartbeat * time.Duration(75+h.Sum32()%25) / 100
-}
-
-// moment reads a time of the API; it is zero where it is invalid.
-func moment(v any) time.Time {
-	text, _ := v.(string)
-	t, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		return time.Time{}
-	}
-	return t
 }
 
 // FleetTaintsOf reads an object's taints, of which the fleet controller's count as ours, those of the node's own agent as others'.

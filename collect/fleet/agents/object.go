@@ -31,7 +31,7 @@ const ownPrefix = "polder/"
 // NodeOf reads a node object.
 func NodeOf(o Object) *Node {
 	k := kubernetes.NodeOf(o)
-	n := &Node{Name: k.Name, Created: moment(o, "metadata", "creationTimestamp"), Labels: k.Labels, Annotations: maps.Clone(k.Annotations)}
+	n := &Node{Name: k.Name, Created: fields.Time(o, "metadata", "creationTimestamp"), Labels: k.Labels, Annotations: maps.Clone(k.Annotations)}
 	for key, value := range fields.TextMap(o, "metadata", "annotations") {
 		if strings.HasPrefix(key, ownPrefix) && len(key)+len(value) < longestOwn {
 			if n.Annotations == nil {
@@ -96,13 +96,13 @@ func (p *Pod) agent(o Object, namespace string) {
 		UID: fields.Text(o, "metadata", "uid"), Namespace: namespace, Name: fields.Text(o, "metadata", "name"),
 		Terminating: fields.Text(o, "metadata", "deletionTimestamp") != "",
 	}
-	p.Changed = moment(o, "metadata", "creationTimestamp")
+	p.Changed = fields.Time(o, "metadata", "creationTimestamp")
 	for _, c := range fields.List(o, "status", "conditions") {
 		if fields.Text(c, "type") != "Ready" {
 			continue
 		}
 		p.Agent.Ready = fields.Text(c, "status") == "True"
-		if changed := moment(c, "lastTransitionTime"); !changed.IsZero() {
+		if changed := fields.Time(c, "lastTransitionTime"); !changed.IsZero() {
 			p.Changed = changed
 			p.Agent.Since = written(changed)
 		}
@@ -121,22 +121,13 @@ type Record struct {
 func RecordOf(o Object) *Record {
 	r := &Record{Name: fields.Text(o, "metadata", "name")}
 	for _, c := range fields.List(o, "status", "conditions") {
-		since, seen := moment(c, "lastTransitionTime"), moment(c, "lastHeartbeatTime")
+		since, seen := fields.Time(c, "lastTransitionTime"), fields.Time(c, "lastHeartbeatTime")
 		if fields.Text(c, "type") != tick.ConditionAgentReady || since.IsZero() || seen.IsZero() {
 			continue
 		}
 		r.Ready, r.Since, r.Seen = fields.Text(c, "status") == "True", since, seen
 	}
 	return r
-}
-
-// moment reads a time; it is zero where there is none.
-func moment(o Object, path ...string) time.Time {
-	t, err := time.Parse(time.RFC3339, fields.Text(o, path...))
-	if err != nil {
-		return time.Time{}
-	}
-	return t.UTC()
 }
 
 func written(t time.Time) string { return t.UTC().Truncate(time.Millisecond).Format(time.RFC3339Nano) }
