@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"maps"
 	"slices"
 
 	"polder/advise/disk"
@@ -93,7 +94,7 @@ func (st *State) applyDisk(d draft, v *view, steps int) map[string]bool {
 		return nil
 	}
 	throttled := make(map[string]bool, len(v.podCgroups))
-	for _, path := range v.sortedPodCgroups() {
+	for _, path := range slices.Sorted(maps.Keys(v.podCgroups)) {
 		current, isKnown := v.disks[path]
 		if previous := st.Batch[path]; !isKnown && (previous == nil || previous.Rates == (rates{})) {
 			continue
@@ -131,14 +132,4 @@ func (d draft) removeDiskLimits(path string) {
 			c.IOMax = append(slices.Clone(c.IOMax), disk.NoLimit(tick.AllDisks))
 		}
 	})
-}
-
-// sortedPodCgroups returns the cgroups of batch pods, sorted.
-func (v *view) sortedPodCgroups() []string {
-	paths := make([]string, 0, len(v.podCgroups))
-	for path := range v.podCgroups {
-		paths = append(paths, path)
-	}
-	slices.Sort(paths)
-	return paths
 }

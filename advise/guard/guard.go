@@ -264,7 +264,7 @@ func (st *State) decide(now time.Time, a *tick.Advice, v *view, worst *waiting, 
 		age := now.Sub(st.CauseKnownAt)
 		a.Reasons = append(a.Reasons, fmt.Sprintf(
 			"guard: the waiting of %s, which caused the last step, is unknown for %s: the steps stay for another %s",
-			st.Steps[len(st.Steps)-1].Service, age.Round(time.Second), (unknownAfter-age).Round(time.Second)))
+			policy.Quote(st.Steps[len(st.Steps)-1].Service), age.Round(time.Second), (unknownAfter-age).Round(time.Second)))
 	}
 	track(&st.OverSince, isOver)
 	track(&st.CalmSince, worst == nil && !mayBeOver)

@@ -244,7 +244,7 @@ func TestUnknownCause(t *testing.T) {
 		t.Fatalf("steps %q; want two", got)
 	}
 	a := r.times(59, web(-1, 1000), calm, job("job", 6000))
-	if got := r.kinds(); got != "quota quota" || !hasReason(a, "which caused the last step, is unknown for") {
+	if got := r.kinds(); got != "quota quota" || !hasReason(a, `", which caused the last step, is unknown for`) {
 		t.Errorf("after 59 s: %q, %v; want both steps still", got, a.Reasons)
 	}
 	r.times(120, web(-1, 1000), calm, job("job", 6000))

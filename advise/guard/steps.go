@@ -309,7 +309,7 @@ func quotaOf(limit float64) int64 {
 	return int64(min(max(limit, policy.MinQuotaMilliCPU), maxMilliCPU))
 }
 
-// appliedTo returns the share of a cgroup, and creates it if there is none.
+// appliedTo returns what was set of a cgroup, and creates the entry if there is none.
 func (st *State) appliedTo(path string) *applied {
 	s := st.Batch[path]
 	if s == nil {

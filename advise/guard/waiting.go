@@ -81,7 +81,7 @@ type waiting struct {
 // toScale maps a waiting to a part of 1, of which the first half is used: each bin of the histogram is 12 % wider than the one before.
 func toScale(permille float64) float64 { return math.Log2(1+permille) / math.Log2(1+maxPermille) / 2 }
 
-// fromScale is the inverse of scaled.
+// fromScale is the inverse of toScale.
 func fromScale(part float64) float64 { return math.Exp2(2*part*math.Log2(1+maxPermille)) - 1 }
 
 // waitingsOf returns a service's current waitings in thousandths of the time, negative if unknown. PSI of memory and of I/O is that of the
@@ -115,12 +115,9 @@ func (st *State) compare(t *tick.Tick, v *view, s Settings, m class.Machine) (wo
 			continue
 		}
 		history := st.Services[policy.Identity(p)]
-		if history != nil {
-			history.SeenAt = now
-		}
 		learnedAt := time.Time{}
 		if history != nil {
-			learnedAt = history.LearnedAt
+			history.SeenAt, learnedAt = now, history.LearnedAt
 		}
 		level := levelOf(p.UsageMilliCPU)
 		for j, permille := range waitingsOf(p) {

@@ -92,7 +92,7 @@ func (w *round) updateEvents(u *cappedCgroup, target float64) *eventHistory {
 
 // addEventReasons adds reasons for what the events of the capped cgroups have changed.
 func (w *round) addEventReasons(list []cappedCgroup) {
-	stuck, calm, killed := 0, 0, 0.0
+	stuck, tight, killed := 0, 0, 0.0
 	for i := range list {
 		s := w.next[list[i].path]
 		if s == nil || s.Events == nil {
@@ -103,14 +103,14 @@ func (w *round) addEventReasons(list []cappedCgroup) {
 			stuck++
 		}
 		if s.Events.isTight(w.tick.Time) {
-			calm++
+			tight++
 		}
 	}
 	if stuck > 0 {
 		w.addReason("batch memory: memory.high of %s stays at the use: nothing could be reclaimed within %s", phrase.Count(stuck, "cgroup"), stuckAfter)
 	}
-	if calm > 0 {
-		w.addReason("batch memory: memory.max of %s is not lowered: allocations reached it in the last %s", phrase.Count(calm, "cgroup"), calmAfter)
+	if tight > 0 {
+		w.addReason("batch memory: memory.max of %s is not lowered: allocations reached it in the last %s", phrase.Count(tight, "cgroup"), calmAfter)
 	}
 	if killed > 0 {
 		w.addReason("batch memory: the kernel killed %.0f of batch's processes at a limit", killed)
