@@ -6,6 +6,7 @@ import (
 
 	"polder/lib/phrase"
 	"polder/lib/tick"
+	"polder/report/view"
 )
 
 // describeNetwork describes batch's share of each uplink, and the kernel's counters of it. It returns nothing where the advice has none.
@@ -19,7 +20,7 @@ func describeNetwork(t *tick.Tick) (s []string) {
 				continue
 			}
 			s = append(s, fmt.Sprintf("On %s %s is guaranteed %s of %s Mbit/s, and has up to %s of what the default class leaves idle.",
-				brief(l.Link), brief(c.Class), megabits(c.RateBitsPerSecond), megabits(l.RateBitsPerSecond), megabits(c.CeilingBitsPerSecond)))
+				brief(l.Link), brief(c.Class), view.Megabits(c.RateBitsPerSecond), view.Megabits(l.RateBitsPerSecond), view.Megabits(c.CeilingBitsPerSecond)))
 			if t.Network == nil {
 				continue
 			}
@@ -37,6 +38,3 @@ func describeNetwork(t *tick.Tick) (s []string) {
 	}
 	return s
 }
-
-// megabits is a rate in Mbit/s.
-func megabits(bits int64) string { return fmt.Sprintf("%.4g", float64(bits)/1e6) }

@@ -21,7 +21,7 @@ func (m *Model) networkSection() section {
 	for _, l := range m.Tick.Advice.Network.Links {
 		for _, c := range l.Classes {
 			row := (&line{}).add(plain, fit(clip.Clean(l.Link), 16)).add(dim, " ").add(plain, fit(clip.Clean(c.Class), 12))
-			row.add(dim, " ").add(plain, fit(megabits(c.RateBitsPerSecond)+" to "+megabits(c.CeilingBitsPerSecond)+" Mbit/s", 26))
+			row.add(dim, " ").add(plain, fit(Megabits(c.RateBitsPerSecond)+" to "+Megabits(c.CeilingBitsPerSecond)+" Mbit/s", 26))
 			if n := m.Tick.Network; n != nil {
 				at := slices.IndexFunc(n.Classes, func(x tick.NetworkCount) bool { return x.Link == l.Link && x.Class == c.Class })
 				if at >= 0 {
@@ -35,5 +35,5 @@ func (m *Model) networkSection() section {
 	return s
 }
 
-// megabits is a rate in Mbit/s.
-func megabits(bits int64) string { return fmt.Sprintf("%.4g", float64(bits)/1e6) }
+// Megabits is a rate of bits per second, in Mbit/s.
+func Megabits(bits int64) string { return fmt.Sprintf("%.4g", float64(bits)/1e6) }
