@@ -7,7 +7,6 @@ import (
 
 	"polder/isolate/journal"
 	"polder/isolate/plan"
-	"polder/lib/clip"
 	"polder/lib/tick"
 )
 
@@ -71,14 +70,14 @@ func (a *Applier) isContested(it *item, r *round) bool {
 	case plan.Same(it.Name, it.Observed, f.lastApplied):
 		f.RecordUnchanged()
 	case a.machine.Kubelet.IsDefaultList(it.File, it.Observed): // once, because its assignment changed: no contest
-		report("set by kubelet from %s to its default %s", messageText(f.lastApplied), messageText(it.Observed))
+		report("set by kubelet from %s to its default %s", plan.ListText(f.lastApplied), plan.ListText(it.Observed))
 		f.lastApplied = it.Observed
 	case plan.IsKubeletReset(it.File, it.Observed) && f.isKubeletUpdate(a.now, a.kubeletPods(it.File)):
-		report("reset by kubelet from %s to %s, as it does about once a minute and with each new pod", messageText(f.lastApplied), messageText(it.Observed))
+		report("reset by kubelet from %s to %s, as it does about once a minute and with each new pod", plan.ListText(f.lastApplied), plan.ListText(it.Observed))
 		f.lastApplied = it.Observed
 	default:
 		f.RecordChange()
-		report("changed externally from %s to %s", messageText(f.lastApplied), messageText(it.Observed))
+		report("changed externally from %s to %s", plan.ListText(f.lastApplied), plan.ListText(it.Observed))
 		f.lastApplied = it.Observed
 	}
 	reason := f.YieldReason(a.Contest)
@@ -87,14 +86,6 @@ func (a *Applier) isContested(it *item, r *round) bool {
 	}
 	report("%s", reason)
 	return true
-}
-
-// messageText returns a file's text for a message. Only the text of a list can be empty.
-func messageText(text string) string {
-	if text == "" {
-		return "no list"
-	}
-	return clip.Text(text, maxShownBytes)
 }
 
 // kubeletPods returns the cgroups of the pods and containers of the kubelet that manages this cgroup.

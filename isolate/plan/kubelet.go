@@ -190,10 +190,11 @@ func (s *Setting) ExclusiveReason() string {
 	if err == nil && !observed.IsEmpty() && observed.Intersection(s.exclusive).IsEmpty() {
 		return ""
 	}
-	return "not written: kubelet assigned CPUs " + clip.Text(s.exclusive.String(), maxShownBytes) + " exclusively to this container or to another one of its pod (it has " + listText(s.Observed) + ")"
+	return "not written: kubelet assigned CPUs " + clip.Text(s.exclusive.String(), maxShownBytes) + " exclusively to this container or to another one of its pod (it has " + ListText(s.Observed) + ")"
 }
 
-func listText(list string) string {
+// ListText returns the text of a file for messages, clipped. Only the text of a list can be empty.
+func ListText(list string) string {
 	if list == "" {
 		return "no list"
 	}
