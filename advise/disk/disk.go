@@ -188,7 +188,7 @@ func (st *State) adviseLimits(s *tick.Sample, a *tick.Advice, next map[string]*c
 func dividedLimit(d *tick.DiskLimit, n int64) tick.DiskLimit {
 	part := func(limit *int64, minimum int64) *int64 {
 		if limit == nil || *limit < 0 {
-			return tick.Ptr(int64(tick.Unlimited))
+			return new(int64(tick.Unlimited))
 		}
 		return new(max(*limit/n, minimum))
 	}
@@ -326,7 +326,7 @@ func apply(a *tick.Advice, next map[string]*cgroupState) {
 			case s.Weight:
 				c.IOWeight = new(s.weight)
 			case s.Undo.Weight:
-				c.IOWeight = tick.Ptr(int64(tick.Unlimited))
+				c.IOWeight = new(int64(tick.Unlimited))
 			}
 			if len(limits) > 0 {
 				c.IOMax = slices.Concat(c.IOMax, limits)

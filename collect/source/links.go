@@ -57,12 +57,12 @@ func (l *linksReader) Read(r *Round) error {
 			}
 			link := tick.Link{Name: now.Name, DefaultRoute: uplinks}
 			if speed, known := l.speeds[now.Name]; known {
-				link.SpeedBitsPerSecond = tick.Ptr(float64(speed))
+				link.SpeedBitsPerSecond = new(float64(speed))
 			}
 			before, known := l.before[now.Name]
 			if elapsed := seconds - before.seconds; known && elapsed > 0 && now.ReceivedBytes >= before.received && now.SentBytes >= before.sent {
-				link.ReceivedBytesPerSecond = tick.Ptr(rounded(float64(now.ReceivedBytes-before.received)/elapsed, 1))
-				link.SentBytesPerSecond = tick.Ptr(rounded(float64(now.SentBytes-before.sent)/elapsed, 1))
+				link.ReceivedBytesPerSecond = new(rounded(float64(now.ReceivedBytes-before.received)/elapsed, 1))
+				link.SentBytesPerSecond = new(rounded(float64(now.SentBytes-before.sent)/elapsed, 1))
 			}
 			fresh[now.Name] = linkState{seconds, now.ReceivedBytes, now.SentBytes}
 			r.Sample.Links = append(r.Sample.Links, link)

@@ -277,7 +277,7 @@ func MilliCPU(text, period string) *int64 {
 	case err != nil:
 		return nil
 	case micros < 0:
-		return tick.Ptr(int64(tick.Unlimited))
+		return new(int64(tick.Unlimited))
 	}
 	p, err := strconv.ParseInt(period, 10, 64)
 	if err != nil || p <= 0 || micros > (math.MaxInt64-p)/1000 {

@@ -39,5 +39,5 @@ type Tick struct {
 	Network *NetworkIsolation `json:"network,omitempty"`
 }
 
-// Ptr returns a pointer to v: the contract's optional values are pointers.
+// Ptr returns a pointer to v, for tests with many optional values of one type: new(v) would need a conversion of each constant.
 func Ptr[T any](v T) *T { return new(v) }

@@ -215,7 +215,7 @@ func (v *view) widenUnowned(desired *desiredState, l limit) (reasons []string) {
 	}
 	if current := v.tier.CPUMaxMilliCPU; current != nil && *current > 0 && l.quotaMilliCPU == 0 {
 		if w := desired.entry(v.tier.Cgroup); w.CPUMaxMilliCPU == nil {
-			w.CPUMaxMilliCPU = tick.Ptr(int64(tick.Unlimited))
+			w.CPUMaxMilliCPU = new(int64(tick.Unlimited))
 			reasons = append(reasons, fmt.Sprintf("suppression: %s has a quota of %dm that is not desired: it is removed", clip.Text(v.tier.Cgroup, shownBytes), *current))
 		}
 	}
