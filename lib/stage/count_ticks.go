@@ -27,12 +27,11 @@ func (s *Session) measure(l *tick.Line, section any, refused string, duration ti
 	if s.Metrics == nil {
 		return
 	}
-	if refused == metrics.RefusedNode {
-		s.Metrics.Refused(refused)
-		return // it has no section for another node, about which nothing is stored
-	}
 	if refused != "" {
 		s.Metrics.Refused(refused)
+	}
+	if refused == metrics.RefusedNode {
+		return // it has no section for another node, about which nothing is stored
 	}
 	t := tick.Tick{V: tick.Version, Node: l.Node, Time: l.Time}
 	switch section := section.(type) {

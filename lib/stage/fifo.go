@@ -32,12 +32,18 @@ func (s *stream) Close() error {
 	return nil
 }
 
+// inputFile returns the file from which the input is read; nil if it is no file.
+func (s *stream) inputFile() *os.File {
+	if s.File != nil {
+		return s.File
+	}
+	f, _ := s.in.(*os.File)
+	return f
+}
+
 // isRecording reports whether the stream is a file on a disk.
 func (s *stream) isRecording() bool {
-	f := s.File
-	if f == nil {
-		f, _ = s.in.(*os.File)
-	}
+	f := s.inputFile()
 	if f == nil {
 		return false
 	}
@@ -56,10 +62,7 @@ func (s *Session) Recording() bool {
 
 // isTerminal reports whether the stream is a terminal.
 func (s *stream) isTerminal() bool {
-	f := s.File
-	if f == nil {
-		f, _ = s.in.(*os.File)
-	}
+	f := s.inputFile()
 	if f == nil {
 		return false
 	}

@@ -113,12 +113,12 @@ func (s *Session) Filter(ctx context.Context, f Filter) error {
 	done := make(chan struct{})
 	defer close(done)
 	s.notify.ready(ctx)
-	limit := &rateLimit{log: s.Log, now: s.Now}
-	go s.read(ctx, in, limit, lines, free, done)
+	dropped := &droppedLines{logger: s.Log, now: s.Now}
+	go s.read(ctx, in, dropped, lines, free, done)
 	decoder := tick.NewDecoder(f.Ignores...)
 	go decode(decoder, f.Reads, lines, decoded, done)
 
-	err = s.loop(ctx, f, in.isFIFO, out, limit, decoded, free)
+	err = s.loop(ctx, f, in.isFIFO, out, dropped, decoded, free)
 	if err == nil && s.acts && !f.UsesRefused {
 		s.refusals.warnIfAll(s)
 	}
@@ -128,7 +128,7 @@ func (s *Session) Filter(ctx context.Context, f Filter) error {
 // silenceInterval is the maximum time between two calls of OnSilence while the input is silent.
 const silenceInterval = 5 * time.Second
 
-func (s *Session) loop(ctx context.Context, f Filter, drainInput bool, out *sink, limit *rateLimit, decoded <-chan inputLine,
+func (s *Session) loop(ctx context.Context, f Filter, drainInput bool, out *sink, dropped *droppedLines, decoded <-chan inputLine,
 	free chan<- *tick.Line,
 ) error {
 	var silence <-chan time.Time
@@ -148,9 +148,9 @@ func (s *Session) loop(ctx context.Context, f Filter, drainInput bool, out *sink
 		case a, ok := <-decoded:
 			s.Metrics.Cut(a.counts.Cut)
 			if !ok || errors.Is(a.err, io.EOF) {
-				limit.logTotals(a.counts)
+				dropped.logTotals(a.counts)
 				if ctx.Err() == nil {
-					return limit.checkStream(a.counts)
+					return dropped.checkStream(a.counts)
 				}
 				return nil
 			}
@@ -159,7 +159,7 @@ func (s *Session) loop(ctx context.Context, f Filter, drainInput bool, out *sink
 			}
 			if a.sectionErr != nil {
 				s.Metrics.Invalid(metrics.InvalidSection)
-				if err := limit.dropSection(a.line.Number, a.sectionErr, s.Strict); err != nil {
+				if err := dropped.logSection(a.line.Number, a.sectionErr, s.Strict); err != nil {
 					return err
 				}
 				free <- a.line
@@ -207,13 +207,13 @@ func (s *Session) handle(ctx context.Context, f Filter, a inputLine, out *sink) 
 
 // read splits the input into lines; it closes the channel at the end.
 func (s *Session) read(
-	ctx context.Context, in *stream, limit *rateLimit, lines chan<- inputLine, free <-chan *tick.Line, done <-chan struct{},
+	ctx context.Context, in *stream, dropped *droppedLines, lines chan<- inputLine, free <-chan *tick.Line, done <-chan struct{},
 ) {
 	defer close(lines)
 	r := tick.NewReader(in.in)
 	r.Strict, r.MaxLine, r.Restarted, r.WholeLines = s.Strict, s.MaxLine, in.isFIFO, in.hasWholeLines
 	r.OnInvalid = func(number int64, err error) {
-		limit.logDropped(number, err)
+		dropped.log(number, err)
 		s.Metrics.Invalid(invalid(err))
 	}
 
@@ -254,7 +254,7 @@ func (s *Session) read(
 	}
 }
 
-// decode decodes the lines' sections; it closes arrivals after the last line.
+// decode decodes the lines' sections; it closes decoded after the last line.
 func decode(d *tick.Decoder, sections []string, lines <-chan inputLine, decoded chan<- inputLine, done <-chan struct{}) {
 	defer close(decoded)
 	for a := range lines {
@@ -323,10 +323,11 @@ func (s *Session) notifyAlive() {
 // logInterval is the minimum time between two log lines about dropped lines.
 const logInterval = 10 * time.Second
 
-// rateLimit logs dropped lines, the first at once and then at most one every logInterval with the number of omitted ones.
-type rateLimit struct {
-	log *slog.Logger
-	now func() time.Time
+// droppedLines counts the lines that are no ticks, and logs the first at once and then at most one every logInterval, with the number of
+// those that were not logged.
+type droppedLines struct {
+	logger *slog.Logger
+	now    func() time.Time
 
 	mu              sync.Mutex
 	last            time.Time
@@ -335,47 +336,47 @@ type rateLimit struct {
 	first           error // why the first line was dropped
 }
 
-func (r *rateLimit) logDropped(number int64, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.first == nil {
-		r.first = fmt.Errorf("line %d: %w", number, err)
+func (d *droppedLines) log(number int64, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.first == nil {
+		d.first = fmt.Errorf("line %d: %w", number, err)
 	}
-	if now := r.now(); r.last.IsZero() || now.Sub(r.last) >= logInterval || now.Before(r.last) {
-		r.log.Warn("dropped a line", "line", number, "error", err, "notLogged", r.notLogged)
-		r.last, r.notLogged = now, 0
+	if now := d.now(); d.last.IsZero() || now.Sub(d.last) >= logInterval || now.Before(d.last) {
+		d.logger.Warn("dropped a line", "line", number, "error", err, "notLogged", d.notLogged)
+		d.last, d.notLogged = now, 0
 		return
 	}
-	r.notLogged++
+	d.notLogged++
 }
 
-// dropSection drops a line with a section that could not be decoded.
-func (r *rateLimit) dropSection(number int64, err error, strict bool) error {
+// logSection counts and logs a line with a section that could not be decoded; with strict it returns an error.
+func (d *droppedLines) logSection(number int64, err error, strict bool) error {
 	if strict {
 		return fmt.Errorf("read ticks: line %d: %w", number, err)
 	}
-	r.mu.Lock()
-	r.droppedSections++
-	r.mu.Unlock()
-	r.logDropped(number, err)
+	d.mu.Lock()
+	d.droppedSections++
+	d.mu.Unlock()
+	d.log(number, err)
 	return nil
 }
 
 // checkStream returns the error of an input that has ended without any tick: it is probably the wrong file. An input without lines, or
 // with only a line that was cut off, is no error: its writer ended early.
-func (r *rateLimit) checkStream(c tick.Counts) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if bad := c.Invalid + r.droppedSections; bad > 0 && c.Lines == r.droppedSections {
-		return fmt.Errorf("no line of the input is a tick (%d dropped; the first: %w): want collect's output", bad, r.first)
+func (d *droppedLines) checkStream(c tick.Counts) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if bad := c.Invalid + d.droppedSections; bad > 0 && c.Lines == d.droppedSections {
+		return fmt.Errorf("no line of the input is a tick (%d dropped; the first: %w): want collect's output", bad, d.first)
 	}
 	return nil
 }
 
-func (r *rateLimit) logTotals(c tick.Counts) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if c.Invalid+r.droppedSections > 0 || c.Cut > 0 {
-		r.log.Info("end of input", "ticks", c.Lines-r.droppedSections, "dropped", c.Invalid+r.droppedSections, "tooLong", c.TooLong, "cut", c.Cut)
+func (d *droppedLines) logTotals(c tick.Counts) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if c.Invalid+d.droppedSections > 0 || c.Cut > 0 {
+		d.logger.Info("end of input", "ticks", c.Lines-d.droppedSections, "dropped", c.Invalid+d.droppedSections, "tooLong", c.TooLong, "cut", c.Cut)
 	}
 }

@@ -134,7 +134,7 @@ func (f *Flags) Float(into *float64, name string, value float64, usage string) {
 
 // Bool adds a switch.
 func (f *Flags) Bool(into *bool, name, usage string) {
-	f.flags = append(f.flags, &cli.BoolFlag{Name: name, Usage: usage, Destination: into, Category: f.category, EnvVars: f.envVars(name)})
+	f.OnOff(into, name, false, usage)
 }
 
 // OnOff adds a switch with a default: --name or --name=false.
