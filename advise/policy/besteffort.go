@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"polder/lib/qos"
 	"polder/lib/tick"
 )
 
@@ -38,7 +39,8 @@ func ConfineTier(a *tick.Advice, s *tick.Sample, previous string, lists BatchLis
 
 // tierToConfine returns the tier of the sample's pods, empty if there is none, and why it cannot be confined.
 func tierToConfine(s *tick.Sample, previous string, lists BatchLists) (path, why string) {
-	isAmbiguous, foreignPod := false, (*tick.Pod)(nil)
+	var isAmbiguous bool
+	var foreignPod *tick.Pod
 	for i := range s.Pods {
 		p := &s.Pods[i]
 		if p.Ended() {
@@ -52,7 +54,7 @@ func tierToConfine(s *tick.Sample, previous string, lists BatchLists) (path, why
 		case tier != "":
 			isAmbiguous = isAmbiguous || path != "" && path != tier
 			path = tier
-		case p.Missing != tick.MissingCgroup || !isBestEffort(p): // it is, or will be, elsewhere
+		case p.Missing != tick.MissingCgroup || qos.KubernetesOf(p) != qos.BestEffort: // it is, or will be, elsewhere
 			continue
 		}
 		if p.QoS != tick.QoSReclaimed && foreignPod == nil {
@@ -106,14 +108,4 @@ func TierOf(path string) string {
 		return ""
 	}
 	return tier
-}
-
-// isBestEffort reports whether the pod is of Kubernetes' class BestEffort: without requests or limits of CPU or memory.
-func isBestEffort(p *tick.Pod) bool {
-	for _, r := range []*tick.Resources{p.Requests, p.Limits} {
-		if r != nil && (r.MilliCPU != nil && *r.MilliCPU > 0 || r.MemoryBytes != nil && *r.MemoryBytes > 0) {
-			return false
-		}
-	}
-	return true
 }

@@ -76,3 +76,22 @@ func TestEvictionMarks(t *testing.T) {
 		}
 	}
 }
+
+// A pod without requests or limits of CPU or memory is BestEffort; a request of 0 counts as none.
+func TestBestEffort(t *testing.T) {
+	for _, tt := range []struct {
+		requests, limits *tick.Resources
+		want             bool
+	}{
+		{nil, nil, true},
+		{&tick.Resources{}, &tick.Resources{MilliCPU: new(0.0), MemoryBytes: new(0.0)}, true},
+		{&tick.Resources{ReclaimedMilliCPU: new(1000.0)}, nil, true},
+		{&tick.Resources{MilliCPU: new(1.0)}, nil, false},
+		{nil, &tick.Resources{MemoryBytes: new(1.0)}, false},
+		{nil, &tick.Resources{MilliCPU: new(0.0), MemoryBytes: new(1.0)}, false},
+	} {
+		if got := qos.KubernetesOf(&tick.Pod{Requests: tt.requests, Limits: tt.limits}) == qos.BestEffort; got != tt.want {
+			t.Errorf("%+v, %+v: %v", tt.requests, tt.limits, got)
+		}
+	}
+}

@@ -55,7 +55,8 @@ type Pod struct {
 //  1. Katalyst's annotation,
 //  2. Koordinator's label,
 //  3. a request for Koordinator's batch resources: reclaimed,
-//  4. the Kubernetes class: shared for Guaranteed and Burstable; for BestEffort the value of bestEffort, because the dialects
+//  4. a request for Katalyst's reclaimed resources, which need the annotation: shared,
+//  5. the Kubernetes class: shared for Guaranteed and Burstable; for BestEffort the value of bestEffort, because the dialects
 //     differ (Katalyst: shared, Koordinator: reclaimed).
 //
 // A value that the dialect does not define makes the pod shared, whatever its other marks: a typing error never makes a

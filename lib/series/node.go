@@ -155,14 +155,14 @@ func (n *Node) Samples(t *tick.Tick) []Sample {
 	p.addNumber(ticks, n.ticks, n.label(n.tool, t))
 	if t.Sample != nil {
 		p.sample(t.Sample)
-		n.each(n.sources, func(source string, v float64) { p.addNumber(sourceErrors, v, source) })
+		n.sources.each(func(source string, v float64) { p.addNumber(sourceErrors, v, source) })
 		p.addNumber(droppedTicks, float64(t.Sample.DroppedTicks), n.label("collect", t))
 	}
 	p.addWorth(&n.worth)
 	if t.Advice != nil {
 		p.advice(t.Advice)
-		n.each(n.worth.squeezed, func(cause string, v float64) { p.addNumber(batchSqueezed, v, cause) })
-		n.each(n.shadow, func(key string, v float64) {
+		n.worth.squeezed.each(func(cause string, v float64) { p.addNumber(batchSqueezed, v, cause) })
+		n.shadow.each(func(key string, v float64) {
 			direction, policy, whole := strings.Cut(key, "\x00")
 			if !whole {
 				policy = other
@@ -179,17 +179,17 @@ func (n *Node) Samples(t *tick.Tick) []Sample {
 		p.addNumber(droppedTicks, float64(i.DroppedTicks), n.label("isolate-network", t)) // an instance of its own
 	}
 	if i := t.Isolation; i != nil {
-		n.each(n.writes, func(key string, v float64) { p.addNumber(isolationWrites, v, key) })
+		n.writes.each(func(key string, v float64) { p.addNumber(isolationWrites, v, key) })
 		p.addNumber(isolationUnchanged, float64(i.Unchanged))
 		p.addNumber(isolationMissing, float64(i.Missing))
 		p.addNumber(isolationFallbacks, n.fallbacks)
 		p.addNumber(memoryReclaimed, n.reclaimedBytes)
-		n.each(n.reclaims, func(state string, v float64) { p.addNumber(reclaims, v, state) })
+		n.reclaims.each(func(state string, v float64) { p.addNumber(reclaims, v, state) })
 		p.addNumber(droppedTicks, float64(i.DroppedTicks), n.label("isolate", t))
 	}
 	if t.Eviction != nil {
 		p.eviction(t.Eviction)
-		n.each(n.evictions, func(key string, v float64) {
+		n.evictions.each(func(key string, v float64) {
 			rule, state, whole := strings.Cut(key, "\x00")
 			if !whole {
 				state = other
@@ -200,13 +200,14 @@ func (n *Node) Samples(t *tick.Tick) []Sample {
 	}
 	if t.Report != nil {
 		p.report(t.Report)
-		n.each(n.written, func(target string, v float64) { p.addNumber(targetWrites, v, target) })
+		n.written.each(func(target string, v float64) { p.addNumber(targetWrites, v, target) })
 	}
-	n.each(n.errors, func(tool string, v float64) { p.addNumber(errorsTotal, v, tool) })
+	n.errors.each(func(tool string, v float64) { p.addNumber(errorsTotal, v, tool) })
 	return p.samples
 }
 
-func (*Node) each(c counts, visit func(string, float64)) {
+// each visits the counts, sorted by label.
+func (c counts) each(visit func(string, float64)) {
 	for _, key := range slices.Sorted(maps.Keys(c)) {
 		visit(key, c[key])
 	}

@@ -286,7 +286,7 @@ func TestARepeatedRequestCounts(t *testing.T) {
 		n.Add(x)
 	}
 	got := map[string]float64{}
-	n.each(n.evictions, func(key string, v float64) { got[key] = v })
+	n.evictions.each(func(key string, v float64) { got[key] = v })
 	want := map[string]float64{"r\x00" + tick.StateRequested: 3, "r\x00" + tick.StateFailed: 2, "r\x00" + tick.StateCreated: 1}
 	for key, v := range want {
 		if got[key] != v {
