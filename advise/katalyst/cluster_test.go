@@ -321,7 +321,7 @@ func TestPoolsThatNeedLessThanACoreAreMerged(t *testing.T) {
 	if names := slices.Sorted(maps.Keys(poolsOf(a))); !slices.Equal(names, []string{"reclaim", "share"}) {
 		t.Errorf("pools %v", names)
 	}
-	wantReason(t, a, "pools pool-00, pool-01, pool-02, pool-03, pool-04, … are merged with share: each needs less than a core")
+	wantReason(t, a, "pools pool-00, pool-01, pool-02, pool-03, pool-04 and 25 more are merged with share: each needs less than a core")
 	if got := listsByCgroup(a.Cgroups)["p07"]; got != poolsOf(a)["share"] {
 		t.Errorf("p07 is on %q", got)
 	}

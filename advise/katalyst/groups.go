@@ -6,7 +6,6 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 
 	"polder/advise/policy"
 	"polder/lib/cpus"
@@ -86,13 +85,6 @@ func (m *member) pool() string {
 		return ""
 	}
 	return m.enhancement.pool
-}
-
-func firstNames(names []string) string {
-	if len(names) > 5 {
-		return strings.Join(names[:5], ", ") + ", …"
-	}
-	return strings.Join(names, ", ")
 }
 
 // desiredMilliCPU returns the desired size of a pool, in milli-CPU.
@@ -220,7 +212,7 @@ func sizeSeveral(in inputs, groups []group, avail cpuSet, limit int) (union cpuS
 	}
 	if len(merged) > 0 {
 		reasons = append(reasons, fmt.Sprintf("pools %s are merged with share: each needs less than a core, or its proportion of %s is less than one",
-			firstNames(merged), phrase.Count(units, "whole core")))
+			phrase.First(merged, 5), phrase.Count(units, "whole core")))
 	}
 	return union, reasons
 }

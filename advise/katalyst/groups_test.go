@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -283,13 +282,5 @@ func TestPlaceMovesAsFewCPUsAsItCan(t *testing.T) {
 				t.Errorf("the union is %s; want %s", all.list, taken)
 			}
 		})
-	}
-}
-
-func TestFirstNames(t *testing.T) {
-	for names, want := range map[string]string{"a": "a", "a b c d e": "a, b, c, d, e", "a b c d e f": "a, b, c, d, e, …"} {
-		if got := firstNames(strings.Fields(names)); got != want {
-			t.Errorf("%s: %q; want %q", names, got, want)
-		}
 	}
 }

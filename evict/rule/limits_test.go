@@ -267,8 +267,6 @@ func TestTexts(t *testing.T) {
 		{fmt.Sprint(s.Times), "1000000"},
 		{streak{Times: 1}.String(), "once"},
 		{streak{Times: 2}.String(), "2 times in a row"},
-		{firstNames([]string{"a", "b", "c"}), "a, b, c"},
-		{firstNames([]string{"a", "b", "c", "d", "e"}), "a, b, c and 2 more"},
 		{whole.About(), "s"},
 		{of.About(), "s (p)"},
 		{fmt.Sprint(Compare(one, two)), "-1"},

@@ -3,6 +3,7 @@ package rule
 import (
 	"fmt"
 
+	"polder/lib/phrase"
 	"polder/lib/podwait"
 	"polder/lib/tick"
 )
@@ -35,7 +36,7 @@ func measurePSI(x *memoryCheck, l *condition) {
 		}
 	}
 	if len(unknown) > 0 {
-		x.m.Errors = append(x.m.Errors, fmt.Sprintf("%s (%s): no memory pressure of %d of %d shared and dedicated pods, they count as without pressure: %s", ScopeMemory, partPSI, len(unknown), total, firstNames(unknown)))
+		x.m.Errors = append(x.m.Errors, fmt.Sprintf("%s (%s): no memory pressure of %d of %d shared and dedicated pods, they count as without pressure: %s", ScopeMemory, partPSI, len(unknown), total, phrase.First(unknown, shownNames)))
 	}
 	factor := 1.0
 	if l.wasMet(x.t) {

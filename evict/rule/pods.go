@@ -14,6 +14,9 @@ import (
 // shownBytes is the maximum length of foreign text in a message.
 const shownBytes = 40
 
+// shownNames is the number of pods that a message names; it counts the others.
+const shownNames = 3
+
 // These are the annotations that the rules read. The enhancements are JSON objects in a string, with strings as values.
 const (
 	annotationCPU         = "katalyst.kubewharf.io/cpu_enhancement"
@@ -133,12 +136,3 @@ func priority(p *tick.Pod) float64 {
 func milliCPU(v float64) string { return fmt.Sprintf("%.0fm", v) }
 
 func mebibytes(v float64) string { return fmt.Sprintf("%.0fMi", v/(1<<20)) }
-
-// firstNames returns the first few names.
-func firstNames(names []string) string {
-	const limit = 3
-	if len(names) <= limit {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:limit], ", "), len(names)-limit)
-}

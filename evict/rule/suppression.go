@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"polder/lib/phrase"
 	"polder/lib/tick"
 )
 
@@ -15,7 +16,7 @@ func (w *cpuWindow) measureSuppression(m *Measure, s *Settings, t *tick.Tick) {
 	pods := podsOfClass(t, tick.QoSReclaimed)
 	sum, candidates, withoutRequest := requests(pods, resource{request: reclaimedMilliCPU}, nil, noneExempt)
 	if len(withoutRequest) > 0 {
-		m.Errors = append(m.Errors, fmt.Sprintf("%s: %d of %d reclaimed pods request no reclaimed CPU and count as 0: %s", ScopeSuppression, len(withoutRequest), len(pods), firstNames(withoutRequest)))
+		m.Errors = append(m.Errors, fmt.Sprintf("%s: %d of %d reclaimed pods request no reclaimed CPU and count as 0: %s", ScopeSuppression, len(withoutRequest), len(pods), phrase.First(withoutRequest, shownNames)))
 	}
 	previous := w.Suppressed
 	w.Suppressed = nil // drop pods that have ended

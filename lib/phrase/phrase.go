@@ -1,4 +1,4 @@
-// Package phrase formats numbers in sentences.
+// Package phrase formats numbers and lists in sentences.
 package phrase
 
 import (
@@ -12,6 +12,14 @@ func Count(n int, what string) string {
 		return "1 " + what
 	}
 	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// First joins at most limit names with commas, and counts the others: "a, b and 3 more".
+func First(names []string, limit int) string {
+	if len(names) <= limit {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:limit], ", "), len(names)-limit)
 }
 
 // Number is a number with the name of what it counts: "3 not restored".

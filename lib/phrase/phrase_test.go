@@ -10,6 +10,14 @@ func TestCount(t *testing.T) {
 	}
 }
 
+func TestFirst(t *testing.T) {
+	for n, want := range map[int]string{0: "", 1: "a", 2: "a, b", 3: "a, b and 1 more", 5: "a, b and 3 more"} {
+		if got := First([]string{"a", "b", "c", "d", "e"}[:n], 2); got != want {
+			t.Errorf("First of %d = %q, want %q", n, got, want)
+		}
+	}
+}
+
 func TestNonzero(t *testing.T) {
 	const want = "restored 1 value, 2 skipped: changed externally, 1 not restored"
 	got := Nonzero("restored 1 value", Number{0, "unchanged"}, Number{2, "skipped: changed externally"}, Number{1, "not restored"})
