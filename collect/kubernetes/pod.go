@@ -16,8 +16,8 @@ import (
 // annotations of static pods (config.mirror, config.source), so a pod counts as static only if its Node owns it.
 const annotationHash = "kubernetes.io/config.hash"
 
-// SystemNamespace is the namespace whose pods may be of the system class unless the administrator names others.
-const SystemNamespace = "kube-system"
+// systemNamespace is the namespace whose pods may be of the system class unless the administrator names others.
+const systemNamespace = "kube-system"
 
 // Pod is what is kept of a pod object. It is immutable.
 type Pod struct {
@@ -49,13 +49,13 @@ type Reading struct {
 	BestEffort string
 	// Annotations are keys that are passed on besides the dialects', and before them: evict's opt-outs are among these.
 	Annotations []string
-	// SystemNamespaces are those whose pods may be of the system class; nil means [SystemNamespace] alone.
+	// SystemNamespaces are those whose pods may be of the system class; nil means [systemNamespace] alone.
 	SystemNamespaces []string
 }
 
 func (r *Reading) system(namespace string) bool {
 	if r.SystemNamespaces == nil {
-		return namespace == SystemNamespace
+		return namespace == systemNamespace
 	}
 	return namespace != "" && slices.Contains(r.SystemNamespaces, namespace)
 }

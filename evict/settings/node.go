@@ -59,7 +59,7 @@ func (n *Node) SettingsAt(base *Settings, t *tick.Tick, log *slog.Logger) (*Sett
 		log.Warn(why, "node", t.Node)
 	}
 	dryRun := *s
-	dryRun.DryRunRules = []string{EveryRule}
+	dryRun.DryRunRules = []string{everyRule}
 	return &dryRun, append(slices.Clip(errs), why)
 }
 

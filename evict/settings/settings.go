@@ -35,8 +35,8 @@ const FromDefault = "default"
 // fromFlag is the source of a setting of the command line.
 const fromFlag = "flag"
 
-// EveryRule in dry-run-rules means all rules.
-const EveryRule = "*"
+// everyRule in dry-run-rules means all rules.
+const everyRule = "*"
 
 // Default returns the default settings.
 func Default() Settings { return Settings{Settings: evictconfig.Defaults()} }
@@ -55,7 +55,7 @@ func (s *Settings) Limits() pick.Limits {
 
 // IsDryRun reports whether a rule is in dry run: measured and reported, but without effect.
 func (s *Settings) IsDryRun(rule string) bool {
-	return slices.Contains(s.DryRunRules, rule) || slices.Contains(s.DryRunRules, EveryRule)
+	return slices.Contains(s.DryRunRules, rule) || slices.Contains(s.DryRunRules, everyRule)
 }
 
 // Selected returns the rules that are measured.
@@ -67,8 +67,8 @@ func (s *Settings) check(report func(name string, err error)) {
 	if _, err := rule.Select(s.Rules); err != nil {
 		report("rules", err)
 	}
-	if _, err := rule.Select(slices.DeleteFunc(slices.Clone(s.DryRunRules), func(name string) bool { return name == EveryRule })); err != nil {
-		report("dry-run-rules", fmt.Errorf("%w (%q means all)", err, EveryRule))
+	if _, err := rule.Select(slices.DeleteFunc(slices.Clone(s.DryRunRules), func(name string) bool { return name == everyRule })); err != nil {
+		report("dry-run-rules", fmt.Errorf("%w (%q means all)", err, everyRule))
 	}
 }
 

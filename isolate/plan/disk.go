@@ -53,8 +53,8 @@ type Disk struct {
 	IsInAll bool
 }
 
-// IsPerDevice reports whether a file has a line for each disk: then [File.Device] names the disk.
-func IsPerDevice(name string) bool { return limitIndex(name) >= 0 || isCost(name) }
+// isPerDevice reports whether a file has a line for each disk: then [File.Device] names the disk.
+func isPerDevice(name string) bool { return limitIndex(name) >= 0 || isCost(name) }
 
 // limitIndex returns a file's index among the limits, 0 for the file with all four limits; negative for other files.
 func limitIndex(name string) int {

@@ -68,7 +68,7 @@ func (s *Setting) MissingFile() string {
 
 // IsKnown reports whether a file is one that a plan may write: a journal must not name others.
 func IsKnown(f File) bool {
-	if IsPerDevice(f.Name) {
+	if isPerDevice(f.Name) {
 		return f.Controller == "io" && isDevice(f.Device)
 	}
 	if f.Device != "" {

@@ -19,7 +19,7 @@ type File struct {
 	Controller string // "cpu", "cpuset", "memory", "io"
 	Cgroup     string
 	Name       string
-	Device     string // the disk's numbers if the file has a line for each disk ([IsPerDevice]); empty for others
+	Device     string // the disk's numbers if the file has a line for each disk ([isPerDevice]); empty for others
 }
 
 // Machine is what a plan must know of the machine.

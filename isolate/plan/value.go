@@ -73,7 +73,7 @@ func (s *Setting) Desired() (string, error) {
 	switch {
 	case isCost(s.Name):
 		return s.desiredCost(), nil
-	case IsPerDevice(s.Name):
+	case isPerDevice(s.Name):
 		return s.desiredLimits()
 	case s.restoresOriginal && isDefault(s.Name):
 		return "default " + defaultOf(s.Original), nil
@@ -168,7 +168,7 @@ func (s *Setting) tighterText() string {
 
 // NeedsOriginal reports whether the desired value depends on the file's original value.
 func (s *Setting) NeedsOriginal() bool {
-	return s.isTighterOnly || s.restoresOriginal || s.factor > 0 || IsPerDevice(s.Name)
+	return s.isTighterOnly || s.restoresOriginal || s.factor > 0 || isPerDevice(s.Name)
 }
 
 // FollowsOriginal reports whether the desired value follows the original one, which is then never overwritten: a limit that is never
@@ -218,7 +218,7 @@ func Same(name, a, b string) bool {
 		return defaultOf(a) == defaultOf(b)
 	case isCost(name):
 		return sameCost(name, a, b)
-	case IsPerDevice(name):
+	case isPerDevice(name):
 		x, errX := limitsOf(name, a)
 		y, errY := limitsOf(name, b)
 		return errX == nil && errY == nil && x == y

@@ -13,11 +13,11 @@ func Check(word string, list []string) error {
 	if slices.Contains(list, word) {
 		return nil
 	}
-	return fmt.Errorf("%q: want %s%s", word, OneOf(list), Suggestion(word, list))
+	return fmt.Errorf("%q: want %s%s", word, oneOf(list), Suggestion(word, list))
 }
 
-// OneOf formats a list: "a", "a or b", "one of a, b, c".
-func OneOf(list []string) string {
+// oneOf formats a list: "a", "a or b", "one of a, b, c".
+func oneOf(list []string) string {
 	if len(list) <= 2 {
 		return strings.Join(list, " or ")
 	}

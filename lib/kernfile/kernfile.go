@@ -14,8 +14,8 @@ import (
 	"polder/lib/clip"
 )
 
-// MaxBytes bounds the files of Read: the largest one, the tasks of a huge cgroup, is far smaller.
-const MaxBytes = 64 << 20
+// maxBytes bounds the files of Read: the largest one, the tasks of a huge cgroup, is far smaller.
+const maxBytes = 64 << 20
 
 // Read reads a whole file into buf, which it enlarges if needed, and returns the content. It does not use stat, whose size of
 // such files is meaningless.
@@ -83,8 +83,8 @@ func read(fd int, buf []byte, onePiece bool) ([]byte, error) {
 	n := 0
 	for {
 		if n == len(buf) {
-			if n >= MaxBytes {
-				return buf[:0], fmt.Errorf("more than %d bytes", MaxBytes)
+			if n >= maxBytes {
+				return buf[:0], fmt.Errorf("more than %d bytes", maxBytes)
 			}
 			buf = append(buf, make([]byte, max(len(buf), 4096))...)
 			buf = buf[:cap(buf)]

@@ -141,11 +141,11 @@ func PriorityNumber(p *tick.Pod) int64 {
 	if p.Priority != nil && *p.Priority != 0 {
 		return *p.Priority
 	}
-	return NumberOf(PriorityClassOrDefault(p))
+	return numberOf(PriorityClassOrDefault(p))
 }
 
-// NumberOf returns the default number of a priority class; 0 for none.
-func NumberOf(class string) int64 {
+// numberOf returns the default number of a priority class; 0 for none.
+func numberOf(class string) int64 {
 	for _, b := range bands {
 		if class == b.name {
 			return b.number

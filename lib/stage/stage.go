@@ -38,8 +38,8 @@ type Env struct {
 	Processors func(int) int
 }
 
-// OSEnv is the process's environment.
-func OSEnv() Env {
+// osEnv is the process's environment.
+func osEnv() Env {
 	return Env{Args: os.Args, In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Now: time.Now, Processors: runtime.GOMAXPROCS}
 }
 
@@ -110,7 +110,7 @@ const stopWithin = 8 * time.Second
 
 // Main runs the command as the process, which ends with the command's exit status.
 func Main(c Command) {
-	c, env := c.choose(OSEnv())
+	c, env := c.choose(osEnv())
 	// A panic ends with SIGABRT: Go's own status for it is 2, which means that the configuration is invalid, and
 	// supervisors do not restart such a tool.
 	debug.SetTraceback("crash")

@@ -105,7 +105,7 @@ func (s *Session) SaveState(version int, v any) error {
 	if err != nil {
 		return fmt.Errorf("write --state %s: %w", s.State, err)
 	}
-	if err := WriteFileSync(s.State, append(data, '\n'), 0o600); err != nil {
+	if err := writeFileSync(s.State, append(data, '\n'), 0o600); err != nil {
 		return fmt.Errorf("write --state: %w", err)
 	}
 	return nil
@@ -116,8 +116,8 @@ func WriteFile(path string, data []byte, mode fs.FileMode) error {
 	return replace(path, data, mode, func(*os.File) error { return nil })
 }
 
-// WriteFileSync is like WriteFile, for data that must survive a crash of the machine.
-func WriteFileSync(path string, data []byte, mode fs.FileMode) error {
+// writeFileSync is like WriteFile, for data that must survive a crash of the machine.
+func writeFileSync(path string, data []byte, mode fs.FileMode) error {
 	return replace(path, data, mode, (*os.File).Sync)
 }
 

@@ -11,7 +11,7 @@ import (
 
 // Names of a CustomNodeResource.
 const (
-	CNRVersion = "node.katalyst.kubewharf.io/v1alpha1"
+	cnrVersion = "node.katalyst.kubewharf.io/v1alpha1"
 	CNRKind    = "CustomNodeResource"
 )
 
@@ -21,7 +21,7 @@ func CNR(node, uid string) map[string]any {
 	if uid != "" {
 		metadata["ownerReferences"] = []any{map[string]any{"apiVersion": "v1", "kind": "Node", "name": node, "uid": uid}}
 	}
-	return map[string]any{"apiVersion": CNRVersion, "kind": CNRKind, "metadata": metadata}
+	return map[string]any{"apiVersion": cnrVersion, "kind": CNRKind, "metadata": metadata}
 }
 
 // CNRStatus is the object with the status alone, as it is applied, for figures that are not empty.

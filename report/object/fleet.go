@@ -179,7 +179,7 @@ func (c FleetDecision) heartbeat() time.Duration {
 
 // FleetTaintsOf reads an object's taints, of which the fleet controller's count as ours, those of the node's own agent as others'.
 func FleetTaintsOf(cnr map[string]any) Taints {
-	return TaintsBy(cnr, fleetTaintsAnnotation, taintQoS)
+	return taintsBy(cnr, fleetTaintsAnnotation, taintQoS)
 }
 
 // fleetTaintsAnnotation names the fleet controller's taints in the object.

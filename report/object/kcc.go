@@ -8,8 +8,8 @@ import (
 	"polder/lib/tick"
 )
 
-// ConditionValid is the type of a KatalystCustomConfig's condition.
-const ConditionValid = "Valid"
+// conditionValid is the type of a KatalystCustomConfig's condition.
+const conditionValid = "Valid"
 
 // maxVerdicts bounds the verdicts of one tick.
 const maxVerdicts = 100
@@ -60,7 +60,7 @@ func KCCStatus(v customconfig.Verdict, present map[string]any, now time.Time) ma
 	status := map[string]any{
 		"observedGeneration": v.ObservedGeneration,
 		"conditions": []any{map[string]any{
-			"type": ConditionValid, "status": validity(v), "reason": v.Reason, "message": v.Message, "lastTransitionTime": since,
+			"type": conditionValid, "status": validity(v), "reason": v.Reason, "message": v.Message, "lastTransitionTime": since,
 		}},
 	}
 	if len(v.InvalidTargetConfigList) > 0 { // fields that are no longer applied are removed
@@ -95,7 +95,7 @@ func KCCHolds(present map[string]any, v customconfig.Verdict) bool {
 func condition(o map[string]any) map[string]any {
 	list, _ := at(o, "status", "conditions").([]any)
 	for _, x := range list {
-		if c, ok := x.(map[string]any); ok && c["type"] == ConditionValid {
+		if c, ok := x.(map[string]any); ok && c["type"] == conditionValid {
 			return c
 		}
 	}

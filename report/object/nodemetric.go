@@ -14,7 +14,7 @@ import (
 
 // Names of a NodeMetric.
 const (
-	NodeMetricVersion = "slo.koordinator.sh/v1alpha1"
+	nodeMetricVersion = "slo.koordinator.sh/v1alpha1"
 	NodeMetricKind    = "NodeMetric"
 )
 
@@ -25,12 +25,12 @@ func NodeMetric(node, uid string) map[string]any {
 	if uid != "" {
 		metadata["ownerReferences"] = []any{map[string]any{"apiVersion": "v1", "kind": "Node", "name": node, "uid": uid}}
 	}
-	return map[string]any{"apiVersion": NodeMetricVersion, "kind": NodeMetricKind, "metadata": metadata, "spec": map[string]any{}}
+	return map[string]any{"apiVersion": nodeMetricVersion, "kind": NodeMetricKind, "metadata": metadata, "spec": map[string]any{}}
 }
 
 // NodeMetricStatus is the object with the status, to be shown.
 func NodeMetricStatus(node string, status map[string]any) map[string]any {
-	return map[string]any{"apiVersion": NodeMetricVersion, "kind": NodeMetricKind, "metadata": map[string]any{"name": node}, "status": status}
+	return map[string]any{"apiVersion": nodeMetricVersion, "kind": NodeMetricKind, "metadata": map[string]any{"name": node}, "status": status}
 }
 
 // NodeMetricPatch is a JSON merge patch that writes an object's status. It removes our fields that are now unknown; other fields stay, as a

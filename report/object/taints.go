@@ -28,13 +28,13 @@ type Taints struct {
 }
 
 // TaintsOf reads the taints of a CustomNodeResource.
-func TaintsOf(cnr map[string]any) Taints { return TaintsBy(cnr, taintsAnnotation, taintQoS) }
+func TaintsOf(cnr map[string]any) Taints { return taintsBy(cnr, taintsAnnotation, taintQoS) }
 
 // NodeTaintsOf reads those of a Node, which are for every pod.
-func NodeTaintsOf(node map[string]any) Taints { return TaintsBy(node, taintsAnnotation, "") }
+func NodeTaintsOf(node map[string]any) Taints { return taintsBy(node, taintsAnnotation, "") }
 
-// TaintsBy reads an object's taints for the writer whose taints the annotation names, and for pods of the class.
-func TaintsBy(o map[string]any, annotation, qos string) Taints {
+// taintsBy reads an object's taints for the writer whose taints the annotation names, and for pods of the class.
+func taintsBy(o map[string]any, annotation, qos string) Taints {
 	list, _ := at(o, "spec", "taints").([]any)
 	text, _ := at(o, "metadata", "annotations", annotation).(string)
 	return Taints{list: list, ours: strings.FieldsFunc(text, func(r rune) bool { return r == ',' }), in: o, annotation: annotation, qos: qos}
