@@ -79,7 +79,7 @@ func (s *sums) add(p *tick.Pod, use, workingSet *float64, exclusive float64) {
 // cpu sets the services' CPU from the machine's use, or else from the pods' use; reserved is the CPU reserved for the system.
 func (d *demand) cpu(t *tick.Tick, totals sums, reserved float64, outside *policy.OutsideUse) {
 	sample := t.Sample
-	machine := (*float64)(nil)
+	var machine *float64
 	if cpu := sample.CPU; cpu != nil && cpu.UsageMilliCPU != nil && *cpu.UsageMilliCPU >= 0 {
 		machine = cpu.UsageMilliCPU
 	}
@@ -110,7 +110,7 @@ func (d *demand) memory(sample *tick.Sample, totals sums) {
 	}
 }
 
-// observeReservation updates what the Node object reserves; why tells that the object could not be read.
+// observeReservation updates what the Node object reserves. If the object could not be read, it returns why.
 func (n *node) observeReservation(s *tick.Sample) (why string) {
 	n.Reservation, why = policy.ReservationOf(s, float64(n.shape.Online.Size())*1000, policy.MachineBytes(s), n.Reservation)
 	return why

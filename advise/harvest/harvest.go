@@ -159,7 +159,7 @@ func (n *node) missingInput(a *tick.Advice, s *tick.Sample, settings Settings) s
 	return ""
 }
 
-// observeTime records when the node was seen. After a pause of [staleAfter] the time that the last offer stays begins anew: a first reading
+// observeTime records when the node was seen. After a pause of [staleAfter] the time that the last offer stays starts over: a first reading
 // has no rates, and the offer that is published would disappear until the second one. The last offer is too old to be repeated.
 func (n *node) observeTime(now time.Time) {
 	if !n.KnownAt.IsZero() && now.Sub(n.SeenAt) >= staleAfter {

@@ -107,7 +107,7 @@ func pinBatch(a *tick.Advice, pods []tick.Pod, batch, floor string) {
 			continue
 		}
 		for j := range policy.Cgroups(p) {
-			if c := policy.Cgroup(p, j); len(c) > 1 && c[0] == '/' {
+			if c := policy.Cgroup(p, j); policy.IsCgroup(c) {
 				a.Cgroups = append(a.Cgroups, tick.Cgroup{Cgroup: c, CPUSetCPUs: batch})
 				a.Fallback = append(a.Fallback, tick.Cgroup{Cgroup: c, CPUSetCPUs: floor})
 			}

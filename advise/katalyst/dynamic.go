@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"polder/advise/policy"
 	"polder/lib/customconfig"
 	"polder/lib/tick"
 )
@@ -44,8 +45,8 @@ const (
 	maxConfigBytes = 256 << 10
 )
 
-// observeConfig updates the configuration in force. While it cannot be read the last one stays, and text tells that; isAwaited reports that
-// none was read yet, and that it is too early to decide without.
+// observeConfig updates the configuration in force. While it cannot be read the last one stays, and text says so. isAwaited reports
+// whether none was read yet and it is too early to decide without.
 func (n *node) observeConfig(t *tick.Tick) (text string, isAwaited bool) {
 	s := t.Sample
 	if !s.IsUnread("config") || customconfig.IsIn(s.Config) {
@@ -123,7 +124,7 @@ func readDynamic(raw tick.Raw) *dynamic {
 }
 
 // unquoted returns untrusted text for a reason, without quotation marks.
-func unquoted(text string) string { return strings.Trim(quote(text), `"`) }
+func unquoted(text string) string { return strings.Trim(policy.Quote(text), `"`) }
 
 // isNull reports whether there is no value. A null in a map is decoded as an empty value.
 func isNull(raw tick.Raw) bool { return len(raw) == 0 || string(raw) == "null" }

@@ -3,10 +3,9 @@ package katalyst
 import (
 	"fmt"
 	"regexp"
-	"strconv"
 	"strings"
 
-	"polder/lib/clip"
+	"polder/advise/policy"
 	"polder/lib/tick"
 )
 
@@ -51,7 +50,7 @@ func readEnhancement(text string) *enhancement {
 		why = " is not a string"
 	}
 	if why != "" {
-		e.faults = append(e.faults, fmt.Sprintf("cpuset_pool %s%s: the pod stays in pool share", quote(e.pool), why))
+		e.faults = append(e.faults, fmt.Sprintf("cpuset_pool %s%s: the pod stays in pool share", policy.Quote(e.pool), why))
 		e.pool = ""
 	}
 	e.binding = e.boolField(fields, "numa_binding")
@@ -110,6 +109,3 @@ func poolNameError(name string) string {
 	}
 	return ""
 }
-
-// quote returns untrusted text, quoted for a reason.
-func quote(text string) string { return strconv.Quote(clip.Text(text, 60)) }

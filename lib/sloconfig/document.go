@@ -307,7 +307,7 @@ func dropLists(into, from reflect.Value) {
 }
 
 func asFault(err error, in string) *fault {
-	f := (*fault)(nil)
+	var f *fault
 	if !errors.As(err, &f) {
 		f = &fault{err: err}
 	}

@@ -252,7 +252,7 @@ func (v *view) widenUnowned(desired *desiredState, l limit) (reasons []string) {
 }
 
 func (v *view) addNeutral(w *tick.Cgroup, cgroupOwner owner, dropped keys) {
-	requests, limits := (*tick.Resources)(nil), (*tick.Resources)(nil)
+	var requests, limits *tick.Resources
 	switch {
 	case cgroupOwner.container != nil:
 		requests, limits = cgroupOwner.container.Requests, cgroupOwner.container.Limits

@@ -214,7 +214,7 @@ func (v *view) unlimited(previous limit) (d decision) {
 // new one. So only cgroups are idle whose weight kubelet does not write again: those of its own class BestEffort, which cannot be resized,
 // and never a tier, whose weight it writes at each start.
 func (v *view) adviseIdle(desired *desiredState) {
-	cpu := (*sloconfig.CPUQOS)(nil)
+	var cpu *sloconfig.CPUQOS
 	if v.strategy.QOS.BE != nil {
 		cpu = v.strategy.QOS.BE.CPU
 	}
