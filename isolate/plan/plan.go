@@ -273,3 +273,16 @@ func sortTree(cgroups []string) []position {
 	}
 	return positions
 }
+
+// linkTree sorts the nodes of cgroups so that parents come before children. adopt links a node with that of its nearest listed ancestor.
+func linkTree[N any](cgroups []string, nodes []*N, adopt func(parent, n *N)) []*N {
+	sorted := make([]*N, 0, len(nodes))
+	for _, position := range sortTree(cgroups) {
+		n := nodes[position.index]
+		if position.parent >= 0 {
+			adopt(sorted[position.parent], n)
+		}
+		sorted = append(sorted, n)
+	}
+	return sorted
+}

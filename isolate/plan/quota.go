@@ -135,16 +135,7 @@ func (p *planner) quotaNodes(settings []Setting, neighbours []Neighbour) []*quot
 		}
 		nodes, cgroups = append(nodes, n), append(cgroups, a.Cgroup)
 	}
-	sorted := make([]*quotaNode, 0, len(nodes))
-	for _, position := range sortTree(cgroups) {
-		n := nodes[position.index]
-		if position.parent >= 0 {
-			n.parent = sorted[position.parent]
-			n.parent.children = append(n.parent.children, n)
-		}
-		sorted = append(sorted, n)
-	}
-	return sorted
+	return linkTree(cgroups, nodes, func(parent, n *quotaNode) { n.parent, parent.children = parent, append(parent.children, n) })
 }
 
 // computeQuota determines a cgroup's new quota; its parent's is known.

@@ -179,16 +179,7 @@ func (p *planner) setNodes(name string, settings []Setting, neighbours []Neighbo
 			add(&setNode{neighbour: a}, a.File, key, a.Observed, a.Original)
 		}
 	}
-	sorted := make([]*setNode, 0, len(nodes))
-	for _, position := range sortTree(cgroups) {
-		n := nodes[position.index]
-		if position.parent >= 0 {
-			n.parent = sorted[position.parent]
-			n.parent.children = append(n.parent.children, n)
-		}
-		sorted = append(sorted, n)
-	}
-	return sorted
+	return linkTree(cgroups, nodes, func(parent, n *setNode) { n.parent, parent.children = parent, append(parent.children, n) })
 }
 
 func keyOfFile(name string) string {
