@@ -349,13 +349,7 @@ func (t *tree) remove(n *node) {
 	if n.isWatched {
 		t.watcher.Remove(n.path)
 	}
-	if n.container != nil {
-		n.container.close()
-	}
-	n.stalls.close()
-	n.io.close()
-	n.events.close()
-	n.memory.close()
+	n.closeFiles()
 	t.batchChanged = true
 	t.changed = t.changed || n.isPod() || n.container != nil
 	if t.nodes[n.path] == n {
@@ -368,6 +362,17 @@ func (t *tree) remove(n *node) {
 		}
 		delete(n.parent.children, name)
 	}
+}
+
+// closeFiles closes all files of a cgroup.
+func (n *node) closeFiles() {
+	if n.container != nil {
+		n.container.close()
+	}
+	n.stalls.close()
+	n.io.close()
+	n.events.close()
+	n.memory.close()
 }
 
 func openError(cgroupPath string, err error) error {
@@ -462,13 +467,7 @@ func (t *tree) readContainer(c *container, r *Round) bool {
 
 func (t *tree) close() error {
 	for _, n := range t.nodes {
-		if n.container != nil {
-			n.container.close()
-		}
-		n.stalls.close()
-		n.io.close()
-		n.events.close()
-		n.memory.close()
+		n.closeFiles()
 	}
 	if t.watcher == nil {
 		return nil
