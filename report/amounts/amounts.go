@@ -113,10 +113,10 @@ func (a *Amounts) takePods(s *tick.Sample) {
 			if p.Requests != nil && p.Requests.ReclaimedMilliCPU != nil && !p.Ended() {
 				requested.add(p.Requests.ReclaimedMilliCPU)
 			}
-			a.Throttled = largest(a.Throttled, throttled(p))
+			a.Throttled = largest(a.Throttled, Throttled(p))
 		case p.IsService():
 			services.add(used)
-			a.ServicesThrottled = largest(a.ServicesThrottled, throttled(p))
+			a.ServicesThrottled = largest(a.ServicesThrottled, Throttled(p))
 			waiting.add(waitingThreads(p, used))
 		case used == nil || *used != 0: // its class is unknown; one that uses nothing, as a cgroup that was left behind, is in neither sum
 			batch.unknown, services.unknown, requested.unknown, waiting.unknown = true, true, true, true
@@ -163,7 +163,8 @@ func PoolCPUs(a *tick.Advice, name string) (n int, found bool) {
 	return 0, false
 }
 
-func throttled(p *tick.Pod) (most *float64) {
+// Throttled is the largest part, in percent, of periods in which a container of the pod was throttled; nil if unknown.
+func Throttled(p *tick.Pod) (most *float64) {
 	for i := range p.Containers {
 		most = largest(most, known(p.Containers[i].ThrottledPercent))
 	}

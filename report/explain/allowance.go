@@ -219,17 +219,6 @@ func ownMemory(p *tick.Pod) *float64 {
 	return p.Limits.MemoryBytes
 }
 
-// throttled is the largest share of periods in which a container of the pod was throttled, in percent; nil where it is unknown.
-func throttled(p *tick.Pod) *float64 {
-	var most *float64
-	for i := range p.Containers {
-		if v := p.Containers[i].ThrottledPercent; v != nil && (most == nil || *v > *most) {
-			most = v
-		}
-	}
-	return most
-}
-
 // used describes the pod's use.
 func used(p *tick.Pod) string {
 	var parts []string

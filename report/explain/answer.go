@@ -12,6 +12,7 @@ import (
 	"polder/lib/clip"
 	"polder/lib/phrase"
 	"polder/lib/tick"
+	"polder/report/amounts"
 	"polder/report/view"
 )
 
@@ -91,7 +92,7 @@ func inForce(t *tick.Tick, p *tick.Pod, a allowance) string {
 
 // held names the limit that the pod reached.
 func (r *Recording) held(t *tick.Tick, p *tick.Pod, a allowance) string {
-	use, throttle := p.UsageMilliCPU, throttled(p)
+	use, throttle := p.UsageMilliCPU, amounts.Throttled(p)
 	own := ownLimit(p)
 	used := onCPUs(t, a.cpus)
 	waiting := p.Load1 != nil && use != nil && *p.Load1*1000 > *use*1.2+500
@@ -331,7 +332,7 @@ func (r *Recording) amount(n *node) string {
 }
 
 func describeThrottling(p *tick.Pod) string {
-	switch v := throttled(p); {
+	switch v := amounts.Throttled(p); {
 	case v == nil:
 		return "Unknown: no container has the figure."
 	case *v < 1:
@@ -354,7 +355,7 @@ func (r *Recording) throttledNow(t *tick.Tick) string {
 	all, known := map[string]peak{}, false
 	for i := range t.Sample.Pods {
 		p := &t.Sample.Pods[i]
-		v := throttled(p)
+		v := amounts.Throttled(p)
 		known = known || v != nil
 		if v != nil && *v >= 1 {
 			all[p.UID] = peak{name: nameOf(p.Namespace, p.Name), value: *v}

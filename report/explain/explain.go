@@ -250,7 +250,7 @@ func (n *node) take(r *Recording, t *tick.Tick, p *tick.Pod) {
 			amount = &most
 		}
 		n.use.add(t.Time, p.UsageMilliCPU)
-		n.throttling.add(t.Time, throttled(p))
+		n.throttling.add(t.Time, amounts.Throttled(p))
 	}
 	if amount != nil {
 		n.squeezes.add(t, *amount)
@@ -273,7 +273,7 @@ func (n *node) notePeaks(r *Recording, t *tick.Tick) {
 	}
 	for i := range t.Sample.Pods {
 		p := &t.Sample.Pods[i]
-		v := throttled(p)
+		v := amounts.Throttled(p)
 		n.throttlingKnown = n.throttlingKnown || v != nil
 		if v == nil || *v < 1 {
 			continue

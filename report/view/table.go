@@ -3,15 +3,19 @@ package view
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"polder/lib/clip"
 	"polder/lib/tick"
 	"polder/report/amounts"
 )
 
+// rowFormat is a line of the table, with the columns of [TableHeader].
+const rowFormat = "%-20s  %-14s %7s %7s %4s  %9s %9s  %5s %7s  %6s  %s"
+
 // TableHeader names the columns of [TableLine].
 func TableHeader() string {
-	return row("TIME", "NODE", "CPU", "LOAD1", "MEM", "RECLAIMED", "MEMORY", "SHARE", "RECLAIM", "WRITES", "EVICTION")
+	return fmt.Sprintf(rowFormat, "TIME", "NODE", "CPU", "LOAD1", "MEM", "RECLAIMED", "MEMORY", "SHARE", "RECLAIM", "WRITES", "EVICTION")
 }
 
 // TableLine is a tick in one line. An unknown value is a dash. In a dry run the writes are the planned ones.
@@ -46,12 +50,8 @@ func TableLine(t *tick.Tick, note string) string {
 	if note != "" {
 		end += "  " + note
 	}
-	at := t.Time.UTC().Format("2006-01-02T15:04:05Z")
-	return row(at, clip.Clean(t.Node), cpu, load1, mem, offered, memory, share, reclaim, writes, end)
-}
-
-func row(at, node, cpu, load1, mem, offered, memory, share, reclaim, writes, end string) string {
-	return fmt.Sprintf("%-20s  %-14s %7s %7s %4s  %9s %9s  %5s %7s  %6s  %s", at, node, cpu, load1, mem, offered, memory, share, reclaim, writes, end)
+	at := t.Time.UTC().Format(time.RFC3339)
+	return fmt.Sprintf(rowFormat, at, clip.Clean(t.Node), cpu, load1, mem, offered, memory, share, reclaim, writes, end)
 }
 
 func poolCPUs(a *tick.Advice, name string) string {
