@@ -398,7 +398,7 @@ func (t *tree) open(c *container) {
 func (t *tree) read(r *Round) {
 	t.removed = t.removed[:0]
 	allowed := t.env.threadTime()
-	t.reader.LimitTime(allowed.more)
+	t.reader.LimitTime(allowed.hasTime)
 	uncounted := 0
 	for _, n := range t.nodes {
 		if n.container != nil && !t.readContainer(n.container, r) {

@@ -95,11 +95,11 @@ func (w *waitReader) Read(r *Round) error {
 	allowed := w.env.allow(waitShare)
 	var errs []error
 	for i, c := range w.due {
-		if i > 0 && !allowed.more(0) {
+		if i > 0 && !allowed.hasTime(0) {
 			break // they are first in the next rounds
 		}
 		remembered -= len(c.waits.before)
-		if !c.sampleWait(t.reader, seconds, allowed.more, maxDelays-remembered) {
+		if !c.sampleWait(t.reader, seconds, allowed.hasTime, maxDelays-remembered) {
 			errs = append(errs, fmt.Errorf("the services have more than %d threads: how long those of %s wait is left out", maxDelays, c.path))
 		}
 		remembered += len(c.waits.before)
@@ -138,14 +138,14 @@ func (c *container) waitDue(seconds float64) bool {
 
 // sampleWait continues the pass over the container's threads. A thread counts from its first reading until it ends. It reports false
 // where there are more threads than may be remembered.
-func (c *container) sampleWait(reader *cgroup.Reader, seconds float64, more cgroup.HasTime, maxThreads int) bool {
+func (c *container) sampleWait(reader *cgroup.Reader, seconds float64, hasTime cgroup.HasTime, maxThreads int) bool {
 	w, v := &c.waits, &c.group.Values
 	if w.walk == (cgroup.Walk{}) {
 		w.now, w.growth, w.visited = w.now[:0], 0, 0
 		w.usageAtBegin, w.hasUsage = v.UsageNanoseconds, v.Has&cgroup.HasUsage != 0
 	}
 	w.lastTurn, w.reader = seconds, reader
-	done, ok := reader.RunDelays(c.path, &w.walk, more, w)
+	done, ok := reader.RunDelays(c.path, &w.walk, hasTime, w)
 	switch {
 	case !ok: // the cgroup is removed, or is being removed
 		w.reset()

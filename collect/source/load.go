@@ -74,7 +74,7 @@ func (l *loadReader) Read(r *Round) error {
 	l.hidden = 0
 	var pending overdue
 	for i, c := range l.due {
-		if i > 0 && !allowed.more(0) || !c.sampleLoad(t.reader, seconds, allowed.more) {
+		if i > 0 && !allowed.hasTime(0) || !c.sampleLoad(t.reader, seconds, allowed.hasTime) {
 			pending.add(c, asTime(seconds))
 		}
 		if c.areThreadsHidden {
@@ -106,7 +106,7 @@ func (l *loadReader) between(r *Round) error {
 	if t == nil {
 		return nil
 	}
-	t.reader.LimitTime(l.env.threadTime().more)
+	t.reader.LimitTime(l.env.threadTime().hasTime)
 	for _, n := range t.nodes {
 		if c := n.container; c != nil && c.group != nil {
 			_ = c.group.Read(r.Clock.Seconds()) // for the use; the next tick will report an error that lasts
@@ -141,14 +141,14 @@ func (c *container) lastTurn() float64 {
 
 // sampleLoad reads the states of the container's threads. It reports false where the time did not suffice for all: a later round
 // continues and completes the sample.
-func (c *container) sampleLoad(reader *cgroup.Reader, seconds float64, more cgroup.HasTime) bool {
+func (c *container) sampleLoad(reader *cgroup.Reader, seconds float64, hasTime cgroup.HasTime) bool {
 	p := &c.pass
 	if p.Walk == (cgroup.Walk{}) {
 		v := &c.group.Values
 		p.begin = loadSample{usage: v.UsageNanoseconds, throttled: v.ThrottledPeriods, any: v.Has&cgroup.HasUsage != 0}
 	}
 	p.At = seconds
-	done, ok := reader.Runnable(c.path, &p.Walk, more)
+	done, ok := reader.Runnable(c.path, &p.Walk, hasTime)
 	if !ok { // the cgroup is removed, or is being removed
 		c.pass, c.areThreadsHidden = pass{}, false
 		return true

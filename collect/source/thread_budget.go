@@ -34,8 +34,8 @@ func (e *Env) allow(share time.Duration) *budget {
 	return b
 }
 
-// more is a [cgroup.HasTime].
-func (b *budget) more(steps int) bool {
+// hasTime is a [cgroup.HasTime].
+func (b *budget) hasTime(steps int) bool {
 	b.taken += steps
 	return b.limit <= 0 || b.taken <= leastSteps || b.now().Before(b.until)
 }
