@@ -2,7 +2,6 @@ package plan
 
 import (
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 
@@ -43,9 +42,9 @@ func (s *Setting) burstText(quota string) (string, error) {
 	if s.Name == fileMaxBurst {
 		micros, period, _ = strings.Cut(quota, " ")
 	}
-	p, err := strconv.ParseInt(period, 10, 64)
-	if err != nil || p <= 0 || p > math.MaxInt64/maxBurstMilliCPU {
-		return "", fmt.Errorf("the period is %q, want microseconds", clip.Text(period, maxShownBytes))
+	p, err := periodOf(period, maxBurstMilliCPU)
+	if err != nil {
+		return "", err
 	}
 	burstMicroseconds := s.milli * p / 1000
 	if limit, err := microsOf(micros); err != nil {

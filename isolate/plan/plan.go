@@ -24,7 +24,7 @@ type File struct {
 
 // Machine is what a plan must know of the machine.
 type Machine struct {
-	// Versions has the cgroup version of each controller; none or 0 if it is not mounted.
+	// Versions has the cgroup version of each controller; 0 or no entry if it is not mounted.
 	Versions map[string]int
 	// CPUs and Mems are those of the hierarchy's root; empty if they could not be read.
 	CPUs, Mems cpus.Set
@@ -47,10 +47,10 @@ type Setting struct {
 	Version int
 
 	set        cpus.Set // of a list
-	milli      int64    // of a quota or burst, unless raw
+	milli      int64    // of a quota or burst, unless isFileText
 	text       string   // of everything else
 	isFileText bool     // text is the file's own, from a restore
-	limits     limits   // of a disk, unless raw; 0 is one that is not desired
+	limits     limits   // of a disk, unless isFileText; 0 is one that is not desired
 	exclusive  cpus.Set // CPUs that kubelet assigned exclusively to containers of the cgroup's pod
 
 	restoresOriginal bool  // the desired value is the original one

@@ -19,7 +19,7 @@ const maxShownBytes = 60
 // shownCgroup returns a cgroup's path for a message. Whoever may create a cgroup chooses its name.
 func shownCgroup(path string) string { return clip.Text(clip.Clean(path), maxShownBytes) }
 
-// These files contain more than a single number.
+// These are names of files that several parts of the package distinguish.
 const (
 	fileCPUs   = "cpuset.cpus"
 	fileMems   = "cpuset.mems"
@@ -168,7 +168,7 @@ func (s *Setting) tighterText() string {
 
 // NeedsOriginal reports whether the desired value depends on the file's original value.
 func (s *Setting) NeedsOriginal() bool {
-	return s.isTighterOnly || s.restoresOriginal || s.factor > 0 || isPerDevice(s.Name)
+	return s.FollowsOriginal() || isPerDevice(s.Name)
 }
 
 // FollowsOriginal reports whether the desired value follows the original one, which is then never overwritten: a limit that is never
@@ -252,13 +252,22 @@ func bytesOf(text string) (int64, error) {
 	return n, nil
 }
 
+// periodOf returns a period in microseconds. Its product with maxMilli must not overflow.
+func periodOf(text string, maxMilli int64) (int64, error) {
+	p, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || p <= 0 || p > math.MaxInt64/maxMilli {
+		return 0, fmt.Errorf("the period is %q, want microseconds", clip.Text(text, maxShownBytes))
+	}
+	return p, nil
+}
+
 func quotaText(milli int64, period, unlimited string) (string, error) {
 	if milli < 0 {
 		return unlimited, nil
 	}
-	p, err := strconv.ParseInt(period, 10, 64)
-	if err != nil || p <= 0 || p > math.MaxInt64/(maxMilliCPU+1) {
-		return "", fmt.Errorf("the period is %q, want microseconds", clip.Text(period, maxShownBytes))
+	p, err := periodOf(period, maxMilliCPU+1)
+	if err != nil {
+		return "", err
 	}
 	return strconv.FormatInt(max(milli*p/1000, minQuotaMicroseconds), 10), nil
 }
