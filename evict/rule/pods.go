@@ -77,46 +77,35 @@ func rate(p *tick.Pod, annotation, field string) (*float64, error) {
 
 // podRequest returns the pod's request, or its containers' sum if the pod itself has none.
 func podRequest(p *tick.Pod, of func(*tick.Resources) *float64) (float64, bool) {
-	if p.Requests != nil {
-		if v, ok := amount(of(p.Requests)); ok {
-			return v, true
+	return ownOrSum(p, p.Requests, func(c *tick.Container) *tick.Resources { return c.Requests }, of)
+}
+
+// podMemory returns a pod's memory, or its containers' sum if the pod itself has none.
+func podMemory(p *tick.Pod, of func(*tick.Memory) *float64) (float64, bool) {
+	return ownOrSum(p, p.Memory, func(c *tick.Container) *tick.Memory { return c.Memory }, of)
+}
+
+// ownOrSum returns an amount of the pod's own values, or the sum of its containers' if the pod itself has none; false if neither is known.
+func ownOrSum[V any](p *tick.Pod, own *V, ofContainer func(*tick.Container) *V, amountOf func(*V) *float64) (sum float64, isKnown bool) {
+	known := func(v *V) (float64, bool) {
+		if v == nil {
+			return 0, false
 		}
+		return amount(amountOf(v))
 	}
-	var sum float64
-	found := false
+	if v, ok := known(own); ok {
+		return v, true
+	}
 	for i := range p.Containers {
-		if c := &p.Containers[i]; c.Requests != nil {
-			if v, ok := amount(of(c.Requests)); ok {
-				sum += v
-				found = true
-			}
+		if v, ok := known(ofContainer(&p.Containers[i])); ok {
+			sum, isKnown = sum+v, true
 		}
 	}
-	return sum, found
+	return sum, isKnown
 }
 
 func reclaimedMilliCPU(r *tick.Resources) *float64    { return r.ReclaimedMilliCPU }
 func reclaimedMemoryBytes(r *tick.Resources) *float64 { return r.ReclaimedMemoryBytes }
-
-// podMemory returns a pod's memory, or its containers' sum if the pod itself has none.
-func podMemory(p *tick.Pod, of func(*tick.Memory) *float64) (float64, bool) {
-	if p.Memory != nil {
-		if v, ok := amount(of(p.Memory)); ok {
-			return v, true
-		}
-	}
-	var sum float64
-	found := false
-	for i := range p.Containers {
-		if c := &p.Containers[i]; c.Memory != nil {
-			if v, ok := amount(of(c.Memory)); ok {
-				sum += v
-				found = true
-			}
-		}
-	}
-	return sum, found
-}
 
 func usageBytes(m *tick.Memory) *float64 { return m.UsageBytes }
 func rssBytes(m *tick.Memory) *float64   { return m.RSSBytes }
