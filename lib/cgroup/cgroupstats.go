@@ -120,8 +120,8 @@ func (c *cgroupStats) parseResponse(b []byte, attributeType uint16) ([]byte, err
 	return nil, errResponse
 }
 
-// countByNetlink counts the cgroup's runnable threads by one netlink message. It returns false if that is impossible: on version 2, on a copy, in a
-// sandbox, and for a cgroup with descendants, whose threads the kernel does not include.
+// countByNetlink counts the cgroup's runnable threads by one netlink message. It returns false if that is impossible: on version 2, on a
+// copy, in a sandbox, and for a cgroup with descendants, whose threads the kernel does not include.
 func (r *Reader) countByNetlink(cgroup string) (uint64, bool) {
 	if r.h.root != "/" || r.h.primaryVersion() != 1 {
 		return 0, false

@@ -237,7 +237,7 @@ func (g *Group) Read(seconds float64) error {
 		}
 		g.readFile(i, seconds, &reading)
 	}
-	if reading.fileSkipped && (reading.fileRemoved || !reading.ownRead) { // the cgroup may have been removed, which the skipped files would hide
+	if reading.fileSkipped && (reading.fileRemoved || !reading.ownRead) { // else the skipped files would hide that the cgroup was removed
 		for i := range g.reader.files {
 			if last := &g.lastReadings[i]; last.isSkipped {
 				v.Has &^= last.has

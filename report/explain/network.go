@@ -20,7 +20,8 @@ func describeNetwork(t *tick.Tick) (s []string) {
 				continue
 			}
 			s = append(s, fmt.Sprintf("On %s %s is guaranteed %s of %s Mbit/s, and has up to %s of what the default class leaves idle.",
-				brief(l.Link), brief(c.Class), view.Megabits(c.RateBitsPerSecond), view.Megabits(l.RateBitsPerSecond), view.Megabits(c.CeilingBitsPerSecond)))
+				brief(l.Link), brief(c.Class), view.Megabits(c.RateBitsPerSecond), view.Megabits(l.RateBitsPerSecond),
+				view.Megabits(c.CeilingBitsPerSecond)))
 			if t.Network == nil {
 				continue
 			}
