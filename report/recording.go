@@ -26,7 +26,7 @@ const (
 // recordingReport reads the whole input, and reports on it.
 type recordingReport func(*options, context.Context, *stage.Session, io.Writer) error
 
-// recordingReports are those targets.
+// recordingReports are the targets that report on a recording.
 var recordingReports = map[string]recordingReport{
 	targetExplain: (*options).explainAll,
 	targetHTML:    (*options).htmlAll,

@@ -25,13 +25,13 @@ import (
 	"polder/lib/tick"
 )
 
-// Modes.
+// These are the modes of the guard, and of its steps of disk.
 const (
 	On  = "on"
 	Off = "off"
 )
 
-// Modes are all of them.
+// Modes are all modes.
 var Modes = []string{Off, On}
 
 // Settings are what an administrator can set.

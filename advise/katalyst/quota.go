@@ -9,7 +9,7 @@ import (
 )
 
 // divideByQuota limits the reclaimed pods to what the shared ones leave, on machines that are too small to be divided into whole cores. The
-// numbers are those of the pools, not rounded.
+// numbers are the pools' numbers, not rounded.
 func divideByQuota(in inputs, members []member, systemMilliCPU float64, previous divided) division {
 	d := division{divided: previous, perNUMA: in.shape.perNUMA()}
 	d.Bound, d.ownedNodes, d.advice.Reasons = bind(in, members, nil, nil, previous)

@@ -35,7 +35,7 @@ part of the CPUs, or to a quota, that follows the services' load. The strategies
 	StateVersion: 1001,
 }
 
-// Settings are those that are not in any ConfigMap.
+// Settings are the settings that are not in any ConfigMap.
 type Settings struct {
 	// ReservedCPUs is a list of CPUs that belong to no pool (the system's own).
 	ReservedCPUs string
@@ -165,7 +165,7 @@ func machineOf(s *tick.Sample) class.Machine {
 	return m
 }
 
-// strategies returns those in force; nil, and why, if none are known.
+// strategies returns the strategies in force; nil, and why, if none are known.
 func (n *node) strategies(s *tick.Sample) (*sloconfig.Strategies, string) {
 	if s == nil {
 		if n.Last == nil {

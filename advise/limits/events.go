@@ -47,7 +47,7 @@ func (x *eventHistory) sanitize(now time.Time) {
 	}
 }
 
-// eventsOf returns those of a cgroup in the sample; nil if unknown.
+// eventsOf returns the memory events of a cgroup in the sample; nil if unknown.
 func (w *round) eventsOf(path string) *tick.MemoryEvents {
 	s := w.tick.Sample
 	if i := slices.IndexFunc(s.BatchMemory, func(c tick.CgroupMemory) bool { return c.Cgroup == path }); i >= 0 {

@@ -60,7 +60,7 @@ func Defaults() Settings {
 	}
 }
 
-// ForKatalyst returns those of that policy; from has the source of each setting that is set, by its name.
+// ForKatalyst returns the settings of policy katalyst; from has the source of each setting that is set, by its name.
 func (s *Settings) ForKatalyst(from map[string]string) katalyst.Settings {
 	k := s.Katalyst
 	k.ReservedCPUs, k.Class = s.ReservedCPUs, s.Class
@@ -68,7 +68,7 @@ func (s *Settings) ForKatalyst(from map[string]string) katalyst.Settings {
 	return k
 }
 
-// ForKoordinator returns those of that policy.
+// ForKoordinator returns the settings of policy koordinator.
 func (s *Settings) ForKoordinator() koordinator.Settings {
 	return koordinator.Settings{
 		ReservedCPUs: s.ReservedCPUs, Class: s.Class,
@@ -76,7 +76,7 @@ func (s *Settings) ForKoordinator() koordinator.Settings {
 	}
 }
 
-// ForHarvest returns those of that policy.
+// ForHarvest returns the settings of policy harvest.
 func (s *Settings) ForHarvest() harvest.Settings {
 	h := s.Harvest
 	h.ReservedCPUs, h.Class = s.ReservedCPUs, s.Class

@@ -104,7 +104,7 @@ func (m marks) withoutEmpty() marks {
 	return m
 }
 
-// size is that of the labels and annotations in JSON.
+// size is the size of the labels and annotations in JSON, in bytes.
 func (m marks) size() (size int) {
 	for _, entries := range []map[string]string{m.labels, m.annotations} {
 		for key, value := range entries {
@@ -168,7 +168,7 @@ func (r podRanks) annotation(key string) (rank, int) {
 	return notPassedOn, 0
 }
 
-// ranks are those of pods. The annotations that protect a pod from eviction are evict's opt-outs, which are among the further keys, by
+// ranks are the ranks of pods. The annotations that protect a pod from eviction are evict's opt-outs, which are among the further keys, by
 // their presence or value, and Koordinator's policy, with which no rule may evict the pod where it is not a JSON list.
 func (r *Reading) ranks() podRanks {
 	return podRanks{slices.Concat([]string{qos.EvictionPolicy}, r.Annotations)}

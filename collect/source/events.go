@@ -142,7 +142,7 @@ func (b *batchMemory) read(t *tree, r *Round) {
 	}
 }
 
-// outermost are those of the cgroups that are below no other one. paths has outer ones first.
+// outermost returns the cgroups that are below no other one. paths has outer ones first.
 func outermost(paths []string) []string {
 	var out []string
 	for _, path := range paths {

@@ -36,7 +36,7 @@ type stall struct {
 // resources are the resources that have a pressure file, in the order of [stalls.files].
 var resources = [...]string{"memory", "cpu", "io"}
 
-// files are those that are read.
+// files are the pressure files that are read.
 func (s *stalls) files() []*stall {
 	if s.memoryOnly {
 		return s.all[:1]

@@ -40,7 +40,7 @@ const filePrefix = "file "
 // kindsByPriority has the kinds in the order of rising priority: the present kind takes precedence over the one in Katalyst's guide.
 var kindsByPriority = []customconfig.Kind{customconfig.Eviction, customconfig.AdminQoS}
 
-// Objects returns those in force in the order of rising priority: the tick's, then the file's. A kind in the file replaces
+// Objects returns the objects in force in the order of rising priority: the tick's, then the file's. A kind in the file replaces
 // that of the tick. It returns an error if the tick's objects are not in collect's format.
 func Objects(raw tick.Raw, file map[string]*customconfig.Chosen) (list []Object, err error) {
 	fromTick, err := customconfig.Read(raw)

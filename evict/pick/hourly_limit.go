@@ -8,7 +8,7 @@ import (
 // LastHour are the evictions within the last hour of the ticks' time. The state file contains it as JSON.
 type LastHour []CountedEviction
 
-// CountedEviction is one of them.
+// CountedEviction is one eviction in [LastHour].
 type CountedEviction struct {
 	At        time.Time `json:"at"`
 	UID       string    `json:"uid"`

@@ -79,7 +79,7 @@ func checkEnabled(th *sloconfig.Threshold) error {
 // bounds are percentages: above the upper one pods are evicted until the lower one is reached.
 type bounds struct{ upper, lower float64 }
 
-// usageBounds returns those of a node's use: the lower one is optional.
+// usageBounds returns the bounds of a node's use: the lower one is optional.
 func usageBounds(upperKey string, upper *int64, lowerKey string, lower *int64) (bounds, error) {
 	switch {
 	case upper == nil && lower != nil:
@@ -94,7 +94,7 @@ func usageBounds(upperKey string, upper *int64, lowerKey string, lower *int64) (
 	return checkedBounds(upperKey, *upper, lowerKey, *lower)
 }
 
-// requestBounds returns those of requests, over 100 if requests may exceed the capacity.
+// requestBounds returns the bounds of requests, over 100 if requests may exceed the capacity.
 func requestBounds(upperKey string, upper *int64, lowerKey string, lower *int64) (bounds, error) {
 	switch {
 	case upper == nil && lower == nil:

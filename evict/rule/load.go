@@ -155,7 +155,7 @@ func podLoad(p *tick.Pod, exclusive cpus.Set) (float64, bool) {
 	return amount(p.Load1)
 }
 
-// exclusiveCPUs returns those that kubelet assigned exclusively to containers.
+// exclusiveCPUs returns the CPUs that kubelet assigned exclusively to containers.
 func exclusiveCPUs(t *tick.Tick) cpus.Set {
 	if t.Sample.Kubelet == nil {
 		return cpus.New()

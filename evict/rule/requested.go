@@ -56,7 +56,7 @@ func allocatable(t *tick.Tick, r requestedResource) (float64, string) {
 	return 0, fmt.Sprintf("the node has no allocatable %s", r.name)
 }
 
-// conditions are those of a rule's resources, by name.
+// conditions are the conditions of a rule's resources, by name.
 type conditions map[string]*condition
 
 // measure compares the requests of pods up to a priority with what the node offers.

@@ -18,7 +18,7 @@ import (
 	"polder/lib/stage"
 )
 
-// Settings are those in force.
+// Settings are the settings in force.
 type Settings struct {
 	evictconfig.Settings
 
@@ -130,7 +130,7 @@ func (s *Settings) forSessionNode(session *stage.Session) *Settings {
 	return s
 }
 
-// fileStrategies returns those of --config for --node, whose labels only ticks contain; nil without such a file.
+// fileStrategies returns the strategies of --config for --node, whose labels only ticks contain; nil without such a file.
 func (s *Settings) fileStrategies() *sloconfig.Strategies {
 	var local sloconfig.Local
 	file, _ := local.InForce(s.SLO, nil, nil)

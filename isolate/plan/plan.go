@@ -83,7 +83,7 @@ func (s *Setting) ReplacedFile() string {
 // IsListV1 reports whether the value is a list of version 1, in which a cgroup's own list bounds those of the cgroups below.
 func (s *Setting) IsListV1() bool { return s.Version == 1 && isList(s.Name) }
 
-// IsListV1 is that of a file's value.
+// IsListV1 is like [Setting.IsListV1], for a file's value.
 func (m *Machine) IsListV1(f File) bool { return m.Versions[f.Controller] == 1 && isList(f.Name) }
 
 // IsOptional reports whether the file is one that a kernel may have beside another that sets the same.

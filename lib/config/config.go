@@ -122,7 +122,7 @@ func DecodeKeys(path string, data []byte, into map[string]any) (map[string]int, 
 	return lines, errors.Join(errs...)
 }
 
-// Lines returns those of the top-level keys, for errors about their values.
+// Lines returns the line numbers of the top-level keys, from 1, for errors about their values.
 func Lines(data []byte) map[string]int {
 	lines := map[string]int{}
 	var doc yaml.Node

@@ -49,7 +49,7 @@ type Setting struct {
 	evictconfig.Field
 }
 
-// Fields returns those of a kind, in the order of evict's settings.
+// Fields returns the fields of a kind, in the order of evict's settings.
 func Fields(kind Kind) []Field {
 	var list []Field
 	for _, row := range new(evictconfig.Settings).Rows() {

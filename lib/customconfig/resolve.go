@@ -85,7 +85,7 @@ type Problem struct {
 	Err     error
 }
 
-// targets returns those of a kind, by name.
+// targets returns the targets of a kind, by name.
 func (c *Configs) targets(kind Kind) []*Target {
 	var targets []*Target
 	for _, t := range c.Targets {

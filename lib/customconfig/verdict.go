@@ -44,7 +44,7 @@ const (
 	maxInvalid  = 20
 )
 
-// Verdicts returns those on all KatalystCustomConfigs, by name. One whose objects were not read yet has none.
+// Verdicts returns the verdicts on all KatalystCustomConfigs, by name. One whose objects were not read yet has none.
 func (c *Configs) Verdicts(now time.Time) []Verdict {
 	var all []Verdict
 	for _, t := range c.Targets {

@@ -87,7 +87,7 @@ func checkList(list, allowed, passed []string) error {
 // Pair is two settings; the upper one must not be below the lower one.
 type Pair struct{ Lower, Upper, Reason string }
 
-// Pairs are all of them.
+// Pairs are all pairs of settings that bound each other.
 var Pairs = []Pair{
 	{"load-lower-bound-ratio", "load-upper-bound-ratio", "a pod would be evicted before the node is tainted"},
 }

@@ -39,7 +39,7 @@ func (s *Settings) EngineRows() []Row {
 	}
 }
 
-// ReclaimedRows returns those of the rule reclaimed-resource-pressure-eviction-plugin.
+// ReclaimedRows returns the rows of the rule reclaimed-resource-pressure-eviction-plugin.
 func (s *Settings) ReclaimedRows() []Row {
 	const guide, today = "reclaimedResourcesEvictionPluginConfig.", "reclaimedResourcesEvictionConfig."
 	const milliCPU, memory = "reclaimed_millicpu", "reclaimed_memory"
@@ -69,7 +69,7 @@ func (s *Settings) ReclaimedRows() []Row {
 	}
 }
 
-// MemoryRows returns those of the rule memory-pressure-eviction-plugin.
+// MemoryRows returns the rows of the rule memory-pressure-eviction-plugin.
 func (s *Settings) MemoryRows() []Row {
 	return slices.Concat(s.freeMemoryRows(), s.memoryPSIRows(), s.memoryVictimRows())
 }
@@ -79,7 +79,7 @@ const (
 	todayMemory = "memoryPressureEvictionConfig."
 )
 
-// freeMemoryRows returns those of the free memory, of the node and of its NUMA nodes, and of kswapd.
+// freeMemoryRows returns the rows of the free memory, of the node and of its NUMA nodes, and of kswapd.
 func (s *Settings) freeMemoryRows() []Row {
 	return []Row{
 		onOff("memory-system-enabled", &s.MemorySystemEnabled, true, "measure the node's free memory",
@@ -109,7 +109,7 @@ func (s *Settings) freeMemoryRows() []Row {
 	}
 }
 
-// memoryPSIRows returns those of memory pressure (PSI).
+// memoryPSIRows returns the rows of memory pressure (PSI).
 func (s *Settings) memoryPSIRows() []Row {
 	return []Row{
 		onOff("memory-psi-enabled", &s.MemoryPSIEnabled, true, "measure the memory pressure (PSI) of node and pods, on cgroup v2"),
@@ -127,7 +127,7 @@ func (s *Settings) memoryPSIRows() []Row {
 	}
 }
 
-// memoryVictimRows returns those that define which pods are evicted because of memory, and when.
+// memoryVictimRows returns the rows that define which pods are evicted because of memory, and when.
 func (s *Settings) memoryVictimRows() []Row {
 	system := []string{RankQoS, RankPriority, RankMemoryUsage, RankRSS}
 	numa := append(slices.Clone(system), RankNUMAMemory)
@@ -151,7 +151,7 @@ func (s *Settings) memoryVictimRows() []Row {
 	}
 }
 
-// CPURows returns those of the rule cpu-pressure-eviction-plugin.
+// CPURows returns the rows of the rule cpu-pressure-eviction-plugin.
 func (s *Settings) CPURows() []Row {
 	const today = "cpuPressureEvictionConfig."
 	return []Row{
@@ -181,7 +181,7 @@ func (s *Settings) CPURows() []Row {
 	}
 }
 
-// RSSRows returns those of the rule rss-overuse-eviction-plugin.
+// RSSRows returns the rows of the rule rss-overuse-eviction-plugin.
 func (s *Settings) RSSRows() []Row {
 	return []Row{
 		onOff("rss-overuse-enabled", &s.RSSOveruseEnabled, false, "measure the pods' resident memory against their requests",
@@ -195,15 +195,15 @@ func (s *Settings) RSSRows() []Row {
 	}
 }
 
-// WaitingRows returns those of the rule service-waiting.
+// WaitingRows returns the rows of the rule service-waiting.
 func (s *Settings) WaitingRows() []Row {
 	return s.ServiceWaiting.rows("service-waiting", "a CPU", MaxRatio)
 }
 
-// ServiceIORows returns those of the rule service-io-waiting.
+// ServiceIORows returns the rows of the rule service-io-waiting.
 func (s *Settings) ServiceIORows() []Row { return s.ServiceIO.rows("service-io", "disks", 1000) }
 
-// ServiceMemoryRows returns those of the rule service-memory-waiting.
+// ServiceMemoryRows returns the rows of the rule service-memory-waiting.
 func (s *Settings) ServiceMemoryRows() []Row {
 	return s.ServiceMemory.rows("service-memory", "memory", 1000)
 }

@@ -100,12 +100,12 @@ func (m Machine) online() []int {
 
 func (m Machine) nodes() []int { return slices.Sorted(maps.Keys(m.NodeKB)) }
 
-// node returns those of some CPUs that belong to a NUMA node.
+// node returns which of some CPUs belong to a NUMA node.
 func (m Machine) node(cpus []int, id int) []int {
 	return m.sharing(cpus, id, func(p Place) int { return p.Node })
 }
 
-// sharing returns those of some CPUs that have a number in a field of their place.
+// sharing returns which of some CPUs have a number in a field of their place.
 func (m Machine) sharing(cpus []int, number int, field func(Place) int) []int {
 	var ids []int
 	for _, id := range cpus {

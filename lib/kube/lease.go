@@ -15,7 +15,7 @@ import (
 	"polder/lib/fields"
 )
 
-// Leases are those of coordination.k8s.io.
+// Leases is the resource Lease of coordination.k8s.io.
 var Leases = Resource{"coordination.k8s.io", "v1", "leases"}
 
 // Election names the lease and the candidate. The times and the format are those of client-go's own leader election: any

@@ -115,5 +115,5 @@ var All = []*Metric{
 	targetState, targetWrites,
 }
 
-// Volatile are those that change with every tick, whatever it contains.
+// Volatile are the metrics that change with every tick, whatever it contains.
 var Volatile = []*Metric{tickTimestamp, ticks}

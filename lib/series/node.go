@@ -295,7 +295,7 @@ func (p *page) eviction(e *tick.Eviction) {
 	}
 }
 
-// targetStates are those of report's targets.
+// targetStates are the states of report's targets.
 var targetStates = []string{tick.TargetWritten, tick.TargetUnchanged, tick.TargetPending, tick.TargetFailed}
 
 func (p *page) report(r *tick.Report) {

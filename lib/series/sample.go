@@ -9,7 +9,7 @@ import (
 	"polder/lib/tick"
 )
 
-// agentStates are those of a node's agent.
+// agentStates are the states of a node's agent.
 var agentStates = []string{tick.AgentReady, tick.AgentNotReady, tick.AgentNotFound}
 
 func (p *page) sample(s *tick.Sample) {
@@ -80,7 +80,7 @@ func (p *page) disk(x tick.Disk) {
 	p.add(diskLatency, scaled(x.WriteLatencyMicroseconds, 1e-6), x.Name, directionWrite)
 }
 
-// events returns those of a cgroup above batch pods.
+// events adds the memory events of a cgroup above batch pods.
 func (p *page) events(x tick.CgroupMemory) {
 	if e := x.Events; e != nil {
 		p.addNumber(memoryEvents, e.High, x.Cgroup, "high")

@@ -179,7 +179,7 @@ type namedClass struct {
 	*ClassQOS
 }
 
-// classes returns those that are set.
+// classes returns the classes that are set.
 func (q *ResourceQOS) classes() []namedClass {
 	all := []namedClass{{"lsrClass", q.LSR}, {"lsClass", q.LS}, {"beClass", q.BE}, {"systemClass", q.System}}
 	return slices.DeleteFunc(all, func(c namedClass) bool { return c.ClassQOS == nil })

@@ -24,7 +24,7 @@ type eviction struct {
 	finding          *tick.PressureFinding // what was measured at first
 }
 
-// evictions are those of a node.
+// evictions are the evictions of a node.
 type evictions struct {
 	all []*eviction
 	// more counts the evictions that are not remembered, moreStates their last states.

@@ -76,7 +76,7 @@ func ReadFleetDecision(t *tick.Tick) FleetDecision {
 	return c
 }
 
-// conditions are those of an agent in that state; nil where there is no such state.
+// conditions are the conditions for an agent in that state; nil where there is no such state.
 func conditions(state string, since, now time.Time) []Condition {
 	ready := Condition{Type: tick.ConditionAgentReady, Since: since, Exact: true, Seen: now}
 	found := Condition{

@@ -30,7 +30,7 @@ type Taints struct {
 // TaintsOf reads the taints of a CustomNodeResource.
 func TaintsOf(cnr map[string]any) Taints { return taintsBy(cnr, taintsAnnotation, taintQoS) }
 
-// NodeTaintsOf reads those of a Node, which are for every pod.
+// NodeTaintsOf reads the taints of a Node, which are for every pod.
 func NodeTaintsOf(node map[string]any) Taints { return taintsBy(node, taintsAnnotation, "") }
 
 // taintsBy reads an object's taints for the writer whose taints the annotation names, and for pods of the class.

@@ -25,7 +25,7 @@ type pod struct {
 	where changes[string]
 }
 
-// pods are those of a node. The stretches over which their use is averaged grow with the recording.
+// pods are the pods of a node. The stretches over which their use is averaged grow with the recording.
 type pods struct {
 	most   int // pods
 	values int // in all pods' use

@@ -36,7 +36,7 @@ const (
 // redrawEvery is how often the screen is drawn without a tick, so that the age grows while none comes.
 const redrawEvery = time.Second
 
-// Options are those of the command line.
+// Options are the command line's options.
 type Options struct {
 	ASCII bool
 	// Speed is how fast a recording is played, From the time at which that begins; Ignores are the fields that are not read.

@@ -36,8 +36,8 @@ func dropInvalid(s *podSettings) error {
 	return errors.Join(policyErr, annotation.DropInvalid(s.Numbers()))
 }
 
-// settings returns those in force for a pod: its own ones override its class's, if enabled, or the template's. Nil if it has none: all
-// values are the kernel's defaults.
+// settings returns the settings in force for a pod: its own ones override its class's, if enabled, or the template's. Nil if it has
+// none: all values are the kernel's defaults.
 func (n *round) settings(p *tick.Pod) *sloconfig.MemoryQOS {
 	var base *sloconfig.MemoryQOS
 	if class := classOf(p, &n.strategies.QOS); isEnabled(class) {

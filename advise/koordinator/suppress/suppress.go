@@ -22,7 +22,7 @@ import (
 	"polder/lib/tick"
 )
 
-// Settings are those that no strategy contains.
+// Settings are the settings that no strategy contains.
 type Settings struct {
 	// ReservedCPUs is a list of CPUs that belong to no pool (the system's own), in addition to those of the node's annotation.
 	ReservedCPUs string

@@ -33,7 +33,7 @@ type Fleet struct {
 	records *kube.Watch[*agents.Record]
 }
 
-// boundPods are those that have a node and have not ended.
+// boundPods are the pods that have a node and have not ended.
 const boundPods = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 
 // OpenFleet begins to watch and does not wait. The watches end with ctx.

@@ -6,7 +6,7 @@ import (
 	"polder/lib/evictconfig"
 )
 
-// Settings are those of the fleet controller.
+// Settings are the fleet controller's settings.
 type Settings = evictconfig.Fleet
 
 // pauseBetweenNodes returns the time between the evictions from two nodes.
