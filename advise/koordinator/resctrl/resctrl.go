@@ -107,8 +107,8 @@ func divisible(s *tick.Sample) (*tick.Resctrl, string) {
 }
 
 // memberCgroups returns the cgroups of the classes' pods, by [qos.KoordinatorOrDefault], each with all its processes, the sandbox
-// included. A pod with a group of its own by annotation belongs to none of the classes' groups. This does not apply to batch pods: otherwise any tenant
-// could leave the part of the cache that batch is confined to.
+// included. A pod with a group of its own by annotation belongs to none of the classes' groups. This does not apply to batch pods:
+// otherwise any tenant could leave the part of the cache that batch is confined to.
 func memberCgroups(pods []tick.Pod, classes []string) []string {
 	var out []string
 	for i := range pods {
