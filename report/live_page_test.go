@@ -98,8 +98,8 @@ func TestLivePageFollowsTheStream(t *testing.T) {
 	}
 }
 
-// A client that does not send what it announced is disconnected, so that it does not occupy one of the few connections; the stream of events
-// outlasts the time that a request may take.
+// A client that does not send what it announced is disconnected, so that it does not occupy one of the few connections; the stream of
+// events outlasts the time that a request may take.
 func TestLivePageDisconnectsSlowRequests(t *testing.T) {
 	x, url, _ := serveLive(t, "0")
 	defer x.Close()

@@ -36,7 +36,8 @@ var pureMayImport = slices.Concat([]string{"polder/lib/tick"}, pureLibraries)
 
 // pureLibraries are the pure packages of lib.
 var pureLibraries = []string{
-	"polder/lib/choice", "polder/lib/clip", "polder/lib/phrase", "polder/lib/cpus", "polder/lib/usage", "polder/lib/podwait", "polder/lib/window",
+	"polder/lib/choice", "polder/lib/clip", "polder/lib/phrase", "polder/lib/cpus", "polder/lib/usage", "polder/lib/podwait",
+	"polder/lib/window",
 	"polder/lib/qos", "polder/lib/quantity", "polder/lib/fields", "polder/lib/customconfig", "polder/lib/evictconfig",
 	"polder/lib/series", "polder/lib/sloconfig", "polder/lib/schemata",
 }

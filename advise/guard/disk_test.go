@@ -53,7 +53,8 @@ func TestDiskSteps(t *testing.T) {
 	if got := r.kinds(); got != "disk disk disk" {
 		t.Errorf("steps %s; want those of the disk first", got)
 	}
-	if a := r.tick(waitsForDisk(40), writes(301<<20)); !hasReason(a, `guard: step 1: disk taken from batch (1 of 3)`) || !hasReason(a, `waited for I/O for 400 ms per second`) {
+	if a := r.tick(waitsForDisk(40), writes(301<<20)); !hasReason(a, `guard: step 1: disk taken from batch (1 of 3)`) ||
+		!hasReason(a, `waited for I/O for 400 ms per second`) {
 		t.Errorf("reasons %q", a.Reasons)
 	}
 	seen(r.tick(waitsForDisk(0), writes(-1))) // batch's current rates are unknown: the steps stay

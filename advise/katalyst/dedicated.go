@@ -61,7 +61,8 @@ func dedicate(in inputs, members []member, d *divided) (assigned map[string]cpuS
 			reasons = append(reasons, fmt.Sprintf("dedicated pod %s has %d CPUs%s: services need all but %d", c.key, taken.Size(), lack, max(avail.Size()-serviceCPUs, 0)))
 		}
 		if previous != "" && previous != taken.String() {
-			reasons = append(reasons, fmt.Sprintf("dedicated pod %s moves from CPUs %s to %s: it cannot keep them, or requests others", c.key, policy.Quote(previous), taken))
+			reasons = append(reasons, fmt.Sprintf("dedicated pod %s moves from CPUs %s to %s: it cannot keep them, or requests others", c.key,
+				policy.Quote(previous), taken))
 		}
 		assigned[c.key] = newCPUSet(taken)
 		avail = avail.Difference(taken)

@@ -110,7 +110,8 @@ func (w *round) addEventReasons(list []cappedCgroup) {
 		w.addReason("batch memory: memory.high of %s stays at the use: nothing could be reclaimed within %s", phrase.Count(stuck, "cgroup"), stuckAfter)
 	}
 	if tight > 0 {
-		w.addReason("batch memory: memory.max of %s is not lowered: allocations reached it in the last %s", phrase.Count(tight, "cgroup"), calmAfter)
+		w.addReason("batch memory: memory.max of %s is not lowered: allocations reached it in the last %s", phrase.Count(tight, "cgroup"),
+			calmAfter)
 	}
 	if killed > 0 {
 		w.addReason("batch memory: the kernel killed %.0f of batch's processes at a limit", killed)

@@ -237,7 +237,8 @@ func TestTwoCgroupsShareTheCap(t *testing.T) {
 	r.want("/grid", "high 1844, max 2253")
 }
 
-// Memory left under the cap is divided by pods: one that has a cgroup of its own, because of a small request or a label, gets no more of it.
+// Memory left under the cap is divided by pods: one that has a cgroup of its own, because of a small request or a label, gets no more of
+// it.
 func TestAPodOfItsOwnCgroupGetsNoLargerPart(t *testing.T) {
 	r := newRun(t)
 	for i := range 6 {

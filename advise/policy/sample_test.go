@@ -166,7 +166,11 @@ func TestMachineBytes(t *testing.T) {
 		memory   *tick.NodeMemory
 		want     float64
 	}{
-		{&tick.Resources{MemoryBytes: new(5.0)}, total, 5}, {&tick.Resources{MilliCPU: new(5.0)}, total, 9}, {nil, total, 9}, {nil, nil, 0}, {nil, &tick.NodeMemory{}, 0},
+		{&tick.Resources{MemoryBytes: new(5.0)}, total, 5},
+		{&tick.Resources{MilliCPU: new(5.0)}, total, 9},
+		{nil, total, 9},
+		{nil, nil, 0},
+		{nil, &tick.NodeMemory{}, 0},
 	} {
 		if got := MachineBytes(&tick.Sample{Capacity: tt.capacity, Memory: tt.memory}); got != tt.want {
 			t.Errorf("%+v: %v, want %v", tt, got, tt.want)

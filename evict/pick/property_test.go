@@ -173,7 +173,10 @@ func TestRounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := func(name string) int { return rapid.IntRange(-1, 4).Draw(t, name) }
 		w := &world{state: stateWith(nil, nil, nil), clock: now, cooldowns: map[string][]requestRecord{}}
-		w.limits = Limits{PerRule: limit("per rule"), PerRuleUntilCovered: limit("per covered rule"), PerTick: limit("burst"), PerHour: limit("per hour"), PerNamespace: limit("per namespace"), OptOut: []string{evictconfig.OptOut}}
+		w.limits = Limits{
+			PerRule: limit("per rule"), PerRuleUntilCovered: limit("per covered rule"), PerTick: limit("burst"),
+			PerHour: limit("per hour"), PerNamespace: limit("per namespace"), OptOut: []string{evictconfig.OptOut},
+		}
 		for range rapid.IntRange(1, 12).Draw(t, "ticks") {
 			w.step(t)
 			findings := w.findings(t)

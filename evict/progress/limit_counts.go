@@ -26,11 +26,12 @@ func (c *limitCounts) add(l pick.ReachedLimit) {
 // registerMetrics exposes the counts as metrics.
 func (c *limitCounts) registerMetrics(m *metrics.Set) {
 	labels := []string{"rule", "limit"}
-	m.Counters("polder_eviction_limits_total", "Ticks in which a limit prevented evictions of a rule.", labels, func(add func(float64, ...string)) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		for l, n := range c.ticks {
-			add(float64(n), l.Rule, l.Limit)
-		}
-	})
+	m.Counters("polder_eviction_limits_total", "Ticks in which a limit prevented evictions of a rule.", labels,
+		func(add func(float64, ...string)) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			for l, n := range c.ticks {
+				add(float64(n), l.Rule, l.Limit)
+			}
+		})
 }

@@ -131,7 +131,8 @@ func (p *pool) sample(s *Settings, m *Measure, exclusive cpus.Set) (loadSample, 
 		return loadSample{}, fmt.Errorf("the sample has no load1 of any of the %d shared pods of pool %s", len(p.pods), p.name)
 	}
 	if len(unknown) > 0 {
-		m.Errors = append(m.Errors, fmt.Sprintf("%s: no load1 of %d of %d shared pods of pool %s, the sum is a lower bound: %s", ScopeLoad1, len(unknown), len(p.pods), p.name, phrase.First(unknown, shownNames)))
+		m.Errors = append(m.Errors, fmt.Sprintf("%s: no load1 of %d of %d shared pods of pool %s, the sum is a lower bound: %s", ScopeLoad1,
+			len(unknown), len(p.pods), p.name, phrase.First(unknown, shownNames)))
 	}
 	return x, nil
 }

@@ -36,7 +36,9 @@ func measurePSI(x *memoryCheck, l *condition) {
 		}
 	}
 	if len(unknown) > 0 {
-		x.m.Errors = append(x.m.Errors, fmt.Sprintf("%s (%s): no memory pressure of %d of %d shared and dedicated pods, they count as without pressure: %s", ScopeMemory, partPSI, len(unknown), total, phrase.First(unknown, shownNames)))
+		x.m.Errors = append(x.m.Errors,
+			fmt.Sprintf("%s (%s): no memory pressure of %d of %d shared and dedicated pods, they count as without pressure: %s",
+				ScopeMemory, partPSI, len(unknown), total, phrase.First(unknown, shownNames)))
 	}
 	factor := 1.0
 	if l.wasMet(x.t) {

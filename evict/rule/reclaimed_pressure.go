@@ -113,7 +113,8 @@ func (w *reclaimedWindow) measure(
 		return
 	}
 	if len(withoutRequest) > 0 {
-		m.Errors = append(m.Errors, fmt.Sprintf("%s: %d of %d reclaimed pods request none and count as 0: %s", r.scope, len(withoutRequest), len(pods), phrase.First(withoutRequest, shownNames)))
+		m.Errors = append(m.Errors, fmt.Sprintf("%s: %d of %d reclaimed pods request none and count as 0: %s", r.scope, len(withoutRequest),
+			len(pods), phrase.First(withoutRequest, shownNames)))
 	}
 	m.Findings = append(m.Findings, r.newFinding(s, t, hard, r.hard, offered, sum, candidates, ""))
 	if r.soft > 0 {

@@ -76,7 +76,8 @@ func (w *rssWindow) Measure(s *Settings, t *tick.Tick) Measure {
 			p.Name, mebibytes(rss), mebibytes(threshold), threshold/request, mebibytes(request))})
 	}
 	if len(unknown) > 0 {
-		m.Errors = append(m.Errors, fmt.Sprintf("%s: no resident memory of %d of the pods, they are not evicted: %s", ScopeRSS, len(unknown), phrase.First(unknown, shownNames)))
+		m.Errors = append(m.Errors, fmt.Sprintf("%s: no resident memory of %d of the pods, they are not evicted: %s", ScopeRSS, len(unknown),
+			phrase.First(unknown, shownNames)))
 	}
 	if n := len(f.Candidates); n > 0 {
 		f.Message = fmt.Sprintf("%d pods use more resident memory than their thresholds", n)

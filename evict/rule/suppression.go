@@ -16,7 +16,8 @@ func (w *cpuWindow) measureSuppression(m *Measure, s *Settings, t *tick.Tick) {
 	pods := podsOfClass(t, tick.QoSReclaimed)
 	sum, candidates, withoutRequest := requests(pods, resource{request: reclaimedMilliCPU}, nil, noneExempt)
 	if len(withoutRequest) > 0 {
-		m.Errors = append(m.Errors, fmt.Sprintf("%s: %d of %d reclaimed pods request no reclaimed CPU and count as 0: %s", ScopeSuppression, len(withoutRequest), len(pods), phrase.First(withoutRequest, shownNames)))
+		m.Errors = append(m.Errors, fmt.Sprintf("%s: %d of %d reclaimed pods request no reclaimed CPU and count as 0: %s", ScopeSuppression,
+			len(withoutRequest), len(pods), phrase.First(withoutRequest, shownNames)))
 	}
 	previous := w.Suppressed
 	w.Suppressed = nil // drop pods that have ended

@@ -73,7 +73,8 @@ func (a *Applier) isContested(it *item, r *round) bool {
 		report("set by kubelet from %s to its default %s", plan.ListText(f.lastApplied), plan.ListText(it.Observed))
 		f.lastApplied = it.Observed
 	case plan.IsKubeletReset(it.File, it.Observed) && f.isKubeletUpdate(a.now, a.kubeletPods(it.File)):
-		report("reset by kubelet from %s to %s, as it does about once a minute and with each new pod", plan.ListText(f.lastApplied), plan.ListText(it.Observed))
+		report("reset by kubelet from %s to %s, as it does about once a minute and with each new pod", plan.ListText(f.lastApplied),
+			plan.ListText(it.Observed))
 		f.lastApplied = it.Observed
 	default:
 		f.RecordChange()

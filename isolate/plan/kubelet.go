@@ -190,7 +190,8 @@ func (s *Setting) ExclusiveReason() string {
 	if err == nil && !observed.IsEmpty() && observed.Intersection(s.exclusive).IsEmpty() {
 		return ""
 	}
-	return "not written: kubelet assigned CPUs " + clip.Text(s.exclusive.String(), maxShownBytes) + " exclusively to this container or to another one of its pod (it has " + ListText(s.Observed) + ")"
+	return "not written: kubelet assigned CPUs " + clip.Text(s.exclusive.String(), maxShownBytes) +
+		" exclusively to this container or to another one of its pod (it has " + ListText(s.Observed) + ")"
 }
 
 // ListText returns the text of a file for messages, clipped. Only the text of a list can be empty.

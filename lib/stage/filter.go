@@ -377,6 +377,7 @@ func (d *droppedLines) logTotals(c tick.Counts) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if c.Invalid+d.droppedSections > 0 || c.Cut > 0 {
-		d.logger.Info("end of input", "ticks", c.Lines-d.droppedSections, "dropped", c.Invalid+d.droppedSections, "tooLong", c.TooLong, "cut", c.Cut)
+		d.logger.Info("end of input", "ticks", c.Lines-d.droppedSections, "dropped", c.Invalid+d.droppedSections, "tooLong", c.TooLong, "cut",
+			c.Cut)
 	}
 }

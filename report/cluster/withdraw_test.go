@@ -104,7 +104,8 @@ func TestWithdrawAllNodes(t *testing.T) {
 			if len(a.patches) != 1 {
 				t.Errorf("patches %q; want the withdrawal of the node's", a.patches)
 			}
-			if a.forbids != (err != nil) || err != nil && !(strings.Contains(err.Error(), "withdraw cnr: ") && strings.Contains(err.Error(), permissions)) {
+			if a.forbids != (err != nil) ||
+				err != nil && !(strings.Contains(err.Error(), "withdraw cnr: ") && strings.Contains(err.Error(), permissions)) {
 				t.Error(err)
 			}
 		})

@@ -60,7 +60,8 @@ func TestDisk(t *testing.T) {
 	if text := spaces(ask(t, Question{At: at}, x)); !strings.Contains(text, costs) || strings.Contains(text, "disk costs:") {
 		t.Errorf("the node, with costs: %s", text)
 	}
-	if text := spaces(ask(t, Question{Pod: "shop/web", At: at}, x)); !strings.Contains(text, "Disk: It wrote 2.00 KiB a second. It waited for I/O for 234 ms per second. ") ||
+	const service = "Disk: It wrote 2.00 KiB a second. It waited for I/O for 234 ms per second. "
+	if text := spaces(ask(t, Question{Pod: "shop/web", At: at}, x)); !strings.Contains(text, service) ||
 		strings.Contains(text, "limited to") {
 		t.Errorf("a service: %s", text)
 	}

@@ -26,8 +26,8 @@ func TestColdRow(t *testing.T) {
 	}
 }
 
-// A screen that begins in the middle of a recording shows no sum over the ticks that it has, as if they were all: of writes and of reclaimed
-// memory. The planned writes of a dry run are those of the tick.
+// A screen that begins in the middle of a recording shows no sum over the ticks that it has, as if they were all: of writes and of
+// reclaimed memory. The planned writes of a dry run are those of the tick.
 func TestResumedHasNoSums(t *testing.T) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	x := &tick.Tick{V: 1, Node: "n", Time: at, Sample: &tick.Sample{}, Isolation: &tick.Isolation{

@@ -161,8 +161,8 @@ func BenchmarkColocation(b *testing.B) {
 	}
 }
 
-// startService starts a service, with cgroups for it, for batch and for Polder. They are at the top, where systemd has its slices: batch work
-// below a cgroup that also holds services uses up that cgroup's share against the kernel's own threads, which the services wait for
+// startService starts a service, with cgroups for it, for batch and for Polder. They are at the top, where systemd has its slices: batch
+// work below a cgroup that also holds services uses up that cgroup's share against the kernel's own threads, which the services wait for
 // (BenchmarkHierarchy).
 func startService(b *testing.B, client string, s *service) *measurement {
 	b.Helper()

@@ -100,12 +100,14 @@ func (st *State) keepLastOffer(a *tick.Advice, now time.Time, why string, degrad
 	until := st.KnownAt.Add(degrade)
 	switch {
 	case now.After(until):
-		st.withdraw(a, fmt.Sprintf("degraded: %s, since %s (degradeTimeMinutes %d)", why, st.KnownAt.UTC().Format(time.RFC3339), degrade/time.Minute))
+		st.withdraw(a, fmt.Sprintf("degraded: %s, since %s (degradeTimeMinutes %d)", why, st.KnownAt.UTC().Format(time.RFC3339),
+			degrade/time.Minute))
 	case st.Reclaimed == nil:
 		a.Reasons = append(a.Reasons, why+": no advice on batch resources")
 	default:
 		a.Reclaimed, a.Mid = st.Reclaimed.Clone(), st.Mid.Clone()
-		a.Reasons = append(a.Reasons, fmt.Sprintf("%s: the last offer stays until %s (degradeTimeMinutes %d)", why, until.UTC().Format(time.RFC3339), degrade/time.Minute))
+		a.Reasons = append(a.Reasons, fmt.Sprintf("%s: the last offer stays until %s (degradeTimeMinutes %d)", why,
+			until.UTC().Format(time.RFC3339), degrade/time.Minute))
 	}
 }
 

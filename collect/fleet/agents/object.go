@@ -31,7 +31,10 @@ const ownPrefix = "polder/"
 // NodeOf reads a node object.
 func NodeOf(o Object) *Node {
 	k := kubernetes.NodeOf(o)
-	n := &Node{Name: k.Name, Created: fields.Time(o, "metadata", "creationTimestamp"), Labels: k.Labels, Annotations: maps.Clone(k.Annotations)}
+	n := &Node{
+		Name: k.Name, Created: fields.Time(o, "metadata", "creationTimestamp"), Labels: k.Labels,
+		Annotations: maps.Clone(k.Annotations),
+	}
 	for key, value := range fields.TextMap(o, "metadata", "annotations") {
 		if strings.HasPrefix(key, ownPrefix) && len(key)+len(value) < longestOwn {
 			if n.Annotations == nil {

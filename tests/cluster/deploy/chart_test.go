@@ -119,17 +119,20 @@ func TestValuesThatAreNoGoodAreRefused(t *testing.T) {
 	}
 }
 
-// helm upgrade --reuse-values keeps the values of the chart that was installed: those of chart 0.1.0 lack the network's. It is off then, and
-// switching it on says what to do.
+// helm upgrade --reuse-values keeps the values of the chart that was installed: those of chart 0.1.0 lack the network's. It is off then,
+// and switching it on says what to do.
 func TestValuesOfTheFirstChartAreEnough(t *testing.T) {
 	t.Parallel()
-	for _, set := range []string{"form=containers", "form=single", "restore=true", "centre.enabled=true", "metrics.enabled=true,metrics.podMonitor.enabled=true"} {
+	for _, set := range []string{
+		"form=containers", "form=single", "restore=true", "centre.enabled=true", "metrics.enabled=true,metrics.podMonitor.enabled=true",
+	} {
 		if template(t, set, "network=null,metrics.ports.network=null,centre.hostNetwork=null") != template(t, set) {
 			t.Errorf("%s: the values of chart 0.1.0 render something else", set)
 		}
 	}
 	const old = "network.resources=null,network.batchRate=null,metrics.ports.network=null"
-	_, err := helm(t, "template", "polder", chart, "--kube-version", "1.36.0", "--set", old, "--set", "network.enabled=true,network.rate=1Gbit")
+	_, err := helm(t, "template", "polder", chart, "--kube-version", "1.36.0", "--set", old, "--set",
+		"network.enabled=true,network.rate=1Gbit")
 	if err == nil || !strings.Contains(err.Error(), "use --reset-then-reuse-values in its place") {
 		t.Errorf("helm returns %v", err)
 	}

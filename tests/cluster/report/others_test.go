@@ -263,7 +263,8 @@ func TestWithdrawWithoutKind(t *testing.T) {
 	t.Parallel()
 	c := bare(t, "withdraw-bare")
 	for _, which := range []string{"--node=" + c.node, "--all-nodes"} {
-		c.API(http.MethodPatch, "/api/v1/nodes/"+c.node+"/status", `{"status":{"capacity":{"kubernetes.io/batch-cpu":"7"},"allocatable":{"kubernetes.io/batch-cpu":"7"}}}`)
+		c.API(http.MethodPatch, "/api/v1/nodes/"+c.node+"/status",
+			`{"status":{"capacity":{"kubernetes.io/batch-cpu":"7"},"allocatable":{"kubernetes.io/batch-cpu":"7"}}}`)
 		w := pipe.Start(t, "report", "--withdraw", which, "--kubeconfig", c.Kubeconfig())
 		if err := w.End(); err != nil {
 			t.Errorf("report --withdraw %s: %v\n%s", which, err, w.Log())
