@@ -389,7 +389,7 @@ func TestWhatIsLearnedAtBatchsFloor(t *testing.T) {
 		}
 		x := &tick.Tick{Time: begin, Sample: &tick.Sample{Pods: []tick.Pod{web(tt.waits, 1000)}}}
 		v := &view{batchKnown: true, batchUse: 6000}
-		w := st.compare(x, v, Settings{MarginPermille: DefaultMarginPermille}, class.Machine{MilliCPU: 8000})
+		w := st.compare(x, &tick.Advice{}, v, Settings{MarginPermille: DefaultMarginPermille}, class.Machine{MilliCPU: 8000})
 		if got := len(st.Services) > 0; got != tt.want {
 			t.Errorf("%s: learned is %t, %+v", tt.name, got, w)
 		}

@@ -152,7 +152,7 @@ func (st *State) Advise(t *tick.Tick, a *tick.Advice, s Settings, byDefault bool
 	}
 	st.sanitize(t.Time)
 	v := newView(t.Sample)
-	worst := st.compare(t, &v, s, m)
+	worst := st.compare(t, a, &v, s, m)
 	switch {
 	case v.pods == 0:
 		st.Steps = nil

@@ -34,6 +34,7 @@ type view struct {
 	deletedIO  rates
 
 	batchPaths map[string]bool // batch's cgroups and those of its pods
+	batchCPUs  *cpus.Set       // those of [view.cpusOfBatch], nil until they are needed
 	cores      []cpus.Set
 }
 
@@ -43,6 +44,7 @@ type group struct {
 	use    float64 // in milli-CPU, negative if unknown
 	bytes  float64 // of memory, negative if unknown
 	limit  float64 // of CPU in milli-CPU, 0 for none
+	cpus   string  // its effective CPU list, empty if unknown
 }
 
 // newView builds the view of a sample.
@@ -98,12 +100,12 @@ func (v *view) addBatch(p *tick.Pod) {
 		if !policy.IsCgroup(path) {
 			continue
 		}
-		use, memory, limits := p.UsageMilliCPU, p.Memory, p.Limits
+		use, memory, limits, list := p.UsageMilliCPU, p.Memory, p.Limits, ""
 		if len(p.Containers) > 0 {
 			c := &p.Containers[i]
-			use, memory, limits = c.UsageMilliCPU, c.Memory, c.Limits
+			use, memory, limits, list = c.UsageMilliCPU, c.Memory, c.Limits, c.CPUSetCPUs
 		}
-		g := group{cgroup: path, use: orUnknown(use), bytes: -1}
+		g := group{cgroup: path, use: orUnknown(use), bytes: -1, cpus: list}
 		if memory != nil {
 			g.bytes = orUnknown(memory.UsageBytes)
 		}

@@ -98,7 +98,7 @@ func waitingsOf(p *tick.Pod) (list [3]float64) {
 
 // compare compares each service's waiting with its target, learns from it while batch uses little, and returns the one that is longest
 // relative to its target, if it is too long for a step to be reverted.
-func (st *State) compare(t *tick.Tick, v *view, s Settings, m class.Machine) (worst *waiting) {
+func (st *State) compare(t *tick.Tick, a *tick.Advice, v *view, s Settings, m class.Machine) (worst *waiting) {
 	now := t.Time
 	isLowUse := v.batchKnown && v.batchUse <= max(lowUsePart*float64(m.MilliCPU), lowUseMilliCPU) && !v.usesDisks()
 	switch {
@@ -128,6 +128,9 @@ func (st *State) compare(t *tick.Tick, v *view, s Settings, m class.Machine) (wo
 			v.isKnown = true
 			w := history.compare(j, level, permille, s)
 			w.pod = p
+			if resourceNames[j] == resourceCPU && permille > w.revertBelow && v.isApart(p, a) {
+				continue
+			}
 			if level >= 0 && (isAlone || isAtFloor && permille > w.target) {
 				history = st.learn(&w, history, learnedAt, now)
 			}
