@@ -308,4 +308,11 @@ func TestWaitingForOwnLimit(t *testing.T) {
 	if r.kinds() != kindCPUs {
 		t.Errorf("throttled again: steps %q; want the same one", r.kinds())
 	}
+
+	// The node's own waiting includes that of throttled services and of batch, so it takes their place only if nothing was measured.
+	r = &fixture{set: Settings{TargetPermille: 20}, cpu: &tick.NodeCPU{Pressure: &tick.Pressure{Some: &tick.PressureLine{Avg10: 90}}}}
+	r.times(10, web(0, 1000), job("job", 6000))
+	if r.times(90, throttled(40), job("job", 6000)); r.kinds() != "" {
+		t.Errorf("throttled, beside a node that waits: steps %q; want none", r.kinds())
+	}
 }

@@ -23,6 +23,8 @@ type view struct {
 	serviceUse float64
 	// isKnown reports whether some waiting is known, isNodeOnly whether it is only the node's.
 	isKnown, isNodeOnly bool
+	// hasOwnLimits reports whether a service's waiting was measured, and is unknown because its own limit throttles it.
+	hasOwnLimits bool
 	// isCauseUnknown reports whether the service of the last step is here, but not how long it waits for the resource of that step.
 	isCauseUnknown bool
 

@@ -123,6 +123,7 @@ func (st *State) compare(t *tick.Tick, a *tick.Advice, v *view, s Settings, m cl
 		for j, permille := range waitingsOf(p) {
 			if permille < 0 {
 				v.isCauseUnknown = v.isCauseUnknown || st.isCause(p, resourceNames[j])
+				v.hasOwnLimits = v.hasOwnLimits || resourceNames[j] == resourceCPU && p.CPUWaitPermille != nil
 				continue
 			}
 			v.isKnown = true
@@ -138,7 +139,7 @@ func (st *State) compare(t *tick.Tick, a *tick.Advice, v *view, s Settings, m cl
 		}
 	}
 	st.expire(now)
-	if v.isKnown || s.TargetPermille <= 0 || st.KnownAt.IsZero() || now.Sub(st.KnownAt) < unknownAfter {
+	if v.isKnown || v.hasOwnLimits || s.TargetPermille <= 0 || st.KnownAt.IsZero() || now.Sub(st.KnownAt) < unknownAfter {
 		return worst
 	}
 	return v.nodeWaiting(t.Sample, s)
