@@ -29,8 +29,8 @@ func (v *view) isApart(p *tick.Pod, a *tick.Advice) bool {
 	return true
 }
 
-// cpusOfBatch returns the CPUs on which batch runs, and those on which the policy lets it run: the guard's own steps must not change whether
-// a service counts. It is empty if they are unknown for some of batch.
+// cpusOfBatch returns the CPUs on which batch runs, and those on which the policy lets it run: the guard's own steps must not change
+// whether a service counts. It is empty if they are unknown for some of batch.
 func (v *view) cpusOfBatch(a *tick.Advice) (all cpus.Set) {
 	if v.hasDeleted { // its processes still run, and nothing is advised for it
 		return cpus.Set{}
