@@ -72,7 +72,7 @@ bench-disks: ## latency of a service beside a job that fills the same disk, here
 	scripts/setup-vm
 	COLOCATION_OUTPUT=$(CURDIR)/docs/colocation.md $(GO) test -run '^$$' -bench Disks -benchtime 1x -timeout 60m ./tests/colocation
 
-bench-guard: ## how often the guard changes batch's limits while a real service's load alternates, and what it costs batch while that is constant: 23 minutes, prints; GUARD_SECONDS=N: N seconds of the first
+bench-guard: ## how often the guard changes batch's limits while a real service's load alternates, and what it costs batch while that is constant: 20 minutes, prints; GUARD_SECONDS=N: N seconds of the first
 	scripts/setup-bench
 	$(GO) test -run '^$$' -bench Guard -benchtime 1x -timeout 2h ./tests/colocation
 

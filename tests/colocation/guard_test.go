@@ -87,7 +87,7 @@ func BenchmarkGuardSquareWave(b *testing.B) {
 // The rows of BenchmarkGuardConstantLoad: how many, and how long each is measured. The guard has taken all its steps, and judged their
 // effect, within half a minute.
 const (
-	constantRows    = 6
+	constantRows    = 4
 	constantRowTime = 20 * time.Second
 )
 
