@@ -130,7 +130,8 @@ func TestStepsAndTheirCauses(t *testing.T) {
 	}
 	a := r.tick(web(300, 1000), job("job", 6000))
 	for _, part := range []string{
-		`guard: step 1: CPUs taken from batch (1 of 3) at 12:01:06, because service "shop/web" waited for a CPU for 300 ms per second, target 20 ms`,
+		`guard: step 1: CPUs taken from batch (1 of 3) at 12:01:06, ` +
+			`because service "shop/web" waited for a CPU for 300 ms per second, target 20 ms`,
 		"guard: step 6: quota taken from batch (3 of 3) at",
 		`guard: service "shop/web" waits for a CPU for 300 ms per second, target 20 ms: no further step is possible`,
 	} {

@@ -15,6 +15,8 @@ var (
 	errorsTotal   = counter("polder_errors_total", "Errors in the tools' sections of the ticks.", "tool")
 )
 
+const batchStarvedHelp = "Whether batch in a class below the services' has work and gets less than its floor on a full machine."
+
 const servicesWaitedHelp = "Time in which services waited for a CPU, all services added up; of a service without PSI the run delays " +
 	"of its threads, at most 1 second per second."
 
@@ -55,7 +57,7 @@ var (
 	batchBeyondRequests = counter("polder_batch_beyond_requests_cpu_seconds_total", "CPU time that batch pods used beyond what they request.")
 	batchThrottled      = counter("polder_batch_throttled_seconds_total", "Time in which a quota throttled batch.")
 	batchSqueezed       = counter("polder_batch_squeezed_seconds_total", "Time in which batch was held back, by cause.", "cause")
-	batchStarved        = gauge("polder_batch_starved", "Whether batch in a class below the services' has work and gets less than its floor on a full machine.")
+	batchStarved        = gauge("polder_batch_starved", batchStarvedHelp)
 	servicesTime        = counter("polder_services_seconds_total", "Time in which services' waiting for a CPU was known, all services added up.")
 	servicesWaited      = counter("polder_services_waited_seconds_total", servicesWaitedHelp)
 	freeTime            = counter("polder_left_cpu_seconds_total", "CPU time that batch used or that was idle.")

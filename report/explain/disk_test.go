@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -26,16 +27,20 @@ func TestDisk(t *testing.T) {
 		}},
 		{Cgroup: "/batch/jobber", IOMax: []tick.DiskLimit{{Disk: "vda", ReadsPerSecond: new(int64(1))}}},
 	}
+	waited := func(ms int) string {
+		return fmt.Sprintf(`service "shop/web" waited for I/O for %d ms per second, target 20 ms`, ms)
+	}
 	x.Advice.Reasons = []string{
 		"batch disks: weight 1 of 1 cgroup",
-		`guard: step 1: disk taken from batch (1 of 3) at 12:01:06, because service "shop/web" waited for I/O for 300 ms per second, target 20 ms`,
-		`guard: step 2: disk taken from batch (2 of 3) at 12:01:12, because service "shop/web" waited for I/O for 240 ms per second, target 20 ms`,
+		`guard: step 1: disk taken from batch (1 of 3) at 12:01:06, because ` + waited(300),
+		`guard: step 2: disk taken from batch (2 of 3) at 12:01:12, because ` + waited(240),
 	}
 	x.Isolation = &tick.Isolation{Unavailable: []string{"ioWeight"}}
 	at := moment(t, "12:00")
 	const (
 		weight = " The weight of /batch on disks was 1 (the default is 100): beside others it gets that share, if the disk's scheduler supports weights."
-		tail   = ` Step 2 of 3 was taken from batch's disks at 12:01:12, because service "shop/web" waited for I/O for 240 ms per second, target 20 ms.` +
+		tail   = ` Step 2 of 3 was taken from batch's disks at 12:01:12, because ` +
+			`service "shop/web" waited for I/O for 240 ms per second, target 20 ms.` +
 			" shop/web waited for I/O longest of the services: for 234 ms per second." +
 			" The disk that was used most, vdb, had work in 97 % of the time; a write took 45 ms. This kernel has no file for ioWeight: it is not in force."
 		did   = ": It read 1.00 MiB a second in 1 read and wrote 5.00 MiB a second in 80 writes."

@@ -102,7 +102,7 @@ func BenchmarkGuardConstantLoad(b *testing.B) {
 	for _, percent := range []int{50, 70} {
 		rate := m.rate(b, percent)
 		fmt.Printf("\n%s, %.0f requests a second (%d %% of the machine), beside %s\n\n", services[0].name, rate, percent, jobs[0].name)
-		fmt.Print("| method | seconds | p99 ms | batch CPUs | guard's steps |\n|---|---|---|---|---|\n")
+		fmt.Print("| method | seconds | p99 ms | batch CPUs | steps taken | reverted |\n|---|---|---|---|---|---|\n")
 		for _, policy := range []string{"", "harvest --guard off", "harvest"} {
 			m.constantLoad(b, policy, rate)
 		}
@@ -124,12 +124,14 @@ func (m *measurement) constantLoad(b *testing.B, policy string, rate float64) {
 	for row := range constantRows {
 		begun, used := time.Now(), m.batch.CPUTime(b)
 		p99 := m.load(b, rate, constantRowTime, 0).P99
-		batch, taken := (m.batch.CPUTime(b)-used).Seconds()/time.Since(begun).Seconds(), 0
+		batch := (m.batch.CPUTime(b) - used).Seconds() / time.Since(begun).Seconds()
+		var guard guardCount // since the tools' start
 		if policy != "" {
-			taken = countGuard(readTicks(b, filepath.Join(dir, "ticks")), m.batch.Name).taken
+			guard = countGuard(readTicks(b, filepath.Join(dir, "ticks")), m.batch.Name)
 		}
 		from := time.Duration(row) * constantRowTime
-		fmt.Printf("| %s | %.0f-%.0f | %.2f | %.2f | %d |\n", name, from.Seconds(), (from + constantRowTime).Seconds(), p99, batch, taken)
+		fmt.Printf("| %s | %.0f-%.0f | %.2f | %.2f | %d | %d |\n",
+			name, from.Seconds(), (from + constantRowTime).Seconds(), p99, batch, guard.taken, guard.reverted)
 	}
 	stop()
 	m.batch.Kill(b, m.ownProcesses...)

@@ -1,8 +1,6 @@
 package metrics
 
 import (
-	"encoding/json"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -11,21 +9,8 @@ import (
 // A rule whose value is below its threshold when met is drawn as the threshold against the value: free memory over a threshold of a
 // thousandth of it would be 100,000 %.
 func TestDashboardDrawsWhatIsLeftTheOtherWayRound(t *testing.T) {
-	data, err := os.ReadFile("../../deploy/monitoring/dashboard.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var board struct {
-		Panels []struct {
-			Title   string
-			Targets []struct{ Expr string }
-		}
-	}
-	if err := json.Unmarshal(data, &board); err != nil {
-		t.Fatal(err)
-	}
 	found := false
-	for _, p := range board.Panels {
+	for _, p := range readDashboard(t).Panels {
 		if p.Title != "Values against thresholds" {
 			continue
 		}
@@ -44,16 +29,8 @@ func TestDashboardDrawsWhatIsLeftTheOtherWayRound(t *testing.T) {
 
 // How long batch was held back, and whether it starves now, are in one panel: the alert is about the second.
 func TestDashboardShowsHowBatchIsHeldBack(t *testing.T) {
-	data, err := os.ReadFile("../../deploy/monitoring/dashboard.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var board dashboard
-	if err := json.Unmarshal(data, &board); err != nil {
-		t.Fatal(err)
-	}
 	var exprs []string
-	for _, p := range board.Panels {
+	for _, p := range readDashboard(t).Panels {
 		if p.Title == "Batch held back, part of the time" {
 			for _, target := range p.Targets {
 				exprs = append(exprs, target.Expr)

@@ -110,6 +110,17 @@ func alertRules(t *testing.T) (file ruleFile) {
 	return file
 }
 
+// exprs returns the alerts' expressions by their names.
+func (f ruleFile) exprs() map[string]string {
+	texts := map[string]string{}
+	for _, g := range f.Groups {
+		for _, r := range g.Rules {
+			texts[r.Alert] = r.Expr
+		}
+	}
+	return texts
+}
+
 var inTemplate = regexp.MustCompile(`\$labels\.([a-z]+)`)
 
 // Every alert uses existing metrics and labels, and says what to do.
@@ -152,7 +163,6 @@ func TestAlerts(t *testing.T) {
 // The fleet controller's tools expose every node, in rounds of ten seconds: alerts distinguish them from the nodes' own by the label tool,
 // with their own thresholds, and ignore what a fleet controller does anyway.
 func TestAlertsOfACentre(t *testing.T) {
-	file := alertRules(t)
 	must := map[string]string{
 		"polder_tick_timestamp_seconds": "tool", "polder_ticks_total": "tool", "polder_dropped_ticks_total": "tool", "polder_refused_ticks_total": "tool",
 		"polder_errors_total":        "tool",
@@ -161,12 +171,7 @@ func TestAlertsOfACentre(t *testing.T) {
 		"polder_evictions_total":     "state",
 		"polder_source_errors_total": "", // its tool is always collect: by the instance
 	}
-	texts, met := map[string]string{}, map[string]bool{}
-	for _, g := range file.Groups {
-		for _, r := range g.Rules {
-			texts[r.Alert] = r.Expr
-		}
-	}
+	texts, met := alertRules(t).exprs(), map[string]bool{}
 	for name, q := range parse(t, texts) {
 		instances := slices.ContainsFunc(q.Selectors, func(s selector) bool { return s.Metric == "polder_build_info" && slices.Contains(s.Labels, "tool") })
 		for _, s := range q.Selectors {
@@ -186,20 +191,8 @@ func TestAlertsOfACentre(t *testing.T) {
 
 // What counts pods that were evicted does not count requests: a disruption budget refuses them, and each is made again.
 func TestEvictedPodsAreNotRequests(t *testing.T) {
-	texts := map[string]string{}
-	for _, g := range alertRules(t).Groups {
-		for _, r := range g.Rules {
-			texts[r.Alert] = r.Expr
-		}
-	}
-	data, err := os.ReadFile("../../deploy/monitoring/dashboard.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var d dashboard
-	if err := json.Unmarshal(data, &d); err != nil {
-		t.Fatal(err)
-	}
+	texts := alertRules(t).exprs()
+	d := readDashboard(t)
 	for _, p := range d.Panels {
 		for i, target := range p.Targets {
 			texts[fmt.Sprintf("%s %d", p.Title, i)] = target.Expr
@@ -241,6 +234,18 @@ type dashboard struct {
 	Panels []panel
 }
 
+func readDashboard(t *testing.T) (d dashboard) {
+	t.Helper()
+	data, err := os.ReadFile("../../deploy/monitoring/dashboard.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(data, &d); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
 var (
 	inLegend  = regexp.MustCompile(`\{\{(\w+)\}\}`)
 	ofLabel   = regexp.MustCompile(`^label_values\((\w+), (\w+)\)$`)
@@ -249,14 +254,7 @@ var (
 
 // Every query of the dashboard uses existing metrics and labels, and panels do not overlap.
 func TestDashboard(t *testing.T) {
-	data, err := os.ReadFile("../../deploy/monitoring/dashboard.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var d dashboard
-	if err := json.Unmarshal(data, &d); err != nil {
-		t.Fatal(err)
-	}
+	d := readDashboard(t)
 	all := everything(t)
 	found := []string{}
 	for _, v := range d.Templating.List {
