@@ -22,6 +22,7 @@ func (s *Session) OneProcessor() {
 	if s.Processors == nil || s.Getenv("GOMAXPROCS") != "" || s.processors.set != nil {
 		return
 	}
+	_ = calmMonitor() // without the capability the tool only costs more
 	s.processors = processors{set: s.Processors, all: s.Processors(1)}
 }
 

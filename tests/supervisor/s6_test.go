@@ -210,6 +210,11 @@ func TestS6(t *testing.T) {
 	if got := info.Mode().Perm(); got != 0o750 {
 		t.Errorf("the directory of the FIFOs has mode %o; want 750", got)
 	}
+	for tool, pid := range started(t, s.dir) {
+		if slack, err := os.ReadFile(fmt.Sprintf("/proc/%d/timerslack_ns", pid)); err != nil || strings.TrimSpace(string(slack)) != "1000000" {
+			t.Errorf("%s has a timer slack of %q ns, %v; want 1 ms", tool, slack, err)
+		}
+	}
 	// A panic ends like SIGABRT: it is not a configuration error, though Go's exit status is the same.
 	ends := []struct {
 		tool   string

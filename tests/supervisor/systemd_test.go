@@ -461,14 +461,14 @@ func (m *machine) checkReturns(t *testing.T, tool, signal string) {
 func (m *machine) checkConfined(t *testing.T) {
 	type may struct {
 		Root, Cgroups, Etc, Network, Seccomp bool
-		Capabilities                         string
+		Capabilities, TimerSlack             string
 	}
 	want := map[string]may{}
 	for _, tool := range tools {
-		want[tool] = may{Seccomp: true, Capabilities: "0000000000000000"}
+		want[tool] = may{Seccomp: true, TimerSlack: "1000000", Capabilities: "0000000000000000"}
 	}
-	want["isolate"] = may{Seccomp: true, Capabilities: "000000c000000000", Root: true, Cgroups: true} // CAP_BPF, CAP_PERFMON
-	want["evict"] = may{Seccomp: true, Capabilities: "0000000000000020"}                              // CAP_KILL
+	want["isolate"] = may{Seccomp: true, TimerSlack: "1000000", Capabilities: "000000c000000000", Root: true, Cgroups: true} // CAP_BPF, CAP_PERFMON
+	want["evict"] = may{Seccomp: true, TimerSlack: "1000000", Capabilities: "0000000000000020"}                              // CAP_KILL
 
 	got := map[string]may{}
 	for tool, pid := range m.pids() {
@@ -491,8 +491,13 @@ func (m *machine) checkConfined(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v: %s", err, interfaces)
 		}
+		slack, err := m.run("cat", "/proc/"+pid+"/timerslack_ns")
+		if err != nil {
+			t.Fatalf("%v: %s", err, slack)
+		}
 		got[tool] = may{
 			Root:         field("Uid") == "0",
+			TimerSlack:   strings.TrimSpace(slack),
 			Capabilities: field("CapEff"),
 			Seccomp:      field("Seccomp") == "2" && field("NoNewPrivs") == "1",
 			Network:      interfaces != "1\n2", // lo alone, and not process 1's

@@ -433,7 +433,7 @@ func (d *deployment) logs() string {
 	return logs
 }
 
-// confined checks the processes: no capability, a seccomp filter, no new privileges, and the expected users.
+// confined checks the processes: no capability, a seccomp filter, no new privileges, the expected users, and that deploy/s6/calm started them.
 func (d *deployment) confined() {
 	d.t.Helper()
 	for name, pid := range d.running() {
@@ -460,6 +460,9 @@ func (d *deployment) confined() {
 		}
 		if status["NoNewPrivs"] != "1" || status["Seccomp"] != "2" {
 			d.t.Errorf("%s has NoNewPrivs %s, Seccomp %s", name, status["NoNewPrivs"], status["Seccomp"])
+		}
+		if slack, err := os.ReadFile(fmt.Sprintf("/proc/%d/timerslack_ns", pid)); err != nil || strings.TrimSpace(string(slack)) != "1000000" {
+			d.t.Errorf("%s has a timer slack of %q ns, %v; want 1 ms", name, slack, err)
 		}
 	}
 }

@@ -10,6 +10,7 @@ reads. Each tool's heartbeat lies beside its output.
   image: {{ include "polder.image" .root }}
   imagePullPolicy: {{ $v.image.pullPolicy }}
   command:
+  - /usr/local/lib/polder/s6/calm
   - /usr/local/bin/{{ .tool }}
   {{- range .args }}
   - {{ . }}
