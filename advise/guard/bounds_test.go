@@ -171,40 +171,6 @@ func TestHoldDownDoublesAfterARepeatedStep(t *testing.T) {
 	}
 }
 
-// Batch is found not to be the cause only if the same service waits for the same resource, under a load like that at the first step, not
-// long ago, and still waits for more than three quarters as long.
-func TestWhenBatchIsNotTheCause(t *testing.T) {
-	for name, tt := range map[string]struct {
-		change func(st *State, v *view, w *waiting)
-		want   bool
-	}{
-		"the same":                     {func(*State, *view, *waiting) {}, true},
-		"three quarters are left":      {func(st *State, _ *view, _ *waiting) { st.MeanPermille = 75 }, false},
-		"a little more":                {func(st *State, _ *view, _ *waiting) { st.MeanPermille = 75.1 }, true},
-		"two minutes ago":              {func(st *State, _ *view, _ *waiting) { st.Steps[0].At = begin.Add(-judgeWithin) }, true},
-		"longer ago":                   {func(st *State, _ *view, _ *waiting) { st.Steps[0].At = begin.Add(-judgeWithin - 1) }, false},
-		"works three quarters as much": {func(_ *State, v *view, _ *waiting) { v.serviceUse = 750 }, true},
-		"works less":                   {func(_ *State, v *view, _ *waiting) { v.serviceUse = 749 }, false},
-		"works a third more":           {func(_ *State, v *view, _ *waiting) { v.serviceUse = 1333 }, true},
-		"works still more":             {func(_ *State, v *view, _ *waiting) { v.serviceUse = 1334 }, false},
-		"unknown what it used":         {func(st *State, v *view, _ *waiting) { st.Steps[0].Use, v.serviceUse = -1, -1 }, false},
-		"it used nothing":              {func(st *State, v *view, _ *waiting) { st.Steps[0].Use, v.serviceUse = 0, 0 }, false},
-		"unknown how much it uses":     {func(_ *State, _ *view, w *waiting) { w.level = -1 }, false},
-		"another service":              {func(_ *State, _ *view, w *waiting) { w.name = "other" }, false},
-		"another resource":             {func(_ *State, _ *view, w *waiting) { w.resource = resourceIO }, false},
-		"the node's":                   {func(_ *State, _ *view, w *waiting) { w.pod = nil }, false},
-		"a step was reverted already":  {func(st *State, _ *view, _ *waiting) { st.RevertedAt = begin }, false},
-		"no step":                      {func(st *State, _ *view, _ *waiting) { st.Steps = nil }, false},
-	} {
-		st := &State{MeanPermille: 100, Steps: []step{{At: begin, Service: "web", Resource: resourceCPU, Use: 1000, MeanPermille: 100}}}
-		v, w := &view{services: 1, serviceUse: 1000}, &waiting{name: "web", resource: resourceCPU, pod: &tick.Pod{}}
-		tt.change(st, v, w)
-		if got := st.isNotCause(begin, v, w); got != tt.want {
-			t.Errorf("%s: %v", name, got)
-		}
-	}
-}
-
 // The load has changed if the services use less than three quarters of their use at the last step, as far as that is known.
 func TestWhenTheLoadHasFallen(t *testing.T) {
 	for _, tt := range []struct {
@@ -367,6 +333,16 @@ func TestViewOfBatch(t *testing.T) {
 	}
 }
 
+// hasLearned reports whether a waiting counts as a service's own.
+func (st *State) hasLearned() bool {
+	for _, s := range st.Services {
+		if len(s.CPU)+len(s.Memory)+len(s.IO) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // A service's waiting while batch is at its floor, if it is long, counts as its own after some time; a short one teaches nothing, because
 // batch still runs beside it.
 func TestWhatIsLearnedAtBatchsFloor(t *testing.T) {
@@ -390,7 +366,7 @@ func TestWhatIsLearnedAtBatchsFloor(t *testing.T) {
 		x := &tick.Tick{Time: begin, Sample: &tick.Sample{Pods: []tick.Pod{web(tt.waits, 1000)}}}
 		v := &view{batchKnown: true, batchUse: 6000}
 		w := st.compare(x, &tick.Advice{}, v, Settings{MarginPermille: DefaultMarginPermille}, class.Machine{MilliCPU: 8000})
-		if got := len(st.Services) > 0; got != tt.want {
+		if got := st.hasLearned(); got != tt.want {
 			t.Errorf("%s: learned is %t, %+v", tt.name, got, w)
 		}
 	}

@@ -63,13 +63,9 @@ const (
 	loadFellPart = 0.75
 	// unknownAfter is how long steps stay while no service's waiting is known.
 	unknownAfter = time.Minute
-	// judgeAfter is how long all steps must have been in force before the services' waiting is compared with that at the first step, at most
-	// judgeWithin ago: if more than notCausePart of it is left, batch was not the cause. If batch was part of the cause, the rest counts as
-	// the services' own waiting after learnAfter.
-	judgeAfter   = 8 * time.Second
-	learnAfter   = 20 * time.Second
-	judgeWithin  = 2 * time.Minute
-	notCausePart = 0.75
+	// learnAfter is how long all steps must have been in force before what is left of the services' waiting counts as their own, if batch was
+	// part of the cause.
+	learnAfter = 20 * time.Second
 )
 
 // State is what the guard remembers of one node, in the format of the state file.
@@ -88,8 +84,13 @@ type State struct {
 	MeanPermille float64   `json:"mean,omitempty"`
 	CalmSince    time.Time `json:"calm,omitzero"`
 	LowUseSince  time.Time `json:"little,omitzero"`
-	// ExhaustedSince is since when a service exceeds its target while no further step is possible, and there is no other batch.
+	// NeededAt is when a service last exceeded its target for long enough to cause a step.
+	NeededAt time.Time `json:"needed,omitzero"`
+	// ExhaustedSince is since when no further step is possible, although a service exceeded its target, and there is no other batch. A
+	// service whose waiting varies about its target exceeds it from time to time only.
 	ExhaustedSince time.Time `json:"exhausted,omitzero"`
+	// Floor is how long the service that caused the steps has waited since then.
+	Floor *atFloor `json:"floor,omitempty"`
 	// NoStepUntil is until when no step is taken, because batch was found not to be the cause.
 	NoStepUntil time.Time `json:"absolved,omitzero"`
 	// LoadFellSince is since when the services use less than at the last step.
@@ -190,7 +191,7 @@ func (st *State) switchOff(t *tick.Tick, a *tick.Advice) *State {
 // sanitize corrects invalid values of a state file, and times after a clock was set back.
 func (st *State) sanitize(now time.Time) {
 	for _, at := range []*time.Time{
-		&st.OverSince, &st.CalmSince, &st.LowUseSince, &st.ExhaustedSince, &st.LoadFellSince, &st.ChangedAt, &st.RevertedAt, &st.KnownAt,
+		&st.OverSince, &st.CalmSince, &st.LowUseSince, &st.NeededAt, &st.ExhaustedSince, &st.LoadFellSince, &st.ChangedAt, &st.RevertedAt, &st.KnownAt,
 		&st.CauseKnownAt,
 	} {
 		if at.After(now) {
@@ -226,6 +227,7 @@ func (st *State) endSpans() {
 // keepWhileUnknown keeps the steps for [unknownAfter] while no service's waiting is known, and then reverts them one by one.
 func (st *State) keepWhileUnknown(now time.Time, a *tick.Advice, v *view) {
 	st.endSpans()
+	st.NeededAt = now
 	if st.KnownAt.IsZero() {
 		st.KnownAt = now
 	}
@@ -269,7 +271,10 @@ func (st *State) decide(now time.Time, a *tick.Advice, v *view, worst *waiting, 
 	track(&st.OverSince, isOver)
 	track(&st.CalmSince, worst == nil && !mayBeOver)
 	track(&st.LoadFellSince, st.loadFell(v))
-	track(&st.ExhaustedSince, isOver && v.batchKnown && next == "" && !v.hasDeleted)
+	track(&st.ExhaustedSince, (isOver || len(st.Steps) > 0) && v.batchKnown && next == "" && !v.hasDeleted)
+	if st.ExhaustedSince.IsZero() {
+		st.Floor = nil
+	}
 	if st.OverTicks++; !isOver {
 		st.OverTicks, st.MeanPermille = 0, 0
 	} else if st.MeanPermille == 0 || st.OverTicks == 1 {
@@ -277,7 +282,14 @@ func (st *State) decide(now time.Time, a *tick.Advice, v *view, worst *waiting, 
 	} else {
 		st.MeanPermille += (worst.permille - st.MeanPermille) / takeTicks
 	}
+	isNeeded := isOver && now.Sub(st.OverSince) >= takeAfter && st.OverTicks >= takeTicks
+	if isNeeded || mayBeOver {
+		st.NeededAt = now
+	}
 	switch isLowUse := !st.LowUseSince.IsZero(); {
+	case v.cause != nil && v.batchKnown && st.isNotCause(now):
+		st.revertAll(now, a, v.cause)
+		return
 	case isOver && isLowUse:
 		a.Reasons = append(a.Reasons, fmt.Sprintf("guard: %s, but batch uses almost nothing: batch is not the cause", worst))
 	case isOver && !v.batchKnown:
@@ -299,15 +311,11 @@ func (st *State) takeStep(now time.Time, a *tick.Advice, v *view, worst *waiting
 		a.Reasons = append(a.Reasons, fmt.Sprintf("guard: %s: batch was not the cause: no step for %s",
 			worst, st.NoStepUntil.Sub(now).Round(time.Second)))
 		return
-	case next == "" && !st.ExhaustedSince.IsZero() && now.Sub(st.ExhaustedSince) >= judgeAfter && st.OverTicks >= takeTicks &&
-		st.isNotCause(now, v, worst):
-		st.revertAll(now, a, worst)
-		return
 	case next == "":
 		a.Reasons = append(a.Reasons, fmt.Sprintf("guard: %s: no further step is possible", worst))
 		return
 	}
-	if now.Sub(st.OverSince) < takeAfter || st.OverTicks < takeTicks || now.Sub(st.ChangedAt) < takeAfter {
+	if st.NeededAt.Before(now) || now.Sub(st.ChangedAt) < takeAfter {
 		a.Reasons = append(a.Reasons, fmt.Sprintf("guard: %s: a step follows if this lasts for %s", worst, takeAfter))
 		return
 	}
@@ -316,7 +324,7 @@ func (st *State) takeStep(now time.Time, a *tick.Advice, v *view, worst *waiting
 		Permille: worst.permille, Target: worst.target, MeanPermille: st.MeanPermille, Use: v.knownServiceUse(),
 	})
 	st.updateHold(now)
-	st.ChangedAt, st.RevertedAt, st.LoadFellSince = now, time.Time{}, time.Time{}
+	st.ChangedAt, st.RevertedAt, st.LoadFellSince, st.ExhaustedSince = now, time.Time{}, time.Time{}, time.Time{}
 	st.OverSince, st.OverTicks = now, 0
 }
 
@@ -330,43 +338,25 @@ func (st *State) updateHold(now time.Time) {
 	}
 }
 
-// isNotCause reports whether taking everything from batch left the waiting unchanged, so that batch is not the cause. It compares only the
-// same kind of waiting of the same service under a similar load, and only soon after the first step.
-func (st *State) isNotCause(now time.Time, v *view, worst *waiting) bool {
-	if len(st.Steps) == 0 || worst.pod == nil || worst.level < 0 {
-		return false
-	}
-	first, use := &st.Steps[0], v.knownServiceUse()
-	return first.Service == worst.name && first.Resource == worst.resource && st.RevertedAt.IsZero() && now.Sub(first.At) <= judgeWithin &&
-		first.Use > 0 && use >= loadFellPart*first.Use && use <= first.Use/loadFellPart && st.MeanPermille > notCausePart*first.MeanPermille
-}
-
-// revertAll reverts all steps, because batch was not the cause, and takes none for the hold-down, which doubles the next time.
-func (st *State) revertAll(now time.Time, a *tick.Advice, worst *waiting) {
-	const text = "guard: %s, and did so before the steps (%.0f ms): batch is not the cause, all steps are reverted"
-	a.Reasons = append(a.Reasons, fmt.Sprintf(text, worst, st.Steps[0].MeanPermille))
-	st.learnAsOwn(worst, now)
-	st.Steps, st.ChangedAt, st.RevertedAt = nil, now, now
-	st.NoStepUntil = now.Add(st.Hold)
-	st.OverSince, st.OverTicks, st.MeanPermille, st.ExhaustedSince = time.Time{}, 0, 0, time.Time{}
-}
-
 // revertWhenDue reverts a step when its hold-down is over.
 func (st *State) revertWhenDue(now time.Time, a *tick.Advice) {
 	since, why := st.CalmSince, "services wait no longer than their targets"
 	if !st.LowUseSince.IsZero() && (since.IsZero() || st.LowUseSince.Before(since)) {
 		since, why = st.LowUseSince, "batch uses almost nothing"
 	}
-	if since.IsZero() {
+	isNotCalm := since.IsZero()
+	if isNotCalm && !st.NeededAt.Before(now) {
 		return
-	}
-	if st.ChangedAt.After(since) {
-		since = st.ChangedAt
 	}
 	hold, loadFell := st.Hold, !st.LoadFellSince.IsZero() && now.Sub(st.LoadFellSince) >= firstHold
 	if loadFell {
 		hold = firstHold
 		why += ", and use less CPU than at the step"
+	}
+	since = later(since, st.ChangedAt)
+	// Waiting that would cause no step need not keep one either, but twice as long.
+	if brief := later(st.NeededAt, st.ChangedAt).Add(hold); isNotCalm || brief.Before(since) {
+		since, why = brief, "services wait longer than their targets for moments only"
 	}
 	if remaining := hold - now.Sub(since); remaining > 0 {
 		a.Reasons = append(a.Reasons, fmt.Sprintf("guard: %s: the last step is reverted in %s (hold-down %s)",
@@ -381,8 +371,16 @@ func (st *State) revertWhenDue(now time.Time, a *tick.Advice) {
 func (st *State) revertLast(now time.Time, a *tick.Advice, why string) {
 	last := st.Steps[len(st.Steps)-1]
 	st.Steps = st.Steps[:len(st.Steps)-1]
-	st.ChangedAt = now
+	st.ChangedAt, st.ExhaustedSince = now, time.Time{}
 	a.Reasons = append(a.Reasons, fmt.Sprintf("guard: a step of %s is reverted: %s", last.Kind, why))
+}
+
+// later returns the later one of two times.
+func later(one, other time.Time) time.Time {
+	if one.After(other) {
+		return one
+	}
+	return other
 }
 
 // loadFell reports whether the services use much less CPU than at the last step.
@@ -419,19 +417,27 @@ func (st *State) stepsTaken(kind string) (n int) {
 	return n
 }
 
-// nextKind returns the kind of the step that can be taken for a waiting; empty if no step is left.
+// nextKind returns the kind of the step that can be taken for a waiting, or if none is too long for the one that caused the last step; empty
+// if no step is left.
 func (st *State) nextKind(a *tick.Advice, v *view, worst *waiting, s Settings, m class.Machine) string {
+	resource := ""
 	switch {
-	case worst == nil || worst.permille <= worst.target:
+	case worst != nil && worst.permille > worst.target:
+		resource = worst.resource
+	case len(st.Steps) > 0:
+		resource = st.Steps[len(st.Steps)-1].Resource
+	default:
 		return ""
-	case s.Disk == On && worst.resource == resourceIO && st.stepsTaken(kindDisk) < stepsOf[kindDisk] && m.CgroupVersion == 2 &&
+	}
+	switch {
+	case s.Disk == On && resource == resourceIO && st.stepsTaken(kindDisk) < stepsOf[kindDisk] && m.CgroupVersion == 2 &&
 		st.canThrottle(v):
 		return kindDisk
 	case st.stepsTaken(kindCPUs) < stepsOf[kindCPUs] && v.canNarrow(a, m, st.stepsTaken(kindCPUs)):
 		return kindCPUs
 	case st.stepsTaken(kindQuota) < stepsOf[kindQuota] && st.canLowerQuota(a, v, m):
 		return kindQuota
-	case st.stepsTaken(kindMemory) < stepsOf[kindMemory] && worst.resource != resourceCPU && m.CgroupVersion == 2 && v.knowsMemory():
+	case st.stepsTaken(kindMemory) < stepsOf[kindMemory] && resource != resourceCPU && m.CgroupVersion == 2 && v.knowsMemory():
 		return kindMemory
 	}
 	return ""

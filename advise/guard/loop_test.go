@@ -22,6 +22,7 @@ type plant struct {
 
 	load        func(second int) float64 // of the service, in CPUs
 	ownWaiting  float64                  // the service's waiting that batch does not cause, in thousandths
+	perBatchCPU float64                  // its waiting for each CPU that batch uses, in thousandths
 	batchDemand float64                  // batch's demand, in CPUs
 	batch       float64                  // batch's limit, in CPUs
 	second      int
@@ -51,7 +52,7 @@ func (p *plant) run(t *testing.T, seconds int) {
 	for range seconds {
 		service := p.load(p.second)
 		batch := min(p.batchDemand, p.batch)
-		waiting := 5 + p.ownWaiting + 200*max(0, service+batch-8) + 2*noise(p.second)
+		waiting := 5 + p.ownWaiting + p.perBatchCPU*min(batch, max(8-service, 0.8)) + 200*max(0, service+batch-8) + 2*noise(p.second)
 		p.waited = append(p.waited, waiting)
 		read := p.waited[len(p.waited)-1]
 		if n := len(p.waited); n > 1 {
@@ -213,4 +214,79 @@ func TestAServiceThatWaitsByItself(t *testing.T) {
 	if len(p.changes) > 30 {
 		t.Errorf("%d changes in an hour: %v", len(p.changes), p.changes)
 	}
+}
+
+// varying runs an hour in which the service's own waiting varies about a level: every so many seconds it changes by up to the width. It returns
+// for how many seconds something was taken from batch, and how much longer than by itself the service waited on average.
+func (p *plant) varying(t *testing.T, level, width float64, every int) (held int, excess float64) {
+	t.Helper()
+	for s := range 3600 {
+		p.ownWaiting = max(level+width*noise(s/every), 0)
+		p.run(t, 1)
+		if p.steps[len(p.steps)-1] > 0 {
+			held++
+		}
+		excess += (p.waitings[len(p.waitings)-1] - 5 - p.ownWaiting) / 3600
+	}
+	return held, excess
+}
+
+// eachVariation calls do for services whose waiting varies, known ones and those that the guard never saw without batch.
+func eachVariation(t *testing.T, do func(p *plant, level, width float64, every int) string) {
+	t.Helper()
+	for _, quota := range []bool{false, true} {
+		for _, known := range []bool{false, true} {
+			for _, level := range []float64{80, 100, 200} {
+				for _, width := range []float64{50, 100} {
+					for _, every := range []int{4, 15} {
+						p := &plant{load: func(int) float64 { return 1 }, batchDemand: 4, settings: usual, quota: quota}
+						if known {
+							p.learn(t, 60)
+						}
+						if trouble := do(p, level, width, every); trouble != "" {
+							t.Errorf("quota %t, known %t, %v ms changing by %v ms every %d s: %s", quota, known, level, width, every, trouble)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// Batch that is not the cause of a waiting that varies about its target is not held back for long, although the service neither waits too
+// long all the time nor waits little for as long as the hold-down.
+func TestWaitingThatVaries(t *testing.T) {
+	sum, n := 0, 0
+	eachVariation(t, func(p *plant, level, width float64, every int) string {
+		held, _ := p.varying(t, level, width, every)
+		sum, n = sum+held, n+1
+		if held > 1200 {
+			return fmt.Sprintf("something was taken from batch for %d s of an hour; want a third at most", held)
+		}
+		return ""
+	})
+	if sum/n > 300 {
+		t.Errorf("something was taken for %d s of an hour on average; want 300 at most", sum/n)
+	}
+	t.Logf("something was taken for %d s of an hour on average", sum/n)
+}
+
+// Batch that is the cause of a part of such a waiting is held back.
+func TestWaitingThatVariesAndBatchIsItsCause(t *testing.T) {
+	const perCPU = 50
+	sum, n := 0.0, 0.0
+	eachVariation(t, func(p *plant, level, width float64, every int) string {
+		p.perBatchCPU = perCPU
+		_, excess := p.varying(t, level, width, every)
+		part := excess / (4 * perCPU)
+		sum, n = sum+part, n+1
+		if part > 0.75 {
+			return fmt.Sprintf("the service waits for batch for %.0f ms, of %d", excess, 4*perCPU)
+		}
+		return ""
+	})
+	if sum/n > 0.4 {
+		t.Errorf("of %d ms for batch the service waits %.0f %%; want 40 at most", 4*perCPU, 100*sum/n)
+	}
+	t.Logf("of %d ms for batch the service waits %.0f %%", 4*perCPU, 100*sum/n)
 }

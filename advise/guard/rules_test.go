@@ -136,7 +136,7 @@ func TestAFallenLoadShortensTheHoldDown(t *testing.T) {
 		{0, time.Hour, true},
 		{time.Minute, 0, false},
 	} {
-		st := &State{Hold: time.Hour, Steps: []step{{Kind: kindCPUs}}}
+		st := &State{Hold: time.Hour, Steps: []step{{Kind: kindCPUs}}, NeededAt: begin}
 		if tt.fallen > 0 {
 			st.LoadFellSince = begin.Add(-tt.fallen)
 		}
@@ -233,7 +233,7 @@ func TestDeletedBatchThatRuns(t *testing.T) {
 	for name, deleted := range map[string]tick.Pod{"it computes": computing, "its use is unknown": unknown, "it writes": writing} {
 		r := &fixture{}
 		r.times(60, web(300, 1000), job("job", 5), deleted)
-		if len(r.st.Services) > 0 {
+		if r.st.hasLearned() {
 			t.Errorf("%s: the service's waiting is learned as its own", name)
 		}
 	}

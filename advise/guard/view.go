@@ -27,6 +27,8 @@ type view struct {
 	hasOwnLimits bool
 	// isCauseUnknown reports whether the service of the last step is here, but not how long it waits for the resource of that step.
 	isCauseUnknown bool
+	// cause is the waiting for which all steps were taken; nil if there were several, or it is unknown.
+	cause *waiting
 
 	// disks are the known rates of batch pods, and podCgroups all batch pods with a cgroup, both by cgroup.
 	disks      map[string]rates

@@ -57,6 +57,8 @@ type service struct {
 	CPU    []histogram.Histogram `json:"cpu,omitempty"`
 	Memory []histogram.Histogram `json:"memory,omitempty"`
 	IO     []histogram.Histogram `json:"io,omitempty"`
+	// Beside are the mean waitings beside batch that no step limits, by resource in the order of [waitingsOf], and by level.
+	Beside [3][]mean `json:"beside,omitzero"`
 }
 
 // levelOf returns the level of a service's use; -1 if the use is unknown.
@@ -134,6 +136,13 @@ func (st *State) compare(t *tick.Tick, a *tick.Advice, v *view, s Settings, m cl
 			}
 			if level >= 0 && (isAlone || isAtFloor && permille > w.target) {
 				history = st.learn(&w, history, learnedAt, now)
+			}
+			if st.isOnlyCause(&w) {
+				cause := w
+				v.cause = &cause
+			}
+			if level >= 0 && v.batchKnown && !isLowUse && !v.hasDeleted {
+				history = st.observe(&w, history, now)
 			}
 			worst = worse(worst, w)
 		}
@@ -235,15 +244,8 @@ func (history *service) compare(resource, level int, permille float64, s Setting
 
 // learn adds a waiting that is the service's own. Only time in which something is learned ages older observations.
 func (st *State) learn(w *waiting, history *service, previous, now time.Time) *service {
-	if history == nil {
-		if len(st.Services) >= maxServices {
-			return nil
-		}
-		if st.Services == nil {
-			st.Services = map[string]*service{}
-		}
-		history = &service{SeenAt: now}
-		st.Services[strings.Clone(policy.Identity(w.pod))] = history
+	if history = st.historyOf(w.pod, history, now); history == nil {
+		return nil
 	}
 	levels := history.byLevel(w.resourceIndex)
 	for len(*levels) <= w.level {
@@ -255,6 +257,19 @@ func (st *State) learn(w *waiting, history *service, previous, now time.Time) *s
 	}
 	counts.Add(toScale(w.permille))
 	history.LearnedAt = now
+	return history
+}
+
+// historyOf returns a service's history, which it creates if there is none yet; nil if there are too many.
+func (st *State) historyOf(p *tick.Pod, history *service, now time.Time) *service {
+	if history != nil || len(st.Services) >= maxServices {
+		return history
+	}
+	if st.Services == nil {
+		st.Services = map[string]*service{}
+	}
+	history = &service{SeenAt: now}
+	st.Services[strings.Clone(policy.Identity(p))] = history
 	return history
 }
 

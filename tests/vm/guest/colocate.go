@@ -25,6 +25,9 @@ const (
 	shareRounds = 2
 	shareWarm   = 2 * time.Second
 	shareSpan   = 5 * time.Second
+	// shareHistory is how long policy harvest learns how much the service's use grows within two ticks, before it is measured once more: in
+	// so many ticks the growth after the policy's own start is less than a hundredth.
+	shareHistory = 4 * time.Minute
 )
 
 // shareText is a share as the test logs it.
@@ -156,7 +159,8 @@ func colocate(t *T) {
 	}
 }
 
-// measureShares measures the service alone, beside the job, and beside it in each way, also under policy harvest without idle cores.
+// measureShares measures the service alone, beside the job, and beside it in each way, also under policy harvest without idle cores, and
+// with their number after [shareHistory].
 func measureShares(t *T) {
 	c := t.newColocation()
 	withoutIdleCores := fmt.Sprintf("--harvest-min-cpus %d", runtime.NumCPU()+1)
@@ -185,6 +189,12 @@ func measureShares(t *T) {
 			end()
 		}
 	}
+	end := c.polder("harvest")
+	time.Sleep(shareHistory)
+	for range shareRounds {
+		measure(2+len(ways), fmt.Sprintf("Polder, policy harvest, after %.0f minutes", shareHistory.Minutes()))
+	}
+	end()
 	data, err := json.Marshal(rows)
 	t.Must(err)
 	t.Send(wire.SharesFile, data)

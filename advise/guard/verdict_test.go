@@ -1,0 +1,90 @@
+package guard
+
+import (
+	"testing"
+	"time"
+
+	"polder/lib/tick"
+)
+
+// Batch is found not to be the cause if all steps have been in force for judgeAfter, and the service waits on average for more than three
+// quarters of its waiting beside batch without limits.
+func TestWhenBatchIsNotTheCause(t *testing.T) {
+	for name, tt := range map[string]struct {
+		exhausted time.Duration // for how long no step has been left; 0 if one is
+		floor     *atFloor
+		want      bool
+	}{
+		"the same":                {judgeAfter, &atFloor{Waiting: mean{300, 3}, Beside: mean{300, 3}}, true},
+		"three quarters are left": {judgeAfter, &atFloor{Waiting: mean{225, 3}, Beside: mean{300, 3}}, false},
+		"a little more":           {judgeAfter, &atFloor{Waiting: mean{225.1, 3}, Beside: mean{300, 3}}, true},
+		"sooner":                  {judgeAfter - 1, &atFloor{Waiting: mean{300, 3}, Beside: mean{300, 3}}, false},
+		"a step is left":          {0, &atFloor{Waiting: mean{300, 3}, Beside: mean{300, 3}}, false},
+		"two ticks":               {judgeAfter, &atFloor{Waiting: mean{200, 2}, Beside: mean{200, 2}}, false},
+		"nothing to compare with": {judgeAfter, nil, false},
+	} {
+		st := &State{Floor: tt.floor}
+		if tt.exhausted > 0 {
+			st.ExhaustedSince = begin.Add(-tt.exhausted)
+		}
+		if got := st.isNotCause(begin); got != tt.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// What is compared: waitings beside batch without limits by the level of the service's use, and those of the one service and resource that
+// caused all steps while all of them are in force.
+func TestWhatIsCompared(t *testing.T) {
+	one := waiting{pod: &tick.Pod{Name: "web", UID: "web"}, resource: resourceCPU, level: 2, permille: 40}
+	other, disk, busier := one, one, one
+	other.pod, disk.resource, busier.level = &tick.Pod{Name: "other", UID: "other"}, resourceIO, 3
+	cause := step{Service: "web", Resource: resourceCPU}
+	var history *service
+	st := &State{}
+	for range 3 {
+		history = st.observe(&one, history, begin)
+	}
+	if value, known := valueIn(history.Beside[0], 2); !known || value != 40 {
+		t.Errorf("beside batch it waits %v, %t; want 40", value, known)
+	}
+	for name, tt := range map[string]struct {
+		change  func(st *State)
+		w       *waiting
+		history *service
+		want    bool
+	}{
+		"at the floor":                  {func(*State) {}, &one, history, true},
+		"another service":               {func(*State) {}, &other, history, false},
+		"another resource":              {func(*State) {}, &disk, history, false},
+		"a level without a mean":        {func(*State) {}, &busier, history, false},
+		"no history":                    {func(*State) {}, &one, nil, false},
+		"two causes":                    {func(st *State) { st.Steps = []step{{Service: "other", Resource: resourceCPU}, cause} }, &one, history, false},
+		"the last step is not yet felt": {func(st *State) { st.ExhaustedSince = begin.Add(1 - takeAfter) }, &one, history, false},
+		"a step is left":                {func(st *State) { st.ExhaustedSince = time.Time{} }, &one, history, false},
+	} {
+		st := &State{Steps: []step{cause, cause}, ExhaustedSince: begin.Add(-takeAfter)}
+		tt.change(st)
+		if st.observe(tt.w, tt.history, begin); (st.Floor != nil) != tt.want {
+			t.Errorf("%s: compares %+v", name, st.Floor)
+		}
+	}
+	st = &State{ChangedAt: begin.Add(1 - takeAfter)}
+	if st.observe(&one, nil, begin) != nil {
+		t.Error("a waiting just after the steps' end counts as one beside batch without limits")
+	}
+}
+
+// A mean follows the last observations.
+func TestMean(t *testing.T) {
+	var m mean
+	for range 10 * maxObservations {
+		m.add(100)
+	}
+	for range maxObservations {
+		m.add(200)
+	}
+	if value := m.Sum / m.Count; m.Count != maxObservations || value < 160 || value > 165 {
+		t.Errorf("%v of %v observations", value, m.Count)
+	}
+}
