@@ -20,9 +20,9 @@ type pkg struct {
 // pure packages only decide: time comes from the tick, and all other input from their arguments.
 var pure = slices.Concat(pureLibraries, []string{
 	"polder/advise/policy", "polder/advise/histogram", "polder/advise/class", "polder/advise/guard", "polder/advise/disk",
-	"polder/advise/limits", "polder/advise/cold", "polder/advise/network", "polder/advise/katalyst", "polder/advise/harvest",
-	"polder/advise/koordinator", "polder/advise/koordinator/annotation", "polder/advise/koordinator/batch",
-	"polder/advise/koordinator/suppress", "polder/advise/koordinator/burst", "polder/advise/koordinator/memory",
+	"polder/advise/limits", "polder/advise/cold", "polder/advise/layers", "polder/advise/network",
+	"polder/advise/katalyst", "polder/advise/harvest", "polder/advise/koordinator", "polder/advise/koordinator/annotation",
+	"polder/advise/koordinator/batch", "polder/advise/koordinator/suppress", "polder/advise/koordinator/burst", "polder/advise/koordinator/memory",
 	"polder/advise/koordinator/resctrl", "polder/advise/koordinator/revert",
 	"polder/isolate/plan", "polder/isolate/network/plan",
 	"polder/evict/rule", "polder/evict/pick", "polder/evict/fleet/health", "polder/evict/dynamic",

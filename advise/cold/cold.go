@@ -89,9 +89,6 @@ type pod struct {
 	Hold      time.Duration `json:"hold,omitempty"`
 }
 
-// Reboot discards the pods of before a reboot.
-func (st *State) Reboot() *State { return nil }
-
 // reading is what a sample contains about one pod.
 type reading struct {
 	path, uid, name string

@@ -39,7 +39,7 @@ func TestMinimumLimit(t *testing.T) {
 // only batch now.
 func TestOnlyBatchsCgroupsGetValues(t *testing.T) {
 	r := newRun(2)
-	r.idle = true
+	r.settings.Share = Idle
 	r.sample.BatchCgroups = nil
 	r.sample.Pods = []tick.Pod{pod("j", tick.QoSReclaimed, "/kubepods/burstable/j", true), pod("r", tick.QoSReclaimed, "/", true)}
 	r.sample.Tiers = []tick.Tier{{Name: tick.TierBurstable, Cgroup: "/kubepods/burstable"}, {Name: tick.TierBestEffort, Cgroup: "x"}}
@@ -50,7 +50,7 @@ func TestOnlyBatchsCgroupsGetValues(t *testing.T) {
 func TestNothingIsAdvisedForUnknownCgroups(t *testing.T) {
 	for version := 1; version <= 2; version++ {
 		r := newRun(version)
-		r.idle, r.sample.Pods, r.sample.BatchCgroups = true, nil, nil
+		r.settings.Share, r.sample.Pods, r.sample.BatchCgroups = Idle, nil, nil
 		expect(t, "without batch", r.tickAfter(1), "")
 		if len(r.advice.Reasons) > 0 {
 			t.Errorf("version %d: reasons %q", version, r.advice.Reasons)

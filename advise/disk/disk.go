@@ -33,7 +33,7 @@ var Shares = []string{Idle, None}
 
 // Settings are what an administrator can set.
 type Settings struct {
-	// Share is one of [Shares]; empty means the policy's default.
+	// Share is one of [Shares]; empty means the weight of the policy's own configuration.
 	Share string
 	// Limits are batch's total limits on each disk that they name.
 	Limits []tick.DiskLimit
@@ -87,12 +87,8 @@ type cgroupState struct {
 	limits []tick.DiskLimit
 }
 
-// Reboot discards what was set of cgroups before a reboot.
-func (st *State) Reboot() *State { return nil }
-
-// Advise adds batch's weight and limits to the advice and to its fallback. idle reports whether the share idle is the default. It returns
-// the new state, nil if there is nothing to remember.
-func (st *State) Advise(t *tick.Tick, a *tick.Advice, s Settings, strategy Strategy, idle bool) *State {
+// Advise adds batch's weight and limits to the advice and to its fallback. It returns the new state, nil if there is nothing to remember.
+func (st *State) Advise(t *tick.Tick, a *tick.Advice, s Settings, strategy Strategy) *State {
 	if t.Sample == nil || t.Sample.Fleet != nil || t.Sample.Agent != nil {
 		return st
 	}
@@ -101,9 +97,10 @@ func (st *State) Advise(t *tick.Tick, a *tick.Advice, s Settings, strategy Strat
 	}
 	st.sanitize(t.Time)
 	weight := strategy.Weight
-	if s.Share == Idle || s.Share == "" && idle {
+	switch s.Share {
+	case Idle:
 		weight = minWeight
-	} else if s.Share == None {
+	case None:
 		weight = 0
 	}
 	limits := slices.Concat(strategy.Limits, s.Limits)

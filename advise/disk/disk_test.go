@@ -21,7 +21,6 @@ type run struct {
 	sample   tick.Sample
 	settings Settings
 	strategy Strategy
-	idle     bool
 	advice   *tick.Advice
 }
 
@@ -43,7 +42,7 @@ func newRun(version int) *run {
 func (r *run) tickAfter(seconds int) string {
 	r.second += seconds
 	r.advice = &tick.Advice{}
-	r.st = r.st.Advise(&tick.Tick{Node: "n", Time: begin.Add(time.Duration(r.second) * time.Second), Sample: &r.sample}, r.advice, r.settings, r.strategy, r.idle)
+	r.st = r.st.Advise(&tick.Tick{Node: "n", Time: begin.Add(time.Duration(r.second) * time.Second), Sample: &r.sample}, r.advice, r.settings, r.strategy)
 	if d := cmp.Diff(r.advice.Cgroups, r.advice.Fallback); d != "" {
 		return "the fallback differs: " + d
 	}
@@ -78,8 +77,8 @@ func expect(t *testing.T, what, got, want string) {
 func TestShare(t *testing.T) {
 	r := newRun(2)
 	expect(t, "off", r.tickAfter(1), "")
-	r.idle = true
-	expect(t, "by default", r.tickAfter(1), "/batch weight 1")
+	r.settings.Share = Idle
+	expect(t, "idle", r.tickAfter(1), "/batch weight 1")
 	if len(r.advice.Reasons) != 1 || r.advice.Reasons[0] != "batch disks: weight 1 of 1 cgroup" {
 		t.Errorf("reasons %q", r.advice.Reasons)
 	}
@@ -107,7 +106,7 @@ func TestShare(t *testing.T) {
 // A batch pod that was deleted from the cluster keeps its weight while its processes run.
 func TestDeletedBatchKeepsItsWeight(t *testing.T) {
 	r := newRun(2)
-	r.idle = true
+	r.settings.Share = Idle
 	r.sample.BatchCgroups = nil
 	deleted := pod("d", tick.QoSReclaimed, "/kubepods/burstable/pod-d", true)
 	deleted.QoSSource = tick.QoSFromKatalyst
@@ -151,18 +150,15 @@ func TestStrategy(t *testing.T) {
 
 func TestFleetAndClock(t *testing.T) {
 	r := newRun(2)
-	r.idle = true
+	r.settings.Share = Idle
 	r.sample.Fleet = &tick.Fleet{}
 	expect(t, "from collect fleet", r.tickAfter(1), "")
 	r.sample.Fleet = nil
 	r.tickAfter(100)
-	r.idle = false
+	r.settings.Share = ""
 	expect(t, "off", r.tickAfter(0), "/batch weight -1")
 	expect(t, "the clock was set back", r.tickAfter(-90), "/batch weight -1")
 	expect(t, "a minute after that", r.tickAfter(60), "")
-	if (&State{}).Reboot() != nil {
-		t.Error("something outlasts another start of the machine")
-	}
 }
 
 // FuzzAdvise decides on arbitrary samples after an arbitrary state: the advice is for cgroups, within bounds, and the state can be written
@@ -189,7 +185,7 @@ func FuzzAdvise(f *testing.F) {
 			if i > 2 {
 				s = Settings{}
 			}
-			st = st.Advise(x, a, s, Strategy{}, false)
+			st = st.Advise(x, a, s, Strategy{})
 			for _, c := range a.Cgroups {
 				if !policy.IsCgroup(c.Cgroup) || len(c.IOMax) > 4*maxDisks {
 					t.Fatalf("advised %+v", c)

@@ -39,14 +39,17 @@ func FuzzAdvise(f *testing.F) {
 		if tick.Unmarshal([]byte(state), &st) != nil {
 			st = nil
 		}
-		s := Settings{MarginPermille: 20}
+		s := Settings{Mode: On, MarginPermille: 20}
 		if target > 0 {
 			s.TargetPermille = target
 		}
 		for i := range 12 {
 			x.Time = begin.Add(time.Duration(i) * 7 * time.Second)
 			a := policyCgroups
-			st = st.Advise(x, &a, s, i != 10, class.Machine{MilliCPU: 8000, FloorMilliCPU: 800, CgroupVersion: x.Sample.CgroupVersion})
+			if s.Mode = On; i == 10 {
+				s.Mode = Off
+			}
+			st = st.Advise(x, &a, s, class.Machine{MilliCPU: 8000, FloorMilliCPU: 800, CgroupVersion: x.Sample.CgroupVersion})
 			checkTighter(t, policyCgroups.Cgroups, a.Cgroups)
 			checkTighter(t, policyCgroups.Fallback, a.Fallback)
 			if st != nil && (len(st.Services) > maxServices || len(st.Steps) > 11) {

@@ -36,7 +36,7 @@ var Modes = []string{Off, On}
 
 // Settings are what an administrator can set.
 type Settings struct {
-	// Mode is one of [Modes], or empty for the policy's default.
+	// Mode is one of [Modes]; empty means off.
 	Mode string
 	// Disk is one of [Modes] too, empty for off: whether batch's disk I/O is throttled. On a file system that batch shares with services,
 	// throttling may harm the services (docs/disk.md).
@@ -140,12 +140,12 @@ func (st *State) Reboot() *State {
 }
 
 // Advise compares the services' waiting with their targets, and tightens the batch cgroups in the advice and its fallback. It returns the
-// new state, nil if there is nothing to remember. With byDefault the guard is on by default.
-func (st *State) Advise(t *tick.Tick, a *tick.Advice, s Settings, byDefault bool, m class.Machine) *State {
+// new state, nil if there is nothing to remember.
+func (st *State) Advise(t *tick.Tick, a *tick.Advice, s Settings, m class.Machine) *State {
 	if t.Sample == nil {
 		return st
 	}
-	if isOn := s.Mode == On || s.Mode == "" && byDefault; !isOn {
+	if s.Mode != On {
 		return st.switchOff(t, a)
 	}
 	if st == nil {

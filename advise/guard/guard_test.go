@@ -42,7 +42,7 @@ type fixture struct {
 
 func (r *fixture) tick(pods ...tick.Pod) *tick.Advice {
 	if r.now.IsZero() {
-		r.now, r.set.MarginPermille = begin, DefaultMarginPermille
+		r.now, r.set.Mode, r.set.MarginPermille = begin, On, DefaultMarginPermille
 	}
 	r.now = r.now.Add(time.Second)
 	m := class.Machine{MilliCPU: 8000, FloorMilliCPU: 800, CgroupVersion: r.version}
@@ -50,7 +50,7 @@ func (r *fixture) tick(pods ...tick.Pod) *tick.Advice {
 		CgroupVersion: r.version, CPU: r.cpu, Topology: &tick.Topology{CPUs: "0-7", Cores: []string{"0,4", "1,5", "2,6", "3,7"}}, Pods: pods,
 	}}
 	a := r.policy
-	r.st = r.st.Advise(x, &a, r.set, true, m)
+	r.st = r.st.Advise(x, &a, r.set, m)
 	return &a
 }
 

@@ -35,7 +35,7 @@ type plant struct {
 
 var begin = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
-var usual = Settings{MarginPermille: DefaultMarginPermille}
+var usual = Settings{Mode: On, MarginPermille: DefaultMarginPermille}
 
 var eight = class.Machine{MilliCPU: 8000, FloorMilliCPU: 800, CgroupVersion: 2}
 
@@ -80,7 +80,7 @@ func (p *plant) tick(t *testing.T, service, batch, waiting float64) {
 		a.Cgroups = []tick.Cgroup{{Cgroup: "/job", CPUSetCPUs: "0-7"}}
 		a.Fallback = []tick.Cgroup{{Cgroup: "/job", CPUSetCPUs: "3"}}
 	}
-	p.state = p.state.Advise(x, a, p.settings, true, eight)
+	p.state = p.state.Advise(x, a, p.settings, eight)
 	p.advice = a
 	p.batch = 8
 	for _, c := range a.Cgroups {

@@ -26,10 +26,8 @@ import (
 	"time"
 
 	"polder/advise/class"
-	"polder/advise/cold"
 	"polder/advise/disk"
-	"polder/advise/guard"
-	"polder/advise/limits"
+	"polder/advise/layers"
 	"polder/advise/policy"
 	"polder/lib/phrase"
 	"polder/lib/tick"
@@ -72,11 +70,7 @@ type node struct {
 	Pods          pods      `json:"pods"`
 	Placement     placement `json:"place"`
 	policy.ExclusiveCPUs
-	Class    *class.State  `json:"class,omitempty"`
-	Guard    *guard.State  `json:"guard,omitempty"`
-	Limits   *limits.State `json:"limits,omitempty"`
-	Cold     *cold.State   `json:"cold,omitempty"`
-	Disk     *disk.State   `json:"disk,omitempty"`
+	layers.State
 	Fallback []tick.Cgroup `json:"fallback,omitempty"`
 
 	shape   *shape // derived from the topology; rebuilt when that changes
@@ -89,8 +83,8 @@ func (n *node) LastUsed() time.Time { return n.SeenAt }
 // Reboot keeps the history of the services' use.
 func (n *node) Reboot() {
 	n.Placement.IsConfined, n.Placement.WithoutBatch, n.Placement.Tier, n.Placement.Lists = false, "", "", nil
-	n.Class, n.Fallback = nil, nil
-	n.Disk, n.Guard, n.Limits, n.Cold = n.Disk.Reboot(), n.Guard.Reboot(), n.Limits.Reboot(), n.Cold.Reboot()
+	n.State.Reboot()
+	n.Fallback = nil
 }
 
 // Decide implements [policy.Decider].
@@ -124,11 +118,7 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 	policy.ClearIdleTiers(s, a)
 	milliCPU := int64(n.shape.Online.Size()) * 1000
 	m := class.Machine{MilliCPU: milliCPU, FloorMilliCPU: milliCPU / 10, CgroupVersion: s.CgroupVersion}
-	n.Class = n.Class.Advise(t, a, d.Settings.Class, m)
-	n.Disk = n.Disk.Advise(t, a, d.Settings.Disk, disk.Strategy{}, true)
-	n.Guard = n.Guard.Advise(t, a, d.Settings.Guard, true, m)
-	n.Limits = n.Limits.Advise(t, a, d.Settings.Limits, limits.Defaults{Own: true, Batch: true, Services: true})
-	n.Cold = n.Cold.Advise(t, a, d.Settings.Cold)
+	n.State.Advise(t, a, d.Settings.Shared, m, disk.Strategy{})
 	a.Cgroups, a.Fallback = uniqueByPath(a.Cgroups), uniqueByPath(a.Fallback)
 	n.Fallback = a.Fallback
 	return a

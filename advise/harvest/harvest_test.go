@@ -545,7 +545,7 @@ func TestCapacityChanges(t *testing.T) {
 // withoutLimits returns the defaults without limits and protection of memory, for tests of batch's CPUs.
 func withoutLimits() Settings {
 	s := Defaults()
-	s.Limits = limits.Settings{Batch: limits.None, Services: limits.None}
+	s.Limits.Batch, s.Limits.Services = limits.None, limits.None
 	return s
 }
 

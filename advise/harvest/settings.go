@@ -3,10 +3,9 @@ package harvest
 import (
 	"time"
 
-	"polder/advise/class"
-	"polder/advise/cold"
 	"polder/advise/disk"
 	"polder/advise/guard"
+	"polder/advise/layers"
 	"polder/advise/limits"
 )
 
@@ -29,18 +28,8 @@ type Settings struct {
 	BurstHold time.Duration
 	// MinCPUs is the number of CPUs below which there are no idle cores, and only the scheduling class limits batch.
 	MinCPUs int
-	// ReservedCPUs is a list of CPUs that batch never runs on (the system's own).
-	ReservedCPUs string
-	// Class sets how batch and services share CPUs.
-	Class class.Settings
-	// Guard takes from batch while services wait; it is on by default.
-	Guard guard.Settings
-	// Limits cap batch pods' memory and protect the services'; both are on by default.
-	Limits limits.Settings
-	// Cold reclaims memory that batch pods have but do not use; it is off by default.
-	Cold cold.Settings
-	// Disk gives batch pods the idle share of the disks, and limits what they read and write; the share is on by default.
-	Disk disk.Settings
+	// The guard, the cap of batch's memory, the protection of the services' and the idle share of the disks are on by default.
+	layers.Shared
 }
 
 // Defaults are derived from two public traces: docs/policy-harvest.md describes how, with the figures.
@@ -55,6 +44,10 @@ func Defaults() Settings {
 		Burst:       0.99,
 		BurstHold:   30 * time.Second,
 		MinCPUs:     8,
-		Guard:       guard.Settings{MarginPermille: guard.DefaultMarginPermille},
+		Shared: layers.Shared{
+			Guard:  guard.Settings{Mode: guard.On, MarginPermille: guard.DefaultMarginPermille},
+			Limits: limits.Settings{Own: true, Batch: limits.Cap, Services: limits.ProtectIfPossible},
+			Disk:   disk.Settings{Share: disk.Idle},
+		},
 	}
 }

@@ -14,10 +14,8 @@ import (
 	"time"
 
 	"polder/advise/class"
-	"polder/advise/cold"
 	"polder/advise/disk"
-	"polder/advise/guard"
-	"polder/advise/limits"
+	"polder/advise/layers"
 	"polder/advise/policy"
 	"polder/lib/cpus"
 	"polder/lib/tick"
@@ -56,15 +54,7 @@ type node struct {
 	HasDecided bool `json:"decided,omitempty"`
 	// FirstDecidedAt is when the first decision for the node was made.
 	FirstDecidedAt time.Time `json:"guessed,omitzero"`
-	// Class is the scheduling class of the reclaimed pods.
-	Class *class.State `json:"class,omitempty"`
-	// Guard has the steps that the guard took from the reclaimed pods while services waited.
-	Guard *guard.State `json:"guard,omitempty"`
-	// Limits has the reclaimed pods' own limits, the cap of their memory, and the protection of the services' memory.
-	Limits *limits.State `json:"limits,omitempty"`
-	Cold   *cold.State   `json:"cold,omitempty"`
-	// Disk has their share of the disks, and their limits there.
-	Disk *disk.State `json:"disk,omitempty"`
+	layers.State
 
 	shape   *shape   // derived from the topology; rebuilt when that changes
 	dynamic *dynamic // derived from the tick's configuration
@@ -75,9 +65,9 @@ func (n *node) LastUsed() time.Time { return n.LastNeed }
 
 // Reboot keeps the dedicated pods' CPUs, and the pools' hold-downs.
 func (n *node) Reboot() {
-	n.Bound, n.RampUpEnds, n.Fallback, n.Tier, n.Class = nil, nil, nil, "", nil
+	n.State.Reboot()
+	n.Bound, n.RampUpEnds, n.Fallback, n.Tier = nil, nil, nil, ""
 	n.HadPools, n.HadQuota, n.HadBatchList, n.Lists, n.Quotas = false, false, false, nil, nil
-	n.Disk, n.Guard, n.Limits, n.Cold = n.Disk.Reboot(), n.Guard.Reboot(), n.Limits.Reboot(), n.Cold.Reboot()
 }
 
 // divided is the last division of the CPUs, from which the next one starts.
@@ -143,14 +133,7 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 	n.divided = div.divided
 	n.recordDecision(t.Time, div.need.unknown > 0, in.settings.Hold)
 	a.Reclaimed, a.Pools, a.Cgroups, a.Fallback = div.advice.Reclaimed, div.advice.Pools, div.advice.Cgroups, div.advice.Fallback
-	a.Reasons = slices.Concat(in.reasons, faults, div.advice.Reasons)
-
-	milliCPU := int64(in.shape.online.Size()) * 1000
-	m := class.Machine{MilliCPU: milliCPU, FloorMilliCPU: in.floorMilliCPU, CgroupVersion: in.sample.CgroupVersion}
-	n.Class = n.Class.Advise(t, a, in.settings.Class, m)
-	n.Disk = n.Disk.Advise(t, a, in.settings.Disk, disk.Strategy{}, false)
-	n.Guard = n.Guard.Advise(t, a, in.settings.Guard, false, m)
-	a.Reasons = slices.Concat(a.Reasons, div.need.reasons(in.settings), sys.reasons)
+	a.Reasons = slices.Concat(in.reasons, faults, div.advice.Reasons, div.need.reasons(in.settings), sys.reasons)
 	policy.ClearIdleTiers(in.sample, a)
 
 	bytes, why := reclaimedMemory(in, policy.Bounded(div.need.memoryBytes+sys.memoryBytes))
@@ -158,8 +141,9 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 	if in.whyNoOffer != "" {
 		a.Reclaimed, a.Reasons = nil, append(a.Reasons, in.whyNoOffer+": no offer")
 	}
-	n.Limits = n.Limits.Advise(t, a, d.Settings.Limits, limits.Defaults{Own: true})
-	n.Cold = n.Cold.Advise(t, a, d.Settings.Cold)
+	milliCPU := int64(in.shape.online.Size()) * 1000
+	m := class.Machine{MilliCPU: milliCPU, FloorMilliCPU: in.floorMilliCPU, CgroupVersion: in.sample.CgroupVersion}
+	n.State.Advise(t, a, in.settings.Shared, m, disk.Strategy{})
 	if a.Reclaimed != nil {
 		offer, offerReasons := publish(in, *a.Reclaimed, div.perNUMA, div.ownedNodes)
 		a.Reclaimed, a.Reasons = &offer, append(a.Reasons, offerReasons...)

@@ -4,9 +4,8 @@ import (
 	"time"
 
 	"polder/advise/class"
-	"polder/advise/cold"
-	"polder/advise/disk"
 	"polder/advise/guard"
+	"polder/advise/layers"
 	"polder/advise/limits"
 	"polder/lib/customconfig"
 	"polder/lib/tick"
@@ -30,19 +29,8 @@ type Settings struct {
 	UnknownMemoryBytes int64
 	// PoolMinCPUs is the number of CPUs below which a machine is too small for pools: there Limit applies.
 	PoolMinCPUs int
-	// ReservedCPUs is a list of CPUs that belong to no pool (the system's own).
-	ReservedCPUs string
-	// Class sets how batch and services share CPUs.
-	Class class.Settings
-	// Guard takes from the reclaimed pods while services wait; it is off by default, because the guide has no guard.
-	Guard guard.Settings
-	// Limits cap the reclaimed pods' memory and protect the services'; both are off by default, because the guide has neither.
-	Limits limits.Settings
-	// Cold reclaims memory that batch pods have but do not use; it is off by default.
-	Cold cold.Settings
-	// Disk gives batch pods the idle share of the disks, and limits what they read and write; both are off by default, because the guide has
-	// neither.
-	Disk disk.Settings
+	// The guard, the limits of memory and the share of the disks are off by default, because the guide has none of them.
+	layers.Shared
 	// Limit selects what limits reclaimed pods on a machine that is too small for pools: [LimitQuota], or, for pods that have one, their
 	// scheduling class: [LimitClass], or empty.
 	Limit string
@@ -77,7 +65,10 @@ func Defaults() Settings {
 		UnknownMilliCPU:    4000,
 		UnknownMemoryBytes: 8 << 30,
 		PoolMinCPUs:        8,
-		Guard:              guard.Settings{MarginPermille: guard.DefaultMarginPermille},
+		Shared: layers.Shared{
+			Guard:  guard.Settings{MarginPermille: guard.DefaultMarginPermille},
+			Limits: limits.Settings{Own: true},
+		},
 	}
 }
 

@@ -14,7 +14,7 @@ func TestFleetSampleHasNoBatchAdvice(t *testing.T) {
 		"a fleet's":  func(s *tick.Sample) { s.Fleet = &tick.Fleet{} },
 		"an agent's": func(s *tick.Sample) { s.Agent = &tick.Agent{} },
 	} {
-		if a := New(Settings{}).Decide(nodeTick(0, change)); a.Reclaimed != nil || !slices.Contains(a.Reasons, reason) {
+		if a := New(Defaults()).Decide(nodeTick(0, change)); a.Reclaimed != nil || !slices.Contains(a.Reasons, reason) {
 			t.Errorf("%s: offer %+v, %q", name, a.Reclaimed, a.Reasons)
 		}
 	}

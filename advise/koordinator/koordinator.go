@@ -4,22 +4,18 @@
 package koordinator
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"polder/advise/class"
-	"polder/advise/cold"
-	"polder/advise/disk"
-	"polder/advise/guard"
 	"polder/advise/koordinator/batch"
 	"polder/advise/koordinator/burst"
 	"polder/advise/koordinator/memory"
 	"polder/advise/koordinator/resctrl"
 	"polder/advise/koordinator/suppress"
-	"polder/advise/limits"
+	"polder/advise/layers"
 	"polder/advise/policy"
 	"polder/lib/cpus"
 	"polder/lib/sloconfig"
@@ -36,20 +32,11 @@ part of the CPUs, or to a quota, that follows the services' load. The strategies
 }
 
 // Settings are the settings that are not in any ConfigMap.
-type Settings struct {
-	// ReservedCPUs is a list of CPUs that belong to no pool (the system's own).
-	ReservedCPUs string
-	// Class sets how batch and services share CPUs. An empty class means [class.IdleOnHosts]; a strategy's schedIdle applies in addition.
-	Class class.Settings
-	// Guard takes from batch pods while services wait; it is off by default, because Koordinator has no guard.
-	Guard guard.Settings
-	// Limits cap batch pods' memory and protect the services'; both are off by default, because Koordinator has its own memory QoS.
-	Limits limits.Settings
-	// Cold reclaims memory that batch pods have but do not use; it is off by default.
-	Cold cold.Settings
-	// Disk applies in addition to the batch class's blkioQOS.
-	Disk disk.Settings
-}
+type Settings = layers.Shared
+
+// Defaults returns the default settings. A strategy's schedIdle and blkioQOS apply in addition. The guard and the limits of memory are off,
+// because Koordinator has no guard, and its own memory QoS.
+func Defaults() Settings { return Settings{Class: class.Settings{Class: class.IdleOnHosts}} }
 
 // Decider decides for any number of nodes, and keeps a separate state for each.
 type Decider struct {
@@ -68,12 +55,8 @@ type node struct {
 	Burst    burst.State    `json:"burst"`
 	Memory   memory.State   `json:"memory"`
 	Resctrl  resctrl.State  `json:"resctrl"`
-	Class    *class.State   `json:"class,omitempty"`
-	Guard    *guard.State   `json:"guard,omitempty"`
-	Limits   *limits.State  `json:"limits,omitempty"`
-	Cold     *cold.State    `json:"cold,omitempty"`
-	Disk     *disk.State    `json:"disk,omitempty"`
-	Fallback []tick.Cgroup  `json:"fallback,omitempty"`
+	layers.State
+	Fallback []tick.Cgroup `json:"fallback,omitempty"`
 }
 
 // LastUsed returns when the node was last seen.
@@ -82,8 +65,8 @@ func (n *node) LastUsed() time.Time { return n.SeenAt }
 // Reboot keeps the history of the pods' use.
 func (n *node) Reboot() {
 	n.Suppress = suppress.State{ExclusiveCPUs: n.Suppress.ExclusiveCPUs}
-	n.Burst, n.Memory, n.Resctrl, n.Class, n.Fallback = burst.State{}, memory.State{}, resctrl.State{}, nil, nil
-	n.Disk, n.Guard, n.Limits, n.Cold = n.Disk.Reboot(), n.Guard.Reboot(), n.Limits.Reboot(), n.Cold.Reboot()
+	n.Burst, n.Memory, n.Resctrl, n.Fallback = burst.State{}, memory.State{}, resctrl.State{}, nil
+	n.State.Reboot()
 }
 
 // Decide implements [policy.Decider].
@@ -115,12 +98,16 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 		policy.ClearIdleTiers(t.Sample, a)
 	}
 	a.Fallback = merge(a.Fallback, a)
-	arePodsUnknown := t.Sample != nil && policy.PodsUnknown(t.Sample)
-	if arePodsUnknown { // every pod counts as shared now: the layers would undo what they have set of batch
+	arePodsUnknown, m := t.Sample != nil && policy.PodsUnknown(t.Sample), machineOf(t.Sample)
+	switch {
+	case arePodsUnknown: // every pod counts as shared now: the layers would undo what they have set of batch
 		const text = "the cluster's pods are still unknown: batch's class, disk limits, memory limits and guard steps stay unchanged"
 		a.Reasons = append(a.Reasons, text)
-	} else {
-		n.adviseLayers(t, s, a, d.Settings, isDecided)
+	case isDecided:
+		n.State.Advise(t, a, d.Settings, m, diskStrategy(s, a))
+	default: // the machine is unknown: what is set of disks and memory stays unchanged
+		n.Class = n.Class.Advise(t, a, d.Settings.Class, m)
+		n.Guard = n.Guard.Advise(t, a, d.Settings.Guard, m)
 	}
 	for _, list := range [][]tick.Cgroup{a.Cgroups, a.Fallback} { // parents come before their children
 		slices.SortStableFunc(list, func(x, y tick.Cgroup) int { return strings.Compare(x.Cgroup, y.Cgroup) })
@@ -131,22 +118,6 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 	n.Fallback = a.Fallback
 	a.Reasons = limitReasons(a.Reasons)
 	return a
-}
-
-// adviseLayers adds the layers that all policies have: how batch and services share CPUs, disks and memory, and the guard. isDecided
-// reports whether the machine is known.
-func (n *node) adviseLayers(t *tick.Tick, s *sloconfig.Strategies, a *tick.Advice, settings Settings, isDecided bool) {
-	classes, m := settings.Class, machineOf(t.Sample)
-	classes.Class = cmp.Or(classes.Class, class.IdleOnHosts)
-	n.Class = n.Class.Advise(t, a, classes, m)
-	if isDecided {
-		n.Disk = n.Disk.Advise(t, a, settings.Disk, diskStrategy(s, a), false)
-	}
-	n.Guard = n.Guard.Advise(t, a, settings.Guard, false, m)
-	if isDecided {
-		n.Limits = n.Limits.Advise(t, a, settings.Limits, limits.Defaults{})
-		n.Cold = n.Cold.Advise(t, a, settings.Cold)
-	}
 }
 
 // machineOf returns what batch pods' floor is measured against; the floor is a tenth of the machine.

@@ -67,7 +67,7 @@ func encoded(t testing.TB, v any) string {
 func TestStrategies(t *testing.T) {
 	config := func(text string) func(*tick.Sample) { return func(s *tick.Sample) { s.Config = tick.Raw(text) } }
 	unread := func(s *tick.Sample) { s.Errors = []tick.SourceError{{Source: "config", Error: "no"}} }
-	d := New(Settings{})
+	d := New(Defaults())
 	at := 0
 	expect := func(what string, want int64, reason string, change ...func(*tick.Sample)) {
 		t.Helper()
@@ -100,9 +100,9 @@ func TestStrategies(t *testing.T) {
 	expect("Katalyst's alone", 16000-6400-1200-2000, "cpuReclaimThresholdPercent 60", config(`{"adminQoSConfiguration":{}}`))
 
 	// The state contains them.
-	kept := New(Settings{})
+	kept := New(Defaults())
 	kept.Decide(nodeTick(0, config(`{"koordinator":{"from":"k/c","colocation":{"enable":true,"cpuReclaimThresholdPercent":80}}}`)))
-	d = New(Settings{})
+	d = New(Defaults())
 	if err := tick.Unmarshal([]byte(encoded(t, kept.State())), d.State()); err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +111,7 @@ func TestStrategies(t *testing.T) {
 
 // Without a sample nothing is decided, and the last fallback stays.
 func TestNoSample(t *testing.T) {
-	d := New(Settings{})
+	d := New(Defaults())
 	if a := d.Decide(&tick.Tick{V: 1, Node: "n", Time: start}); a.Reclaimed != nil || len(a.Reasons) != 1 || a.Reasons[0] != "no sample: no decision" {
 		t.Errorf("first: %+v", a)
 	}
@@ -134,7 +134,7 @@ func TestNoSample(t *testing.T) {
 
 // While the topology is invalid or missing, the last fallback stays.
 func TestBadTopology(t *testing.T) {
-	d := New(Settings{})
+	d := New(Defaults())
 	before := d.Decide(nodeTick(1))
 	if len(before.Fallback) == 0 {
 		t.Fatalf("no fallback: %+v", before)
@@ -152,7 +152,7 @@ func TestBadTopology(t *testing.T) {
 
 // A batch pod that became a service: the undo of its quota yields to the burst's quota, permanently.
 func TestBatchPodBecomesService(t *testing.T) {
-	d := New(Settings{})
+	d := New(Defaults())
 	config := func(s *tick.Sample) {
 		s.Config = tick.Raw(`{"koordinator":{"from":"k/c","colocation":{"enable":true},"resourceThreshold":{"enable":true,"cpuSuppressPolicy":"cfsQuota"},"cpuBurst":{"policy":"auto","cpuBurstPercent":1000,"cfsQuotaBurstPercent":300,"cfsQuotaBurstPeriodSeconds":-1,"sharePoolThresholdPercent":50}}}`)
 	}
@@ -188,7 +188,7 @@ func TestBatchPodBecomesService(t *testing.T) {
 // A state file of null contains no nodes.
 func TestNullState(t *testing.T) {
 	for _, text := range []string{`null`, `{"n":null}`, `{"n":{}}`} {
-		d := New(Settings{})
+		d := New(Defaults())
 		if err := tick.Unmarshal([]byte(text), d.State()); err != nil {
 			t.Fatal(err)
 		}
@@ -200,7 +200,7 @@ func TestNullState(t *testing.T) {
 
 // A fleet's sample has no use of the node: the offer of the node's own pipe is not withdrawn for that.
 func TestFleet(t *testing.T) {
-	d := New(Settings{})
+	d := New(Defaults())
 	for _, second := range []int{0, 3600} {
 		a := d.Decide(&tick.Tick{V: 1, Node: "n", Time: start.Add(time.Duration(second) * time.Second), Sample: &tick.Sample{IntervalSeconds: new(1.0), Agent: &tick.Agent{}, Fleet: &tick.Fleet{}}})
 		if a.Withdrawn != "" || a.Reclaimed != nil || len(a.Reasons) == 0 {
@@ -211,10 +211,10 @@ func TestFleet(t *testing.T) {
 
 // The same recording gives the same advice, also if the tool is restarted in between.
 func TestReplay(t *testing.T) {
-	one, other := New(Settings{}), New(Settings{})
+	one, other := New(Defaults()), New(Defaults())
 	for second := range 400 {
 		if second == 200 {
-			next := New(Settings{})
+			next := New(Defaults())
 			if err := tick.Unmarshal([]byte(encoded(t, other.State())), next.State()); err != nil {
 				t.Fatal(err)
 			}
@@ -229,7 +229,7 @@ func TestReplay(t *testing.T) {
 
 // Values that several parts of the policy desire of one cgroup become one entry.
 func TestEachCgroupOnce(t *testing.T) {
-	d := New(Settings{})
+	d := New(Defaults())
 	config := func(s *tick.Sample) {
 		s.Config = tick.Raw(`{"koordinator":{"from":"k/c","colocation":{"enable":true},"resourceThreshold":{"enable":true},"resourceQOS":{"beClass":{"memoryQOS":{"enable":true,"minLimitPercent":50,"throttlingPercent":80}}}}}`)
 	}
@@ -307,7 +307,7 @@ func TestReasonsAreBounded(t *testing.T) {
 
 // A reboot discards the state of cgroups; the history of the pods' use stays.
 func TestARebootForgetsCgroups(t *testing.T) {
-	d := New(Settings{})
+	d := New(Defaults())
 	d.Decide(nodeTick(0))
 	d.Decide(nodeTick(1))
 	d.Nodes["null"] = nil // null in a state file
@@ -355,7 +355,7 @@ func TestUndoneQuotaYields(t *testing.T) {
 
 // The number of remembered nodes is bounded: the one that was last seen longest ago is dropped.
 func TestNodesAreBounded(t *testing.T) {
-	d := New(Settings{})
+	d := New(Defaults())
 	for i := range policy.MaxNodes {
 		d.Nodes[fmt.Sprint(i)] = &node{SeenAt: start.Add(time.Duration(i) * time.Second)}
 	}

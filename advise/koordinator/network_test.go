@@ -29,7 +29,7 @@ func TestNetwork(t *testing.T) {
 		},
 		{"Terway's", `{"resourceQOS":{"policies":{"netQOSPolicy":"terway-qos"},"beClass":{"networkQOS":{"enable":true}}}}`, "Terway's own agent", network.Settings{}},
 	} {
-		d := New(Settings{})
+		d := New(Defaults())
 		x := &tick.Tick{V: 1, Node: "n", Time: time.Unix(0, 0), Sample: &tick.Sample{Config: tick.Raw(`{"koordinator":` + c.config + `}`)}}
 		d.Decide(x)
 		got, reasons := d.Network(x)
@@ -37,7 +37,7 @@ func TestNetwork(t *testing.T) {
 			t.Errorf("%s: %+v, %q; want %+v", c.name, got, reasons, c.want)
 		}
 	}
-	if got, _ := New(Settings{}).Network(&tick.Tick{Node: "unknown"}); got.Batch.Rate.IsSet() {
+	if got, _ := New(Defaults()).Network(&tick.Tick{Node: "unknown"}); got.Batch.Rate.IsSet() {
 		t.Errorf("a node of which nothing is known: %+v", got)
 	}
 }

@@ -21,14 +21,16 @@ func FuzzSample(f *testing.F) {
 		f.Add(seed, plain)
 	}
 	f.Fuzz(func(t *testing.T, first, second string) {
-		d := New(Settings{ReservedCPUs: "0"})
+		settings := Defaults()
+		settings.ReservedCPUs = "0"
+		d := New(settings)
 		for i, text := range []string{first, second, first, first} {
 			var s tick.Sample
 			if err := tick.Unmarshal([]byte(text), &s); err != nil {
 				return
 			}
 			if i == 2 {
-				next := New(Settings{})
+				next := New(Defaults())
 				if err := tick.Unmarshal([]byte(encoded(t, d.State())), next.State()); err != nil {
 					t.Fatalf("the state cannot be read: %v", err)
 				}

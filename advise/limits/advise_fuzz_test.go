@@ -38,11 +38,11 @@ func FuzzAdvise(f *testing.F) {
 		for i := range 12 {
 			x.Time = begin.Add(time.Duration(i) * 17 * time.Second)
 			a := policyCgroups
-			s := Settings{}
+			s := all
 			if i >= 8 {
-				s = Settings{Batch: None, Services: None}
+				s.Batch, s.Services = None, None
 			}
-			st = st.Advise(x, &a, s, all)
+			st = st.Advise(x, &a, s)
 			checkBounds(t, x.Sample, policyCgroups.Cgroups, a.Cgroups)
 			checkBounds(t, x.Sample, policyCgroups.Fallback, a.Fallback)
 			if _, err := tick.Marshal(st); err != nil {

@@ -35,14 +35,16 @@ var (
 	ServiceModes = []string{Protect, None}
 )
 
-// Settings are what an administrator can set; empty means the policy's default.
-type Settings struct {
-	// Batch is one of [BatchModes], Services one of [ServiceModes].
-	Batch, Services string
-}
+// ProtectIfPossible is a policy's default for services; it is not one of [ServiceModes]: like [Protect], but nothing is reported where the
+// kernel has no protection.
+const ProtectIfPossible = "protect if possible"
 
-// Defaults are a policy's defaults. Own means that the policy leaves the pods' own limits to this package.
-type Defaults struct{ Own, Batch, Services bool }
+// Settings are what an administrator can set, and Own, which each policy sets: it leaves the pods' own limits to this package.
+type Settings struct {
+	// Batch is one of [BatchModes], Services one of [ServiceModes] or [ProtectIfPossible]; empty means [None].
+	Batch, Services string
+	Own             bool
+}
 
 const (
 	mebibyte = 1 << 20
@@ -111,11 +113,8 @@ func (s *cgroupState) keys() keys {
 	return keys{s.Own.CPU > 0, s.Own.High > 0 || s.Cap.High > 0, s.Own.Max > 0 || s.Cap.Max > 0, s.Low > 0}
 }
 
-// Reboot discards what was set of cgroups before a reboot.
-func (st *State) Reboot() *State { return nil }
-
 // Advise adds the limits and protections to the advice and to its fallback. It returns the new state, nil if there is nothing to remember.
-func (st *State) Advise(t *tick.Tick, a *tick.Advice, s Settings, d Defaults) *State {
+func (st *State) Advise(t *tick.Tick, a *tick.Advice, s Settings) *State {
 	if t.Sample == nil || t.Sample.Fleet != nil || t.Sample.Agent != nil {
 		return st
 	}
@@ -125,17 +124,16 @@ func (st *State) Advise(t *tick.Tick, a *tick.Advice, s Settings, d Defaults) *S
 	st.sanitize(t.Time)
 	w := round{state: st, tick: t, advice: a, next: map[string]*cgroupState{}, pods: map[string]kubeletLimits{}}
 	w.readPods()
-	capped := s.Batch == Cap || s.Batch == "" && d.Batch
-	if d.Own {
-		w.applyOwnLimits(capped)
+	if s.Own {
+		w.applyOwnLimits(s.Batch == Cap)
 	}
-	if capped {
+	if s.Batch == Cap {
 		w.applyCap()
 	} else {
 		st.removeCap()
 	}
-	if s.Services == Protect || s.Services == "" && d.Services {
-		w.protect(s.Services == Protect)
+	if s.Services == Protect || s.Services == ProtectIfPossible {
+		w.protect(s.Services)
 	}
 	w.undoDropped()
 	w.apply()

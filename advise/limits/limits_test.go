@@ -14,7 +14,7 @@ const gib = 1 << 30
 var begin = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // all enables everything.
-var all = Defaults{Own: true, Batch: true, Services: true}
+var all = Settings{Own: true, Batch: Cap, Services: ProtectIfPossible}
 
 // run is a node whose ticks are a second apart.
 type run struct {
@@ -24,14 +24,13 @@ type run struct {
 	sample        tick.Sample
 	offer         *int64
 	settings      Settings
-	defaults      Defaults
 	policyCgroups []tick.Cgroup
 	advice        *tick.Advice
 }
 
 // newRun returns a host of 64 GiB with batch in /batch/job and a service in /web.slice/web.
 func newRun(t *testing.T) *run {
-	return &run{t: t, offer: new(int64(20 * gib)), defaults: all, sample: tick.Sample{
+	return &run{t: t, offer: new(int64(20 * gib)), settings: all, sample: tick.Sample{
 		CgroupVersion: 2,
 		Memory:        &tick.NodeMemory{TotalBytes: new(64.0 * gib), AvailableBytes: new(40.0 * gib)},
 		BatchCgroups:  []string{"/batch"},
@@ -58,7 +57,7 @@ func (r *run) tickAfter(seconds int) *run {
 		r.advice.Reclaimed = &tick.Reclaimed{MemoryBytes: r.offer}
 	}
 	x := &tick.Tick{Node: "n", Time: begin.Add(time.Duration(r.second) * time.Second), Sample: &r.sample}
-	r.st = r.st.Advise(x, r.advice, r.settings, r.defaults)
+	r.st = r.st.Advise(x, r.advice, r.settings)
 	return r
 }
 
@@ -287,7 +286,7 @@ func TestKubelet(t *testing.T) {
 // The guide's pods: 2 CPUs and 1 GiB as limits of reclaimed resources, which kubelet does not know.
 func TestOwnLimits(t *testing.T) {
 	r := newRun(t)
-	r.settings = Settings{Batch: Cap, Services: None}
+	r.settings.Services = None
 	*r.job() = tick.Pod{UID: "j", Name: "job", QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromKatalyst, Cgroup: "/kubepods/besteffort/podj", Containers: []tick.Container{
 		{Name: "a", Cgroup: "/kubepods/besteffort/podj/a", Memory: memoryUse(gib / 2), Limits: &tick.Resources{ReclaimedMilliCPU: new(2000.0), ReclaimedMemoryBytes: new(1.0 * gib)}},
 		{Name: "b", Cgroup: "/kubepods/besteffort/podj/b", Memory: memoryUse(gib / 2)},
@@ -384,7 +383,7 @@ func TestThePolicysProtectionHolds(t *testing.T) {
 // All parts are off if neither the policy nor a setting enables them, and the state is empty.
 func TestOffByDefault(t *testing.T) {
 	r := newRun(t)
-	r.defaults = Defaults{}
+	r.settings = Settings{}
 	r.job().Limits = &tick.Resources{ReclaimedMilliCPU: new(2000.0)}
 	if r.tickAfter(1); len(r.advice.Cgroups)+len(r.advice.Fallback)+len(r.advice.Reasons) > 0 || r.st != nil {
 		t.Errorf("%+v, %+v", r.advice, r.st)

@@ -36,15 +36,13 @@ type leaf struct {
 }
 
 // protect sets memory.low of services' cgroups to their working set, or to the part of it that fits, and that of the cgroups above to the
-// sums: a protection is effective only as far as the ancestors' protection. If no setting requests it, a kernel without memory.low is not
-// reported.
-func (w *round) protect(isRequested bool) {
+// sums: a protection is effective only as far as the ancestors' protection.
+func (w *round) protect(mode string) {
 	s := w.tick.Sample
 	if s.CgroupVersion != 2 {
-		if !isRequested {
-			return
+		if mode == Protect {
+			w.addReason("memory protection: cgroup version %d has no memory.low: services are not protected", s.CgroupVersion)
 		}
-		w.addReason("memory protection: cgroup version %d has no memory.low: services are not protected", s.CgroupVersion)
 		return
 	}
 	if slices.ContainsFunc(w.advice.Cgroups, func(c tick.Cgroup) bool { return c.MemoryLowBytes != nil || c.MemoryMinBytes != nil }) {

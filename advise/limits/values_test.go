@@ -109,7 +109,7 @@ func TestAPodsOwnQuota(t *testing.T) {
 		"a service":          {[]*tick.Resources{milli(2000)}, func(p *tick.Pod) { p.QoS = tick.QoSShared }, ""},
 	} {
 		r := newRun(t)
-		r.settings = Settings{Batch: None, Services: None}
+		r.settings = Settings{Own: true, Batch: None, Services: None}
 		*r.job() = tick.Pod{UID: "j", QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromKatalyst, Cgroup: pod}
 		for i, l := range tt.limits {
 			r.job().Containers = append(r.job().Containers, tick.Container{Name: "c", Cgroup: pod + "/" + string(rune('a'+i)), Limits: l})

@@ -13,6 +13,7 @@ import (
 	"polder/advise/harvest"
 	"polder/advise/katalyst"
 	"polder/advise/koordinator"
+	"polder/advise/layers"
 	"polder/advise/limits"
 	"polder/advise/network"
 	"polder/advise/policy"
@@ -35,14 +36,9 @@ func PolicyNames() []string {
 // Settings are the values. Each one's row has its meaning, default and bounds: see [Settings.Rows].
 type Settings struct {
 	Policy string
-	// These belong to all policies. They replace the fields of Katalyst and Harvest.
-	ReservedCPUs string
-	Class        class.Settings
-	Guard        guard.Settings
-	Limits       limits.Settings
-	Cold         cold.Settings
-	Disk         disk.Settings
-	Network      network.Settings
+	// Shared and Network belong to all policies. The same fields of Katalyst and Harvest have only their defaults for what is empty here.
+	layers.Shared
+	Network network.Settings
 
 	Katalyst katalyst.Settings
 	Harvest  harvest.Settings
@@ -52,9 +48,7 @@ type Settings struct {
 func Defaults() Settings {
 	return Settings{
 		Policy:   Policies[0].Name,
-		Class:    class.Defaults(),
-		Guard:    guard.Settings{MarginPermille: guard.DefaultMarginPermille},
-		Cold:     cold.Settings{Mode: cold.None},
+		Shared:   layers.Defaults(),
 		Katalyst: katalyst.Defaults(),
 		Harvest:  harvest.Defaults(),
 	}
@@ -63,24 +57,19 @@ func Defaults() Settings {
 // ForKatalyst returns the settings of policy katalyst; from has the source of each setting that is set, by its name.
 func (s *Settings) ForKatalyst(from map[string]string) katalyst.Settings {
 	k := s.Katalyst
-	k.ReservedCPUs, k.Class = s.ReservedCPUs, s.Class
-	k.Guard, k.Limits, k.Cold, k.Disk, k.Sources = s.Guard, s.Limits, s.Cold, s.Disk, from
+	k.Shared, k.Sources = s.Shared.Or(k.Shared), from
 	return k
 }
 
 // ForKoordinator returns the settings of policy koordinator.
 func (s *Settings) ForKoordinator() koordinator.Settings {
-	return koordinator.Settings{
-		ReservedCPUs: s.ReservedCPUs, Class: s.Class,
-		Guard: s.Guard, Limits: s.Limits, Cold: s.Cold, Disk: s.Disk,
-	}
+	return s.Shared.Or(koordinator.Defaults())
 }
 
 // ForHarvest returns the settings of policy harvest.
 func (s *Settings) ForHarvest() harvest.Settings {
 	h := s.Harvest
-	h.ReservedCPUs, h.Class = s.ReservedCPUs, s.Class
-	h.Guard, h.Limits, h.Cold, h.Disk = s.Guard, s.Limits, s.Cold, s.Disk
+	h.Shared = s.Shared.Or(h.Shared)
 	return h
 }
 
