@@ -69,11 +69,11 @@ func (c Command) tasks(b *strings.Builder, form markup) {
 	form.heading(b, form.tasksTitle())
 	for _, task := range c.Tasks {
 		form.subheading(b, task.Want)
-		form.verbatim(b, true)
+		form.verbatimBegins(b)
 		for line := range strings.SplitSeq(task.Command, "\n") {
 			form.raw(b, line)
 		}
-		form.verbatim(b, false)
+		form.verbatimEnds(b)
 	}
 }
 
@@ -89,7 +89,8 @@ type markup interface {
 	item(b *strings.Builder, name, text string)
 	bullet(*strings.Builder, string)
 	more(*strings.Builder, string) // of an item or bullet
-	verbatim(b *strings.Builder, begins bool)
+	verbatimBegins(*strings.Builder)
+	verbatimEnds(*strings.Builder)
 	raw(*strings.Builder, string) // a verbatim line
 }
 
@@ -151,7 +152,7 @@ func (m *manText) line(line string) {
 		m.form.bullet(m.Builder, bullet[1])
 	default:
 		if !m.asWritten {
-			m.form.verbatim(m.Builder, true)
+			m.form.verbatimBegins(m.Builder)
 			m.asWritten, m.column = true, 0
 		}
 		m.form.raw(m.Builder, strings.Repeat(" ", indent-m.base)+line[indent:])
@@ -161,7 +162,7 @@ func (m *manText) line(line string) {
 // fill ends verbatim lines.
 func (m *manText) fill() {
 	if m.asWritten {
-		m.form.verbatim(m.Builder, false)
+		m.form.verbatimEnds(m.Builder)
 		m.asWritten, m.open = false, false
 	}
 }
@@ -193,13 +194,8 @@ func (manPage) item(b *strings.Builder, name, s string) {
 	fmt.Fprintf(b, ".TP\n\\fB%s\\fR\n%s\n", roff(name), roff(s))
 }
 
-func (manPage) verbatim(b *strings.Builder, begins bool) {
-	if begins {
-		b.WriteString(".PP\n.nf\n")
-		return
-	}
-	b.WriteString(".fi\n")
-}
+func (manPage) verbatimBegins(b *strings.Builder) { b.WriteString(".PP\n.nf\n") }
+func (manPage) verbatimEnds(b *strings.Builder)   { b.WriteString(".fi\n") }
 
 var roffEscapes = strings.NewReplacer(`\`, `\e`, "-", `\-`, "'", `\(aq`)
 
@@ -260,12 +256,8 @@ func listBegins(b *strings.Builder) {
 	}
 }
 
-func (markdown) verbatim(b *strings.Builder, begins bool) {
-	if begins {
-		b.WriteString("\n")
-	}
-	b.WriteString("```\n")
-}
+func (markdown) verbatimBegins(b *strings.Builder) { b.WriteString("\n```\n") }
+func (markdown) verbatimEnds(b *strings.Builder)   { b.WriteString("```\n") }
 
 // code matches options, and parts of a manual's running text that would be parsed as Markdown: they are set as code.
 var code = regexp.MustCompile("(^|[ (\"'])(--[a-z][a-z-]*[a-z]|[^ `\"'(),;:]*[_*<>\\[\\]|][^ `\"'(),;]*[^ `\"'(),;:.])")
