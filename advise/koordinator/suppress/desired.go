@@ -86,7 +86,7 @@ func (v *view) fallback(current limit) *desiredState {
 		v.pinCPUs(w, cpus.New(v.TakePairs(be, minCPUs)...))
 	}
 	if current.quotaMilliCPU > 0 {
-		v.divideQuota(w, minQuotaMilliCPU, false)
+		v.divideQuota(w, minQuotaMilliCPU)
 	}
 	return w
 }

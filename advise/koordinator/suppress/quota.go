@@ -63,9 +63,8 @@ func (v *view) hasPodsOutsideTier() bool {
 }
 
 // divideQuota limits the batch pods to a total quota: their tier, and each pod outside of it with its part, by the CPU requests. The parts
-// do not depend on use, so that a steady state writes nothing. Below them, only kubelet's limits apply: on cgroup v1 the kernel rejects a
-// quota that is smaller than one below. If withContainers is false nothing is desired below.
-func (v *view) divideQuota(w *desiredState, quota int64, withContainers bool) {
+// do not depend on use, so that a steady state writes nothing.
+func (v *view) divideQuota(w *desiredState, quota int64) {
 	inTier, sum := 0.0, 0.0
 	for i := range v.pods {
 		if p := &v.pods[i]; p.isSuppressed {
@@ -76,8 +75,8 @@ func (v *view) divideQuota(w *desiredState, quota int64, withContainers bool) {
 			}
 		}
 	}
-	tier := quota
 	if v.tier != nil {
+		tier := quota
 		if inTier > 0 {
 			tier = partOf(quota, inTier/sum)
 		}
@@ -85,28 +84,41 @@ func (v *view) divideQuota(w *desiredState, quota int64, withContainers bool) {
 	}
 	for i := range v.pods {
 		p := &v.pods[i]
-		if !p.isSuppressed || p.isInTier && !withContainers {
+		if !p.isSuppressed || p.isInTier {
 			continue
 		}
-		part, parentQuota, isContainerOnly := int64(tick.Unlimited), tier, false
-		switch {
-		case p.isInTier:
-			if p.ownCgroup != "" {
-				w.entry(p.ownCgroup).CPUMaxMilliCPU = new(unlessLimited(p.Limits, tier))
-			}
-		case p.ownCgroup != "":
-			parentQuota = clampToLimits(partOf(quota, p.requestWeight()/sum), p.Limits)
-			w.entry(p.ownCgroup).CPUMaxMilliCPU = &parentQuota
-		default:
-			part, isContainerOnly = clampToLimits(partOf(quota, p.requestWeight()/sum/float64(max(len(p.containers), 1))), p.Limits), true
+		part := p.requestWeight() / sum
+		if p.ownCgroup != "" {
+			w.entry(p.ownCgroup).CPUMaxMilliCPU = new(clampToLimits(partOf(quota, part), p.Limits))
+			continue
+		}
+		containerQuota := clampToLimits(partOf(quota, part/float64(max(len(p.containers), 1))), p.Limits)
+		for _, j := range p.containers {
+			container := &p.Containers[j]
+			w.entry(container.Cgroup).CPUMaxMilliCPU = new(clampToLimits(containerQuota, container.Limits))
+		}
+	}
+}
+
+// limitBelowLikeKubelet leaves only kubelet's limits below the cgroups that divideQuota has limited: on cgroup v1 the kernel rejects a
+// quota that is smaller than one below.
+func (v *view) limitBelowLikeKubelet(w *desiredState) {
+	for i := range v.pods {
+		p := &v.pods[i]
+		limited := p.ownCgroup
+		if p.isInTier {
+			limited = v.tier.Cgroup
+		}
+		if !p.isSuppressed || limited == "" {
+			continue
+		}
+		quota := *w.entry(limited).CPUMaxMilliCPU
+		if p.isInTier && p.ownCgroup != "" {
+			w.entry(p.ownCgroup).CPUMaxMilliCPU = new(unlessLimited(p.Limits, quota))
 		}
 		for _, j := range p.containers {
-			switch container := &p.Containers[j]; {
-			case isContainerOnly:
-				w.entry(container.Cgroup).CPUMaxMilliCPU = new(clampToLimits(part, container.Limits))
-			case withContainers:
-				w.entry(container.Cgroup).CPUMaxMilliCPU = new(unlessLimited(container.Limits, parentQuota))
-			}
+			container := &p.Containers[j]
+			w.entry(container.Cgroup).CPUMaxMilliCPU = new(unlessLimited(container.Limits, quota))
 		}
 	}
 }

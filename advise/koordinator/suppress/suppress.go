@@ -108,7 +108,8 @@ func (st *State) Advise(t *tick.Tick, s *sloconfig.Strategies, a *tick.Advice, s
 	}
 	a.Reasons = append(a.Reasons, v.adviseBatch(desired, decided.isDecided || decided.quotaMilliCPU == 0)...)
 	if decided.isDecided && decided.quotaMilliCPU > 0 {
-		v.divideQuota(desired, decided.quotaMilliCPU, true)
+		v.divideQuota(desired, decided.quotaMilliCPU)
+		v.limitBelowLikeKubelet(desired)
 	}
 	v.adviseIdle(desired)
 
