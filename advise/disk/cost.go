@@ -30,11 +30,11 @@ func (st *State) adviseCosts(t *tick.Tick, a *tick.Advice, desired []tick.DiskCo
 	for i := range desired {
 		names[i] = desired[i].Disk
 	}
-	if dropped := without(st.Costs, names, false); len(dropped) > 0 {
+	if dropped := without(st.Costs, names); len(dropped) > 0 {
 		st.UndoCosts, st.UndoCostsAt = slices.Concat(st.UndoCosts, dropped), t.Time
 	}
 	slices.Sort(st.UndoCosts)
-	st.UndoCosts = without(slices.Compact(st.UndoCosts), names, slices.Contains(names, tick.AllDisks))
+	st.UndoCosts = without(slices.Compact(st.UndoCosts), names)
 	if t.Time.Sub(st.UndoCostsAt) >= policy.UndoFor {
 		st.UndoCosts = nil
 	}

@@ -279,14 +279,14 @@ func (st *State) undoDropped(now time.Time, next map[string]*cgroupState) {
 		if !isDesired {
 			current = &cgroupState{}
 		}
-		hasAllDisks := slices.Contains(current.Disks, tick.AllDisks) // its limits include those of all disks that had limits by name
-		dropped := values{Weight: previous.Weight && !current.Weight, Disks: without(previous.Disks, current.Disks, hasAllDisks)}
+		dropped := values{Weight: previous.Weight && !current.Weight, Disks: without(previous.Disks, current.Disks)}
 		if current.UndoAt = previous.UndoAt; !dropped.isEmpty() {
 			current.UndoAt = now
 		}
 		current.Undo.Weight = dropped.Weight || previous.Undo.Weight && !current.Weight
-		current.Undo.Disks = slices.Concat(dropped.Disks, without(previous.Undo.Disks, slices.Concat(current.Disks, dropped.Disks), hasAllDisks))
+		current.Undo.Disks = slices.Concat(dropped.Disks, without(previous.Undo.Disks, current.Disks))
 		slices.Sort(current.Undo.Disks)
+		current.Undo.Disks = slices.Compact(current.Undo.Disks)
 		if now.Sub(current.UndoAt) >= policy.UndoFor {
 			current.Undo = values{}
 		}
@@ -296,13 +296,12 @@ func (st *State) undoDropped(now time.Time, next map[string]*cgroupState) {
 	}
 }
 
-func without(list, others []string, all bool) (remaining []string) {
-	for _, name := range list {
-		if !all && !slices.Contains(others, name) {
-			remaining = append(remaining, name)
-		}
+// without returns the disks of a list that are not among others. [tick.AllDisks] includes each disk that has a name.
+func without(list, others []string) []string {
+	if slices.Contains(others, tick.AllDisks) {
+		return nil
 	}
-	return remaining
+	return slices.DeleteFunc(slices.Clone(list), func(name string) bool { return slices.Contains(others, name) })
 }
 
 // apply adds all values to the advice. A weight that the policy itself desires takes precedence.

@@ -20,11 +20,17 @@ func TestFleetSampleHasNoBatchAdvice(t *testing.T) {
 	}
 }
 
-// A limit of 0 is tighter than any, and a missing limit is none.
-func TestSmallerLimitApplies(t *testing.T) {
-	for _, tt := range []struct{ x, y, want int64 }{{0, -1, 0}, {-1, 0, 0}, {0, 5, 0}, {5, 0, 0}, {-1, -1, -1}, {4, 5, 4}} {
-		if got := *smaller(&tt.x, &tt.y, true); got != tt.want {
-			t.Errorf("of %d and %d %d holds; want %d", tt.x, tt.y, got, tt.want)
+// Of two values of a cgroup the smaller one applies. A limit of 0 is tighter than any, and any is tighter than none.
+func TestSmallerValueApplies(t *testing.T) {
+	for _, tt := range []struct{ x, y, limit, weight int64 }{
+		{0, -1, 0, -1}, {-1, 0, 0, -1}, {0, 5, 0, 0}, {5, 0, 0, 0}, {-1, -1, -1, -1}, {4, 5, 4, 4},
+	} {
+		x := tick.Cgroup{Cgroup: "/a", CPUMaxMilliCPU: &tt.x, MemoryHighBytes: &tt.x, CPUWeight: &tt.x}
+		y := tick.Cgroup{Cgroup: "/a", CPUMaxMilliCPU: &tt.y, MemoryHighBytes: &tt.y, CPUWeight: &tt.y}
+		got := merge([]tick.Cgroup{x, y}, new(tick.Advice))[0]
+		if *got.CPUMaxMilliCPU != tt.limit || *got.MemoryHighBytes != tt.limit || *got.CPUWeight != tt.weight {
+			t.Errorf("of %d and %d the quota %d, memory.high %d and weight %d apply; want %d, %d and %d",
+				tt.x, tt.y, *got.CPUMaxMilliCPU, *got.MemoryHighBytes, *got.CPUWeight, tt.limit, tt.limit, tt.weight)
 		}
 	}
 }

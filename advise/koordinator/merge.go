@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"polder/advise/policy"
 	"polder/lib/cpus"
 	"polder/lib/tick"
 )
@@ -72,7 +73,11 @@ func mergeInto(into, c *tick.Cgroup, a *tick.Advice) {
 		case x == nil:
 			*value.into = y
 		case *x != *y:
-			*value.into = smaller(x, y, strings.Contains(value.key, "Max") || strings.Contains(value.key, "High"))
+			if isLimit := strings.Contains(value.key, "Max") || strings.Contains(value.key, "High"); isLimit {
+				*value.into = policy.Tighter(x, *y)
+			} else {
+				*value.into = new(min(*x, *y))
+			}
 			addConflict(value.key, *x, *y, **value.into)
 		}
 	}
@@ -117,20 +122,6 @@ func mergeSwitches(into, c *tick.Cgroup, addConflict func(key string, x, y, hold
 			addConflict(flag.key, *x, *y, true)
 		}
 	}
-}
-
-// smaller returns the smaller of two numbers; any limit is smaller than none.
-func smaller(x, y *int64, limit bool) *int64 {
-	if limit && (*x < 0 || *y < 0) {
-		if *x < 0 {
-			return y
-		}
-		return x
-	}
-	if *y < *x {
-		return y
-	}
-	return x
 }
 
 // narrower returns the intersection of two lists, or the shorter one if that is empty, because an empty list would mean all.
