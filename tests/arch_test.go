@@ -39,7 +39,7 @@ var pureLibraries = []string{
 	"polder/lib/choice", "polder/lib/clip", "polder/lib/phrase", "polder/lib/cpus", "polder/lib/usage", "polder/lib/podwait",
 	"polder/lib/window",
 	"polder/lib/qos", "polder/lib/quantity", "polder/lib/fields", "polder/lib/customconfig", "polder/lib/evictconfig",
-	"polder/lib/series", "polder/lib/sloconfig", "polder/lib/schemata",
+	"polder/lib/series", "polder/lib/sloconfig", "polder/lib/kubepods", "polder/lib/schemata",
 }
 
 // impure are the standard library's packages with side effects.

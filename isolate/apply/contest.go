@@ -7,6 +7,7 @@ import (
 
 	"polder/isolate/journal"
 	"polder/isolate/plan"
+	"polder/lib/kubepods"
 	"polder/lib/tick"
 )
 
@@ -92,7 +93,6 @@ func (a *Applier) isContested(it *item, r *round) bool {
 // kubeletPods returns the cgroups of the pods and containers of the kubelet that manages this cgroup.
 func (a *Applier) kubeletPods(f plan.File) map[string]bool {
 	pods := map[string]bool{}
-	root := plan.KubeletRoot(f.Cgroup)
 	var visit func(cgroup string)
 	visit = func(cgroup string) {
 		names, err := a.Hierarchy.Children(f.Controller, cgroup)
@@ -100,17 +100,17 @@ func (a *Applier) kubeletPods(f plan.File) map[string]bool {
 			return // removed meanwhile
 		}
 		for _, name := range names {
-			switch child := path.Join(cgroup, name); {
-			case plan.IsPod(child):
+			switch child := path.Join(cgroup, name); kubepods.Of(child).Level {
+			case kubepods.Tier:
+				visit(child)
+			case kubepods.Pod:
 				pods[child] = true
 				visit(child)
-			case plan.IsPod(cgroup):
+			case kubepods.Container:
 				pods[child] = true
-			case cgroup == root: // a tier
-				visit(child)
 			}
 		}
 	}
-	visit(root)
+	visit(kubepods.Of(f.Cgroup).Root)
 	return pods
 }

@@ -3,13 +3,13 @@ package apply
 import (
 	"cmp"
 	"maps"
-	"path"
 	"slices"
 	"time"
 
 	"polder/isolate/plan"
 	"polder/lib/cpumanager"
 	"polder/lib/cpus"
+	"polder/lib/kubepods"
 	"polder/lib/tick"
 )
 
@@ -71,7 +71,7 @@ func kubeletOf(s *cpumanager.State) *plan.Kubelet {
 			k.Containers[g.Container] = g.CPUs
 			continue
 		}
-		uid := plan.NormalUID(g.PodUID)
+		uid := kubepods.NormalUID(g.PodUID)
 		k.Pods[uid] = k.Pods[uid].Union(g.CPUs)
 	}
 	return k
@@ -89,7 +89,7 @@ func (a *Applier) kubeletRoots() []string {
 			return
 		}
 		for _, child := range a.children(f) {
-			if plan.IsKubeletRoot(path.Base(child.Cgroup)) {
+			if kubepods.Of(child.Cgroup).Level == kubepods.Root {
 				roots = append(roots, child.Cgroup)
 			} else {
 				walk(child, depth+1)

@@ -127,11 +127,6 @@ func TestMustRestore(t *testing.T) {
 			t.Errorf("%+v is restored", c)
 		}
 	}
-	for cgroup, want := range map[string]bool{"/kubepods/pod" + uid: true, tierName: false, "/kubepods/pod" + uid + "/c": false} {
-		if IsPod(cgroup) != want {
-			t.Errorf("%s is a pod's: %v", cgroup, IsPod(cgroup))
-		}
-	}
 }
 
 // A list that contains no CPU of another is restored as it was written.

@@ -8,6 +8,7 @@ import (
 
 	"polder/lib/clip"
 	"polder/lib/cpus"
+	"polder/lib/kubepods"
 	"polder/lib/tick"
 )
 
@@ -197,8 +198,8 @@ func (t *translator) restrictByKubelet(c *tick.Cgroup, s *Setting) bool {
 		t.problemOnce(c, s.Key, err.Error())
 		return false
 	}
-	if at, uid := k.levelOf(c.Cgroup); at >= container {
-		s.exclusive = k.exclusiveOf(c.Cgroup, uid)
+	if p := k.placeOf(c.Cgroup); p.Level >= kubepods.Container {
+		s.exclusive = k.exclusiveOf(c.Cgroup, p)
 	}
 	isWritten, err := k.restrict(s)
 	if err != nil {
@@ -247,7 +248,7 @@ func setIdle(_ *Machine, c *tick.Cgroup, s *Setting) (bool, error) {
 	if !*c.CPUIdle {
 		return true, nil
 	}
-	if at, _ := LevelOf(c.Cgroup); at == root || at == tier {
+	if isAbovePods(c.Cgroup) {
 		return true, fmt.Errorf("refused, and kept at 0: kubelet writes this cgroup's weight when it starts, " +
 			"which the kernel refuses while it is idle; advise the pods' cgroups")
 	}

@@ -3,13 +3,13 @@ package plan
 import (
 	"errors"
 	"fmt"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
 
 	"polder/lib/clip"
 	"polder/lib/cpus"
+	"polder/lib/kubepods"
 	"polder/lib/tick"
 )
 
@@ -26,104 +26,35 @@ type Kubelet struct {
 	Default cpus.Set
 	// EarlierDefaults contains the last few earlier lists: kubelet writes some time after it decides.
 	EarlierDefaults []cpus.Set
-	// Exclusive are all CPUs that kubelet assigned exclusively; Pods has them by pod UID, Containers by the runtime's
-	// container ID in the state files of old kubelets.
+	// Exclusive are all CPUs that kubelet assigned exclusively; Pods has them by pod UID, in the form of [kubepods.NormalUID], Containers
+	// by the runtime's container ID in the state files of old kubelets.
 	Exclusive        cpus.Set
 	Pods, Containers map[string]cpus.Set
 	// Roots are the cgroups under which kubelets create their pods.
 	Roots []string
 }
 
-// level is a cgroup's position relative to kubelet's cgroups.
-type level int
-
-const (
-	outside   level = iota
-	aboveRoot       // an ancestor of kubelet's root
-	root            // "/kubepods"
-	tier            // "/kubepods/besteffort"
-	pod
-	container
-	nested // created by a container
-)
-
-// levelOf returns the level of a cgroup and the pod's UID, in the form of [NormalUID].
-func (k *Kubelet) levelOf(cgroup string) (level, string) {
-	at, uid := LevelOf(cgroup)
-	if at != outside || k == nil {
-		return at, uid
+// placeOf returns what a cgroup is to kubelet, with [kubepods.Above] for the ancestors of its roots.
+func (k *Kubelet) placeOf(cgroup string) kubepods.Place {
+	p := kubepods.Of(cgroup)
+	if p.Level == kubepods.Outside && k != nil && slices.ContainsFunc(k.Roots, func(r string) bool { return tick.IsBelow(r, cgroup) }) {
+		p.Level = kubepods.Above
 	}
-	for _, r := range k.Roots {
-		if tick.IsBelow(r, cgroup) {
-			return aboveRoot, ""
-		}
-	}
-	return outside, ""
+	return p
 }
 
-// LevelOf determines the level of a cgroup of kubelet by its path, as kubelet's two drivers form it: "/kubepods/burstable/podUID/ID" and
-// "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podUID.slice/cri-containerd-ID.scope", below any cgroup.
-func LevelOf(cgroup string) (level, string) {
-	at, uid := outside, ""
-	for name := range strings.SplitSeq(cgroup, "/") {
-		switch at {
-		case outside:
-			if IsKubeletRoot(name) {
-				at = root
-			}
-		case root, tier:
-			if at = tier; podUID(name) != "" {
-				at, uid = pod, podUID(name)
-			}
-		case pod:
-			at = container
-		default:
-			at = nested
-		}
-	}
-	return at, uid
+// isAbovePods reports whether a cgroup is kubelet's root or a tier.
+func isAbovePods(cgroup string) bool {
+	at := kubepods.Of(cgroup).Level
+	return at == kubepods.Root || at == kubepods.Tier
 }
 
-// IsKubeletRoot reports whether a cgroup of this name is one under which kubelet creates its pods.
-func IsKubeletRoot(name string) bool {
-	return name == "kubepods" || name == "kubepods.slice" || strings.HasSuffix(name, "-kubepods.slice")
-}
-
-// KubeletRoot returns the root cgroup of the kubelet that manages a cgroup; "/" for a cgroup that no kubelet manages.
-func KubeletRoot(cgroup string) string {
-	for at := cgroup; len(at) > 1; at = path.Dir(at) {
-		if IsKubeletRoot(path.Base(at)) {
-			return at
-		}
-	}
-	return "/"
-}
-
-// IsPod reports whether a cgroup is the one of a pod.
-func IsPod(cgroup string) bool {
-	at, _ := LevelOf(cgroup)
-	return at == pod
-}
-
-// podUID returns the UID in the name of a pod's cgroup; empty if there is none.
-func podUID(name string) string {
-	if uid, ok := strings.CutPrefix(name, "pod"); ok {
-		return NormalUID(uid)
-	}
-	if slice, ok := strings.CutSuffix(name, ".slice"); ok {
-		if i := strings.LastIndex(slice, "-pod"); i >= 0 {
-			return NormalUID(slice[i+len("-pod"):])
-		}
-	}
-	return ""
-}
-
-// NormalUID returns a pod's UID in one form: a slice's name has "_" for "-".
-func NormalUID(uid string) string { return strings.ReplaceAll(uid, "_", "-") }
+// exclusiveOfPod returns the CPUs that a pod's containers have exclusively.
+func (k *Kubelet) exclusiveOfPod(p kubepods.Place) cpus.Set { return k.Pods[kubepods.NormalUID(p.UID)] }
 
 // exclusiveOf returns the CPUs that containers of a cgroup's pod have exclusively.
-func (k *Kubelet) exclusiveOf(cgroup, uid string) cpus.Set {
-	set := k.Pods[uid]
+func (k *Kubelet) exclusiveOf(cgroup string, p kubepods.Place) cpus.Set {
+	set := k.exclusiveOfPod(p)
 	for id, containerCPUs := range k.Containers {
 		if id != "" && strings.Contains(cgroup, id) {
 			set = set.Union(containerCPUs)
@@ -137,27 +68,25 @@ func (k *Kubelet) refusal(cgroup string, version int) error {
 	if k == nil {
 		return nil
 	}
-	at, uid := k.levelOf(cgroup)
+	p := k.placeOf(cgroup)
 	switch {
-	case at == outside:
+	case p.Level == kubepods.Outside:
 		return nil
 	case k.UnknownReason != "":
 		return fmt.Errorf("not written, like all of kubelet's cpusets: the CPUs that it assigned exclusively are unknown (%s)", clip.Text(k.UnknownReason, 300))
-	case !k.WritesLists || at >= container:
+	case !k.WritesLists || p.Level >= kubepods.Container:
 		return nil
 	case version == 1:
 		return fmt.Errorf("not written: kubelet's CPU manager policy is %q, and on cgroup v1 the next container could not start below a narrowed cgroup; advise the containers' cgroups", clip.Text(k.Policy, maxShownBytes))
-	case !k.Exclusive.IsEmpty() && (at <= root || !k.Pods[uid].IsEmpty()):
-		return fmt.Errorf("not written: kubelet assigned CPUs exclusively to containers below (%s)", clip.Text(k.exclusiveBelow(uid).String(), maxShownBytes))
 	}
-	return nil
-}
-
-func (k *Kubelet) exclusiveBelow(uid string) cpus.Set {
-	if uid == "" {
-		return k.Exclusive
+	below := k.exclusiveOfPod(p)
+	if p.Level <= kubepods.Root {
+		below = k.Exclusive
 	}
-	return k.Pods[uid]
+	if below.IsEmpty() {
+		return nil
+	}
+	return fmt.Errorf("not written: kubelet assigned CPUs exclusively to containers below (%s)", clip.Text(below.String(), maxShownBytes))
 }
 
 // restrict removes from a desired set the CPUs that kubelet assigned to others. An error beside true names the removed CPUs.
@@ -208,7 +137,7 @@ func (k *Kubelet) IsDefaultList(f File, text string) bool {
 	if k == nil || !k.WritesLists || f.Name != fileCPUs || k.Default.IsEmpty() {
 		return false
 	}
-	if at, _ := LevelOf(f.Cgroup); at != container {
+	if kubepods.Of(f.Cgroup).Level != kubepods.Container {
 		return false
 	}
 	set, err := cpus.Parse(text)
@@ -220,12 +149,12 @@ func (k *Kubelet) IsDefaultList(f File, text string) bool {
 // list and no memory limit there: when a new container makes a slice need another controller, systemd writes that controller's defaults.
 // In a container's own scope systemd writes once, during start, that its memory is unlimited.
 func IsKubeletReset(f File, text string) bool {
-	at, _ := LevelOf(f.Cgroup)
-	if at == container && strings.HasSuffix(f.Cgroup, ".scope") {
+	at := kubepods.Of(f.Cgroup).Level
+	if at == kubepods.Container && strings.HasSuffix(f.Cgroup, ".scope") {
 		return isUnlimited(f.Name, text)
 	}
 	slice := strings.HasSuffix(f.Cgroup, ".slice")
-	if at != root && at != tier && !(at == pod && slice) {
+	if !isAbovePods(f.Cgroup) && !(at == kubepods.Pod && slice) {
 		return false
 	}
 	switch f.Name {
@@ -267,8 +196,8 @@ func (k *Kubelet) MustRestore(f File, version int) bool {
 	if k == nil || k.UnknownReason != "" || !k.WritesLists || version != 1 || !isList(f.Name) {
 		return false
 	}
-	at, _ := k.levelOf(f.Cgroup)
-	return at != outside && at < container
+	at := k.placeOf(f.Cgroup).Level
+	return at != kubepods.Outside && at < kubepods.Container
 }
 
 // RestoreText returns the text that a restore may write: for a container kubelet's present list, for other cgroups the list
@@ -277,21 +206,21 @@ func (k *Kubelet) RestoreText(f File, original, observed string) (string, error)
 	if k == nil || !isList(f.Name) || Same(f.Name, original, observed) {
 		return original, nil
 	}
-	at, uid := k.levelOf(f.Cgroup)
-	if at != outside && k.UnknownReason != "" {
+	p := k.placeOf(f.Cgroup)
+	if p.Level != kubepods.Outside && k.UnknownReason != "" {
 		return "", fmt.Errorf("the CPUs that kubelet assigned exclusively are unknown (%s)", clip.Text(k.UnknownReason, 300))
 	}
 	s := Setting{File: f, Observed: observed}
-	if at >= container {
-		s.exclusive = k.exclusiveOf(f.Cgroup, uid)
+	if p.Level >= kubepods.Container {
+		s.exclusive = k.exclusiveOf(f.Cgroup, p)
 	}
 	if reason := s.ExclusiveReason(); reason != "" {
 		return "", errors.New(reason)
 	}
 	switch {
-	case f.Name != fileCPUs || at >= aboveRoot && at < container: // the original width, for the cgroups below
+	case f.Name != fileCPUs || p.Level >= kubepods.Above && p.Level < kubepods.Container: // the original width, for the cgroups below
 		return original, nil
-	case at == container && k.WritesLists && !k.Default.IsEmpty(): // the list that kubelet assumes it has
+	case p.Level == kubepods.Container && k.WritesLists && !k.Default.IsEmpty(): // the list that kubelet assumes it has
 		return k.Default.String(), nil
 	}
 	set, err := cpus.Parse(original)

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"polder/lib/cpus"
+	"polder/lib/kubepods"
 	"polder/lib/tick"
 )
 
@@ -41,36 +42,36 @@ func TestKubeletsTiersAreNotIdle(t *testing.T) {
 	}
 }
 
-func TestPlace(t *testing.T) {
-	slice := strings.ReplaceAll(uid, "-", "_")
-	for _, c := range []struct {
-		cgroup string
-		at     level
-		uid    string
-	}{
-		{"/", outside, ""},
-		{"/batch/podium", outside, ""},
-		{"/kubepodsx/pod" + uid, outside, ""},
-		{"/kubepods", root, ""},
-		{"/kubepods/besteffort", tier, ""},
-		{"/kubepods/besteffort-0", tier, ""},
-		{"/kubepods/pod" + uid, pod, uid},
-		{"/kubepods/burstable/pod" + uid, pod, uid},
-		{"/kubepods/burstable/pod" + uid + "/0123", container, uid},
-		{"/kubepods/burstable/pod" + uid + "/0123/init.scope", nested, uid},
-		{"/kubepods/besteffort/pod5f8f5f8f5f8f5f8f5f8f5f8f5f8f5f8f", pod, "5f8f5f8f5f8f5f8f5f8f5f8f5f8f5f8f"},
-		{"/kubepods/pod", tier, ""},
-		{"/node-0/kubepods/burstable", tier, ""},
-		{"/kubepods.slice", root, ""},
-		{"/kubepods.slice/kubepods-besteffort.slice", tier, ""},
-		{"/kubepods.slice/kubepods-pod" + slice + ".slice", pod, uid},
-		{"/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod" + slice + ".slice", pod, uid},
-		{"/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod" + slice + ".slice/cri-containerd-01.scope", container, uid},
-		{"/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod" + slice + ".slice/crio-01.scope/x", nested, uid},
-		{"/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-burstable.slice/kubelet-kubepods-burstable-pod" + slice + ".slice", pod, uid},
+// The ancestors of kubelet's root are known by the roots that were found.
+func TestPlaceOf(t *testing.T) {
+	for cgroup, want := range map[string]kubepods.Level{
+		"/": kubepods.Above, "/node-0": kubepods.Above, "/node-0/kubepods": kubepods.Root, "/node-0/kubepods/pod1": kubepods.Pod,
+		"/node-0/system": kubepods.Outside, "/node": kubepods.Outside, "/kubepods/besteffort": kubepods.Tier,
 	} {
-		if at, got := LevelOf(c.cgroup); at != c.at || got != c.uid {
-			t.Errorf("%s: level %d of pod %q, want %d of %q", c.cgroup, at, got, c.at, c.uid)
+		if got := beside().placeOf(cgroup).Level; got != want {
+			t.Errorf("%s: level %d; want %d", cgroup, got, want)
+		}
+	}
+	var none *Kubelet
+	if got := none.placeOf("/node-0").Level; got != kubepods.Outside {
+		t.Errorf("without a kubelet: level %d", got)
+	}
+}
+
+// A cgroup whose name contains kubelet's, or that a container named like one of kubelet's, is handled like its neighbours.
+func TestNamesLikeKubelets(t *testing.T) {
+	for cgroup, want := range map[string]bool{
+		"/kubepods/besteffort": true, "/a.slice/a-kubepods.slice": true,
+		"/batch.slice/my-kubepods.slice": false, "/batch.slice/kubepods-job": false,
+		"/kubepods/besteffort/pod1/c/kubepods": false, "/kubepods/besteffort/pod1/kubepods": false,
+	} {
+		_, problems := Translate(machine(2, cpus.New(0)), []tick.Cgroup{{Cgroup: cgroup, CPUIdle: new(true)}})
+		if got := len(problems) > 0; got != want {
+			t.Errorf("%s: refused %t; want %t: %v", cgroup, got, want, problems)
+		}
+		_, refused := ValidReclaims([]tick.CgroupReclaim{{Cgroup: cgroup, Bytes: 1}})
+		if got := len(refused) > 0; got != want {
+			t.Errorf("a reclaim from %s is refused: %t; want %t: %v", cgroup, got, want, refused)
 		}
 	}
 }
@@ -268,7 +269,7 @@ func FuzzBesideKubelet(f *testing.F) {
 			}
 			writes, _ := Make(m, free, nil)
 			for _, w := range writes {
-				at, id := LevelOf(w.Cgroup)
+				p := kubepods.Of(w.Cgroup)
 				if w.Cgroup == "/node-0" {
 					t.Errorf("version %d: %s has all pods below and is written: %q", version, w.Cgroup, w.New)
 				}
@@ -281,7 +282,8 @@ func FuzzBesideKubelet(f *testing.F) {
 				if err != nil || !set.Difference(old).Intersection(m.Kubelet.Exclusive).IsEmpty() {
 					t.Errorf("version %d: %s gets %q from %q", version, w.Cgroup, w.New, w.Old)
 				}
-				if id == uid && (at == pod || at >= container && !old.Intersection(cpus.New(1)).IsEmpty()) || version == 1 && at != outside && at < container {
+				hasOwn := p.UID == uid && (p.Level == kubepods.Pod || !old.Intersection(cpus.New(1)).IsEmpty())
+				if hasOwn || version == 1 && p.Level != kubepods.Outside && p.Level < kubepods.Container {
 					t.Errorf("version %d: %s is written: %q", version, w.Cgroup, w.New)
 				}
 			}
@@ -355,14 +357,6 @@ func TestResetByKubelet(t *testing.T) {
 	} {
 		if got := IsKubeletReset(File{Controller: "cpu", Cgroup: c.cgroup, Name: c.file}, c.text); got != c.want {
 			t.Errorf("%s of %s, %q: %t; want %t", c.file, c.cgroup, c.text, got, c.want)
-		}
-	}
-	for cgroup, want := range map[string]string{
-		systemd: "/kubepods.slice", "/kubepods.slice": "/kubepods.slice", "/a/kubepods/burstable/podu": "/a/kubepods",
-		"/a.slice/a-kubepods.slice/a-kubepods-burstable.slice": "/a.slice/a-kubepods.slice", "/batch": "/", "/": "/",
-	} {
-		if got := KubeletRoot(cgroup); got != want {
-			t.Errorf("kubelet's root above %s is %s; want %s", cgroup, got, want)
 		}
 	}
 }

@@ -63,9 +63,8 @@ func ValidReclaims(requested []tick.CgroupReclaim) (list []tick.CgroupReclaim, p
 	}
 	remaining := int64(MaxReclaimBytes)
 	for _, w := range requested {
-		at, _ := LevelOf(w.Cgroup)
 		switch {
-		case w.Cgroup == "/" || at == root || at == tier:
+		case w.Cgroup == "/" || isAbovePods(w.Cgroup):
 			refuse(w.Cgroup, "memory is reclaimed only from pods, not from the root or kubelet's cgroups above pods")
 		case count[w.Cgroup] > 1:
 			refuse(w.Cgroup, "named %d times", count[w.Cgroup])
