@@ -31,6 +31,7 @@ import (
 
 	"polder/advise/policy"
 	"polder/lib/clip"
+	"polder/lib/kubepods"
 	"polder/lib/phrase"
 	"polder/lib/qos"
 	"polder/lib/tick"
@@ -55,19 +56,16 @@ const IdleOnHosts = "idle on hosts"
 // Kubernetes (one that is not BestEffort) never has a class: kubelet writes its weight then, and the kernel refuses a weight for an idle
 // cgroup. A pod whose cgroup is unknown has no class either, because there is no cgroup to set it on.
 func Of(setting string, p *tick.Pod) string {
+	at := kubepods.Of(p.Cgroup)
+	isOutside := at.Level == kubepods.Outside
 	switch {
 	case !hasCgroup(p):
 		return None
-	case isPlain(p):
-	case setting == IdleOnHosts, qos.KubernetesOf(p) != qos.BestEffort, tick.IsKubeletCgroup(p.Cgroup) && policy.TierOf(p.Cgroup) == "":
+	case isOutside && p.QoSSource == tick.QoSFromRule: // a cgroup of a plain host, which only a rule of the classification makes a pod
+	case setting == IdleOnHosts, qos.KubernetesOf(p) != qos.BestEffort, !isOutside && at.BestEffort == "":
 		return None
 	}
 	return className(setting)
-}
-
-// isPlain reports whether a pod is a cgroup of a plain host, which only a rule of the classification makes a pod.
-func isPlain(p *tick.Pod) bool {
-	return p.QoSSource == tick.QoSFromRule && !tick.IsKubeletCgroup(p.Cgroup)
 }
 
 // className returns the class that a setting means, one of [Names].
@@ -204,7 +202,7 @@ func (c *choices) add(cgroup, class string) bool {
 		return false
 	}
 	c.current[cgroup], c.chosen = class, append(c.chosen, cgroup)
-	hasFloorWeight := c.floorWeight > 0 && !tick.IsKubeletCgroup(cgroup)
+	hasFloorWeight := c.floorWeight > 0 && !kubepods.Contains(cgroup)
 	weight := int64(minWeight) // for class weight, and for kernels without the idle class
 	if hasFloorWeight {
 		weight = c.floorWeight
@@ -247,7 +245,7 @@ func (c *choices) mixedCgroups(pods []tick.Pod) string {
 	first, count := "", 0
 	for _, cgroup := range c.chosen {
 		parent := path.Dir(cgroup)
-		if tick.IsKubeletCgroup(cgroup) || c.current[parent] != "" { // the ancestor that has a class counts
+		if kubepods.Contains(cgroup) || c.current[parent] != "" { // the ancestor that has a class counts
 			continue
 		}
 		for parent != "/" && !ofServices[parent] {

@@ -143,7 +143,7 @@ func TestACgroupIsNamedOnce(t *testing.T) {
 // TestDefaultIsByTheKindOfPod: a batch cgroup is idle; pods in kubelet's tiers are left alone if Koordinator's schedIdle decides.
 func TestDefaultIsByTheKindOfPod(t *testing.T) {
 	for cgroup, onHosts := range map[string]string{
-		"/batch.slice": Idle, "/batch": Idle, "/grid/jobs/1": Idle,
+		"/batch.slice": Idle, "/batch": Idle, "/grid/jobs/1": Idle, "/kubepods-jobs": Idle, "/batch.slice/my-kubepods-job.service": Idle,
 		"/kubepods/besteffort/pod1": None, "/node/kubepods/besteffort/pod1": None,
 		"/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-podabc.slice":                           None,
 		"/node.slice/node-kubepods.slice/node-kubepods-besteffort.slice/node-kubepods-besteffort-podabc.slice": None,

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"polder/advise/policy"
+	"polder/lib/kubepods"
 	"polder/lib/tick"
 )
 
@@ -100,7 +101,7 @@ func batchCPUOf(s *tick.Sample, setting string) batchCPU {
 			continue
 		}
 		b.exists = true
-		b.isRelievable = b.isRelievable || !tick.IsKubeletCgroup(p.Cgroup)
+		b.isRelievable = b.isRelievable || !kubepods.Contains(p.Cgroup)
 		use := policy.Use(p)
 		b.use += policy.Amount(use)
 		b.isUseKnown = b.isUseKnown && use != nil

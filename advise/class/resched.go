@@ -27,7 +27,7 @@ const (
 // wait less if CPUs choose again more often, and batch has less CPU then (docs/adr/0021).
 func (c *choices) isAtTop() bool {
 	for _, cgroup := range c.chosen {
-		if parent := path.Dir(cgroup); tick.IsKubeletCgroup(cgroup) || parent != "/" && c.current[parent] == "" {
+		if parent := path.Dir(cgroup); parent != "/" && c.current[parent] == "" {
 			return false
 		}
 	}

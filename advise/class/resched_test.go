@@ -109,7 +109,7 @@ func TestReschedInterval(t *testing.T) {
 // Only batch at the top of the hierarchy makes CPUs choose again: the kernel does not cope with it below another cgroup.
 func TestReschedOnlyAtTop(t *testing.T) {
 	for cgroup, want := range map[string]float64{
-		"/batch": 0.001, "/batch.slice": 0.001, "/machine/batch": 0, "/kubepods/besteffort/pod1": 0,
+		"/batch": 0.001, "/batch.slice": 0.001, "/my-kubepods-jobs": 0.001, "/machine/batch": 0, "/kubepods/besteffort/pod1": 0,
 		"/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod1.slice": 0,
 	} {
 		if _, got := reschedAdviceFor(cgroup, nil, time.Unix(1e9, 0), Defaults(), Machine{MilliCPU: 2000}, new(900.0), new(1800.0)); got != want {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"polder/advise/policy"
+	"polder/lib/kubepods"
 	"polder/lib/phrase"
 	"polder/lib/tick"
 )
@@ -111,7 +112,7 @@ func (c *choices) servicesBesideBatch(pods []tick.Pod) []string {
 		for above := path.Dir(cgroup); above != "/"; above = path.Dir(above) {
 			aboveBatch[above] = true
 		}
-		if parent := path.Dir(cgroup); !tick.IsKubeletCgroup(cgroup) && c.current[parent] == "" {
+		if parent := path.Dir(cgroup); !kubepods.Contains(cgroup) && c.current[parent] == "" {
 			parents[parent] = true
 		}
 	}
@@ -121,7 +122,7 @@ func (c *choices) servicesBesideBatch(pods []tick.Pod) []string {
 	found := map[string]bool{}
 	for i := range pods {
 		p := &pods[i]
-		if !hasCgroup(p) || p.QoS == tick.QoSReclaimed || tick.IsKubeletCgroup(p.Cgroup) || path.Clean(p.Cgroup) != p.Cgroup {
+		if !hasCgroup(p) || p.QoS == tick.QoSReclaimed || kubepods.Contains(p.Cgroup) || path.Clean(p.Cgroup) != p.Cgroup {
 			continue
 		}
 		for cgroup := p.Cgroup; cgroup != "/"; cgroup = path.Dir(cgroup) {

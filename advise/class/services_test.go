@@ -55,6 +55,7 @@ func TestServicesBesideBatchAreMultiplied(t *testing.T) {
 		{"only batch", []string{"reclaimed /batch"}, nil, ""},
 		{"kubelet's batch", []string{"reclaimed /kubepods/besteffort/pod1", "shared /kubepods/burstable/pod2", "system /system.slice"}, nil, ""},
 		{"kubelet's services", []string{"reclaimed /batch", "shared /kubepods/burstable/pod2", "system /system.slice"}, nil, "/system.slice x16"},
+		{"names like kubelet's", []string{"reclaimed /kubepods-jobs", "shared /kubepods-web"}, nil, "/kubepods-web x16"},
 		{"a path that is not clean", []string{"reclaimed /batch", "shared /x/../../web", "shared /a//b", "shared /c/."}, nil, ""},
 		{"the root", []string{"reclaimed /batch", "shared /"}, nil, ""},
 	} {

@@ -11,6 +11,7 @@ import (
 
 	"polder/advise/policy"
 	"polder/lib/cpus"
+	"polder/lib/kubepods"
 	"polder/lib/tick"
 )
 
@@ -210,7 +211,7 @@ func checkCluster(t *rapid.T, n *node, tk *tick.Tick, a *tick.Advice, before map
 
 // checkTier checks the tier: it is pinned to the reclaim pool if that is safe and it contains only reclaimed pods, else it has all CPUs.
 func checkTier(t *rapid.T, c tick.Cgroup, tk *tick.Tick, online, reclaim cpus.Set) {
-	if policy.TierOf(c.Cgroup+"/pod1") != c.Cgroup && policy.TierOf(c.Cgroup+"/kubepods-besteffort-pod1") != c.Cgroup {
+	if kubepods.Of(c.Cgroup+"/pod1").BestEffort != c.Cgroup && kubepods.Of(c.Cgroup+"/kubepods-besteffort-pod1.slice").BestEffort != c.Cgroup {
 		t.Fatalf("cgroup %s belongs to no pod", c.Cgroup)
 	}
 	set := parsed(t, c.CPUSetCPUs)

@@ -4,6 +4,7 @@ import (
 	"iter"
 	"strings"
 
+	"polder/lib/kubepods"
 	"polder/lib/tick"
 )
 
@@ -39,7 +40,7 @@ func podsWithin(s *tick.Sample, cgroup string) (hasPod, hasService bool) {
 // affects only batch. The pods in them may have ended.
 func BatchCgroups(s *tick.Sample) (list []string) {
 	for _, cgroup := range s.BatchCgroups {
-		if !IsCgroup(cgroup) || tick.IsKubeletCgroup(cgroup) {
+		if !IsCgroup(cgroup) || kubepods.Contains(cgroup) {
 			continue
 		}
 		if _, hasService := podsWithin(s, cgroup); !hasService {

@@ -46,11 +46,11 @@ func TestRunningBatch(t *testing.T) {
 // The root is no batch cgroup, but one with a name of one letter is; kubelet's are not, nor one with a service.
 func TestBatchCgroups(t *testing.T) {
 	s := &tick.Sample{
-		BatchCgroups: []string{"/", "", "g", "/g", "/grid", "/mixed", "/kubepods/besteffort"},
+		BatchCgroups: []string{"/", "", "g", "/g", "/grid", "/mixed", "/kubepods/besteffort", "/my-kubepods-jobs"},
 		Pods:         []tick.Pod{{QoS: tick.QoSShared, Cgroup: "/mixed/web"}, {QoS: tick.QoSReclaimed, Cgroup: "/grid/job"}},
 	}
-	if got := BatchCgroups(s); !slices.Equal(got, []string{"/g", "/grid"}) {
-		t.Errorf("%q; want /g and /grid", got)
+	if got := BatchCgroups(s); !slices.Equal(got, []string{"/g", "/grid", "/my-kubepods-jobs"}) {
+		t.Errorf("%q; want /g, /grid and /my-kubepods-jobs", got)
 	}
 	for cgroup, want := range map[string]bool{"/grid": true, "/grid/job": true, "/g": false, "/mixed": false} {
 		if got := HasOnlyBatch(s, cgroup); got != want {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"polder/lib/kubepods"
 	"polder/lib/qos"
 	"polder/lib/tick"
 )
@@ -37,18 +38,23 @@ func ConfineTier(a *tick.Advice, s *tick.Sample, previous string, lists BatchLis
 	return strings.Clone(path)
 }
 
-// tierToConfine returns the tier of the sample's pods, empty if there is none, and why it cannot be confined.
+// tierToConfine returns the tier of the sample's pods, empty if there is none, and why it cannot be confined. If the sample has kubelet's
+// tier, pods below another cgroup of that name are elsewhere.
 func tierToConfine(s *tick.Sample, previous string, lists BatchLists) (path, why string) {
 	var isAmbiguous bool
 	var foreignPod *tick.Pod
+	kubelets := s.Tier(tick.TierBestEffort)
 	for i := range s.Pods {
 		p := &s.Pods[i]
 		if p.Ended() {
 			continue
 		}
-		tier := TierOf(p.Cgroup)
+		tier := kubepods.Of(p.Cgroup).BestEffort
 		if tier == "" && len(p.Containers) > 0 {
-			tier = TierOf(p.Containers[0].Cgroup)
+			tier = kubepods.Of(p.Containers[0].Cgroup).BestEffort
+		}
+		if kubelets != nil && tier != kubelets.Cgroup {
+			tier = ""
 		}
 		switch {
 		case tier != "":
@@ -85,27 +91,4 @@ func WidenTier(a *tick.Advice, previous, all string) {
 	}
 	widened := tick.Cgroup{Cgroup: previous, CPUSetCPUs: all}
 	a.Cgroups, a.Fallback = append(a.Cgroups, widened), append(a.Fallback, widened)
-}
-
-// TierOf returns kubelet's cgroup of the BestEffort pods above a pod's or a container's: "/kubepods/besteffort", or with the systemd driver
-// "/kubepods.slice/kubepods-besteffort.slice", each also below a cgroup that kubelet is configured with. It is empty for other paths.
-func TierOf(path string) string {
-	if i := strings.Index(path, "/kubepods/besteffort/pod"); i >= 0 {
-		return path[:i+len("/kubepods/besteffort")]
-	}
-	const slice = "kubepods-besteffort.slice/"
-	i := strings.Index(path, slice)
-	if i < 0 {
-		return ""
-	}
-	tier := path[:i+len(slice)-1]
-	slash := strings.LastIndexByte(tier, '/')
-	parent := strings.TrimSuffix(tier[slash+1:], "-besteffort.slice") + ".slice"
-	if slash < 1 || !strings.HasSuffix(tier[:slash], "/"+parent) {
-		return ""
-	}
-	if !strings.HasPrefix(path[i+len(slice):], strings.TrimSuffix(tier[slash+1:], ".slice")+"-pod") {
-		return ""
-	}
-	return tier
 }

@@ -60,31 +60,6 @@ func TestDraft(t *testing.T) {
 	}
 }
 
-// TestTierOf: kubelet's cgroups with both drivers, at the top or below another one, and no cgroup that is only similar.
-func TestTierOf(t *testing.T) {
-	const slice = "/kubepods.slice/kubepods-besteffort.slice"
-	for path, want := range map[string]string{
-		"/kubepods/besteffort/pod1":               "/kubepods/besteffort",
-		"/kubepods/besteffort/pod1/c":             "/kubepods/besteffort",
-		"/node/kubepods/besteffort/pod1":          "/node/kubepods/besteffort",
-		"/kubepods/besteffort/other":              "",
-		"/kubepods/besteffort":                    "",
-		"/kubepods/burstable/pod1":                "",
-		slice + "/kubepods-besteffort-pod1.slice": slice,
-		"/node.slice/node-kubepods.slice/node-kubepods-besteffort.slice/node-kubepods-besteffort-pod1.slice": "/node.slice/node-kubepods.slice/node-kubepods-besteffort.slice",
-		slice + "/other.slice": "",
-		slice + "/":            "",
-		"/other.slice/kubepods-besteffort.slice/kubepods-besteffort-pod1.slice": "",
-		"/kubepods-besteffort.slice/kubepods-besteffort-pod1.slice":             "",
-		"kubepods-besteffort.slice/kubepods-besteffort-pod1.slice":              "",
-		"": "",
-	} {
-		if got := TierOf(path); got != want {
-			t.Errorf("%s: %q; want %q", path, got, want)
-		}
-	}
-}
-
 // A tier is confined only if that is safe; a tier that was confined is widened again and remembered.
 func TestConfineTier(t *testing.T) {
 	const tier = "/kubepods/besteffort"
@@ -99,6 +74,7 @@ func TestConfineTier(t *testing.T) {
 	requests.Requests = &tick.Resources{MemoryBytes: new(1.0)}
 	byContainer := pod(tick.QoSReclaimed, "")
 	byContainer.Containers = []tick.Container{{Cgroup: tier + "/podb/c"}}
+	alike := pod(tick.QoSReclaimed, "/user.slice"+tier+"/podb")
 	ended := pod(tick.QoSShared, tier+"/pode")
 	ended.Phase = "Failed"
 	for name, tt := range map[string]struct {
@@ -124,7 +100,7 @@ func TestConfineTier(t *testing.T) {
 		"a service that will be elsewhere":    {[]tick.Pod{batch, requests}, "", 2, nil, lists, confined, ""},
 		"a service elsewhere":                 {[]tick.Pod{batch, pod(tick.QoSShared, "/kubepods/burstable/pods")}, "", 2, nil, lists, confined, ""},
 		"a service that has ended":            {[]tick.Pod{batch, ended}, "", 2, nil, lists, confined, ""},
-		"two tiers":                           {[]tick.Pod{batch, pod(tick.QoSReclaimed, "/n"+tier+"/podb")}, "", 2, nil, lists, nil, "more than one"},
+		"two tiers":                           {[]tick.Pod{batch, alike}, "", 2, nil, lists, nil, "more than one"},
 		"two pods of one tier":                {[]tick.Pod{batch, batch}, "", 2, nil, lists, confined, ""},
 		"no pod in it now":                    {nil, tier, 2, nil, lists, confined, ""},
 		"never a pod in it":                   {nil, "", 2, nil, lists, nil, ""},
@@ -149,6 +125,28 @@ func TestConfineTier(t *testing.T) {
 		}
 		if after != remembered {
 			t.Errorf("%s: remembered %q; want %q", name, after, remembered)
+		}
+	}
+}
+
+// If it is known which tier is kubelet's, another cgroup of that name changes nothing, neither beside it nor alone.
+func TestConfineTierBesideOneLikeIt(t *testing.T) {
+	const tier, alike = "/kubepods/besteffort", "/user.slice/kubepods/besteffort"
+	lists := BatchLists{Batch: "0-3", Floor: "0", All: "0-7"}
+	kubelets := []tick.Tier{{Name: tick.TierBestEffort, Cgroup: tier}}
+	batch := tick.Pod{QoS: tick.QoSReclaimed, Cgroup: tier + "/pod1"}
+	for _, class := range []string{tick.QoSReclaimed, tick.QoSShared} {
+		job := tick.Pod{QoS: class, Cgroup: alike + "/pod1", Namespace: "n", Name: "p", Requests: &tick.Resources{MilliCPU: new(1.0)}}
+		for _, pods := range [][]tick.Pod{{batch, job}, {job, batch}} {
+			a := &tick.Advice{}
+			after := ConfineTier(a, &tick.Sample{Pods: pods, Tiers: kubelets, CgroupVersion: 2}, "", lists)
+			if after != tier || len(a.Cgroups) != 1 || a.Cgroups[0].Cgroup != tier || a.Cgroups[0].CPUSetCPUs != "0-3" || len(a.Reasons) > 0 {
+				t.Errorf("%s: %+v, %q", class, a.Cgroups, a.Reasons)
+			}
+		}
+		a := &tick.Advice{}
+		if after := ConfineTier(a, &tick.Sample{Pods: []tick.Pod{job}, Tiers: kubelets, CgroupVersion: 2}, "", lists); after != "" || len(a.Cgroups) > 0 {
+			t.Errorf("%s alone: %+v, %q", class, a.Cgroups, a.Reasons)
 		}
 	}
 }

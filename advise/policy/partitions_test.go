@@ -140,6 +140,10 @@ func TestHostProgramsAreOutsideOfThePodsPartition(t *testing.T) {
 			t.Errorf("%s outside: the policy sees CPUs %s; want 0-1", name, seen.Sample.Topology.CPUs)
 		}
 	}
+	alike := with(func(p *tick.Pod) { p.Cgroup = "/system.slice/my-kubepods.service" })
+	if seen, _ := WithoutPartitions(alike); seen.Sample.Topology.CPUs != "2-7" {
+		t.Errorf("beside a service with kubelet's name in its own the policy sees CPUs %s; want 2-7", seen.Sample.Topology.CPUs)
+	}
 	in := with(nil)
 	in.Sample.Pods = in.Sample.Pods[:1]
 	if seen, _ := WithoutPartitions(in); seen.Sample.Topology.CPUs != "0-1" {

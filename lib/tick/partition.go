@@ -1,6 +1,6 @@
 package tick
 
-import "strings"
+import "polder/lib/kubepods"
 
 // Contains reports whether a cgroup is the partition's root or below it.
 func (p *Partition) Contains(cgroup string) bool {
@@ -25,12 +25,7 @@ func (p *Partition) ContainsAllPods(pods []Pod) bool {
 // isOfHost reports whether the pod is a cgroup of the host's own programs: of class system by a rule of the classification, and not one of
 // kubelet's. On a host with systemd, /system.slice is one beside kubelet's pods.
 func (p *Pod) isOfHost() bool {
-	return p.QoS == QoSSystem && p.QoSSource == QoSFromRule && !IsKubeletCgroup(p.Cgroup)
-}
-
-// IsKubeletCgroup reports whether a cgroup is one of kubelet's, or below one, by either of its drivers.
-func IsKubeletCgroup(cgroup string) bool {
-	return strings.Contains(cgroup, "/kubepods") || strings.Contains(cgroup, "-kubepods")
+	return p.QoS == QoSSystem && p.QoSSource == QoSFromRule && !kubepods.Contains(p.Cgroup)
 }
 
 // HasOwnPartition reports whether the pod runs on the CPUs of a partition that does not contain all pods: it uses none of the CPUs that
