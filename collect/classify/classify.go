@@ -8,6 +8,7 @@ import (
 	"path"
 	"strings"
 
+	"polder/lib/kubepods"
 	"polder/lib/tick"
 )
 
@@ -15,8 +16,7 @@ import (
 var defaultFile []byte
 
 // DefaultBelow is the default file for a kubelet with this cgroupRoot, where kubepods are below that cgroup; empty is the
-// root. The systemd driver turns /a/b into /a.slice/a-b.slice, and its slices' names begin with a-b; it writes a dash in a name
-// as an underscore.
+// root.
 func DefaultBelow(cgroupRoot string) ([]byte, error) {
 	elements := split(cgroupRoot)
 	if len(elements) == 0 {
@@ -28,53 +28,22 @@ func DefaultBelow(cgroupRoot string) ([]byte, error) {
 	if strings.ContainsAny(cgroupRoot, "*?[\\\"'\n") || strings.Contains(cgroupRoot, ": ") || strings.Contains(cgroupRoot, " #") {
 		return nil, fmt.Errorf("cgroup %q: want a path, not a glob", cgroupRoot)
 	}
-	var none string
-	var path, slices, prefix string
+	var none, cgroupfs, systemd string
 	for i := range elements {
-		path, slices, prefix = kubepodsBelow(elements[:i+1])
-		for _, inner := range []string{path, slices} {
-			if rule := "  - cgroup: " + inner + "\n    class: none\n"; !strings.Contains(none, rule) {
+		cgroupfs, systemd = kubepods.Roots(strings.Join(elements[:i+1], "/"))
+		for _, root := range []string{cgroupfs, systemd} {
+			if rule := "  - cgroup: " + path.Dir(root) + "\n    class: none\n"; !strings.Contains(none, rule) {
 				none += rule
 			}
 		}
 	}
 	moved := strings.NewReplacer(
-		"cgroup: /kubepods/", "cgroup: "+path+"/kubepods/",
-		"/kubepods.slice", slices+"/"+prefix+"kubepods.slice",
-		"/kubepods-", "/"+prefix+"kubepods-",
+		"cgroup: /kubepods/", "cgroup: "+cgroupfs+"/",
+		"/kubepods.slice", systemd,
+		"/kubepods-", "/"+strings.TrimSuffix(path.Base(systemd), ".slice")+"-",
 		"rules:\n", "rules:\n  # kubelet's cgroupRoot: pods are inside\n"+none+"\n",
 	)
 	return []byte(moved.Replace(string(defaultFile))), nil
-}
-
-// kubepodsBelow returns where a cgroupRoot's kubepods are: the path of the cgroupfs driver, that of the systemd driver, and the prefix of
-// its slices' names.
-func kubepodsBelow(elements []string) (path, slices, prefix string) {
-	for _, e := range elements {
-		path += "/" + e
-		name, slice := strings.CutSuffix(e, ".slice")
-		if !slice {
-			name = strings.ReplaceAll(name, "-", "_")
-		}
-		prefix += name + "-"
-		slices += "/" + strings.TrimSuffix(prefix, "-") + ".slice"
-	}
-	return path, slices, prefix
-}
-
-// Tiers are the cgroups that a kubelet with this cgroupRoot has above its pods', by name: first those of the cgroupfs driver, then those
-// of the systemd driver.
-func Tiers(cgroupRoot string) []map[string]string {
-	path, slices, prefix := kubepodsBelow(split(cgroupRoot))
-	top := slices + "/" + prefix + "kubepods"
-	return []map[string]string{
-		{tick.TierPods: path + "/kubepods", tick.TierBurstable: path + "/kubepods/burstable", tick.TierBestEffort: path + "/kubepods/besteffort"},
-		{
-			tick.TierPods:       top + ".slice",
-			tick.TierBurstable:  top + ".slice/" + prefix + "kubepods-burstable.slice",
-			tick.TierBestEffort: top + ".slice/" + prefix + "kubepods-besteffort.slice",
-		},
-	}
 }
 
 // classNone is the class of cgroups that are not pods even if a later rule's glob matches them.

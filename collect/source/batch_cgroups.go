@@ -5,9 +5,9 @@ import (
 	"path/filepath"
 	"slices"
 
-	"polder/collect/classify"
 	"polder/lib/cgroup"
 	"polder/lib/kernfile"
+	"polder/lib/kubepods"
 	"polder/lib/tick"
 )
 
@@ -72,12 +72,10 @@ func (t *tree) containsOther(n *node) (bool, error) {
 	return len(processes) > 0 || t.h.MayHideTasks("cpu", n.path), nil
 }
 
-// kubelets are the cgroups that kubelet writes, whichever of its drivers made them.
-func (t *tree) kubelets() (list []string) {
-	for _, driver := range classify.Tiers(t.env.CgroupRoot) {
-		list = append(list, driver[tick.TierPods]) // the others are below it
-	}
-	return list
+// kubelets are the cgroups that kubelet writes, whichever of its drivers made them, without those below them.
+func (t *tree) kubelets() []string {
+	cgroupfs, systemd := kubepods.Roots(t.env.CgroupRoot)
+	return []string{cgroupfs, systemd}
 }
 
 // isRelatedTo reports whether a cgroup is one of the others, above one of them, or below one.

@@ -3,8 +3,8 @@ package source
 import (
 	"errors"
 
-	"polder/collect/classify"
 	"polder/lib/cgroup"
+	"polder/lib/kubepods"
 	"polder/lib/tick"
 )
 
@@ -12,7 +12,18 @@ import (
 var Tiers = Source{
 	Name: "tiers",
 	Doc:  "CPU use, CPU list in force, quota and cpu.idle of kubelet's cgroups kubepods, burstable and besteffort",
-	New:  func(e *Env) Reader { return &tiersReader{env: e, drivers: classify.Tiers(e.CgroupRoot)} },
+	New: func(e *Env) Reader {
+		cgroupfs, systemd := kubepods.Roots(e.CgroupRoot)
+		return &tiersReader{env: e, drivers: []map[string]string{tiersOf(cgroupfs), tiersOf(systemd)}}
+	},
+}
+
+func tiersOf(root string) map[string]string {
+	return map[string]string{
+		tick.TierPods:       root,
+		tick.TierBurstable:  kubepods.TierBelow(root, tick.TierBurstable),
+		tick.TierBestEffort: kubepods.TierBelow(root, tick.TierBestEffort),
+	}
 }
 
 // tierNames are in the order of the sample.
