@@ -6,30 +6,6 @@ import (
 	"strings"
 )
 
-// PodUID finds a pod's UID in the last element of its cgroup's path: "podUID" by the cgroupfs driver, and by the systemd
-// driver "…-podUID.slice", where dashes in the UID are written as underscores.
-func PodUID(element string) (string, bool) {
-	uid, systemd := strings.CutSuffix(element, ".slice")
-	if systemd {
-		at := strings.LastIndex(uid, "-pod")
-		if at < 0 || strings.Contains(uid[at+len("-pod"):], "-") {
-			return "", false
-		}
-		uid = strings.ReplaceAll(uid[at+len("-pod"):], "_", "-")
-	} else {
-		var ok bool
-		if uid, ok = strings.CutPrefix(uid, "pod"); !ok {
-			return "", false
-		}
-	}
-	return uid, uid != "" && !strings.ContainsFunc(uid, func(r rune) bool { return !word(r) })
-}
-
-// LikelyUID distinguishes a UID of Kubernetes, a UUID or a hash, from other text that may follow "pod" in a cgroup's name.
-func LikelyUID(uid string) bool {
-	return len(uid) >= 8 && strings.Trim(uid, "0123456789abcdef-") == ""
-}
-
 // ContainerID finds a container's ID in the last element of its cgroup's path: the ID itself by the cgroupfs driver, with
 // the runtime's name before it in CRI-O, and by the systemd driver "cri-containerd-ID.scope", "crio-ID.scope",
 // "docker-ID.scope". CRI-O's monitor ("crio-conmon-ID.scope") has its container's ID in its name and is not a container.

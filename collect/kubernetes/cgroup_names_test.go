@@ -5,40 +5,6 @@ import (
 	"testing"
 )
 
-func TestPodUID(t *testing.T) {
-	const uuid = "8f4e8a3a-1111-4000-8000-000000000001"
-	for element, want := range map[string]string{
-		"pod" + uuid: uuid,
-		"kubepods-besteffort-pod8f4e8a3a_1111_4000_8000_000000000001.slice":        uuid,
-		"kubepods-pod8f4e8a3a_1111_4000_8000_000000000001.slice":                   uuid,
-		"kubelet-kubepods-burstable-pod8f4e8a3a_1111_4000_8000_000000000001.slice": uuid,
-		"kubepods-burstable-pod0123456789abcdef0123456789abcdef.slice":             "0123456789abcdef0123456789abcdef",
-		"pod0123456789abcdef0123456789abcdef":                                      "0123456789abcdef0123456789abcdef",
-		"kubepods-burstable.slice":                                                 "",
-		"kubepods.slice":                                                           "",
-		"a-podx-kubepods.slice":                                                    "",
-		"pod":                                                                      "",
-		"pod a":                                                                    "",
-		"pod../x":                                                                  "",
-		"system.slice":                                                             "",
-		"":                                                                         "",
-		"besteffort":                                                               "",
-		"libpod-0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef.scope":     "",
-		"kubepods-besteffort-pod8f4e8a3a_1111_4000_8000_000000000001.slice.d":               "",
-		"cri-containerd-0123456789abcdef0123456789abcdef0123456789abcdef0123456789ab.scope": "",
-	} {
-		got, ok := PodUID(element)
-		if ok != (want != "") || ok && got != want {
-			t.Errorf("PodUID(%q) = %q, %v; want %q", element, got, ok, want)
-		}
-	}
-	for uid, want := range map[string]bool{uuid: true, "0123456789abcdef0123456789abcdef": true, "man": false, "": false, "8f4e8a3": false, "8f4e8a3a-xyz": false} {
-		if got := LikelyUID(uid); got != want {
-			t.Errorf("LikelyUID(%q) = %v; want %v", uid, got, want)
-		}
-	}
-}
-
 func TestContainerID(t *testing.T) {
 	for element, want := range map[string]string{
 		"abc":                      "abc",
@@ -166,9 +132,6 @@ func FuzzNames(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		if uid, ok := PodUID(s); ok && uid == "" {
-			t.Fatalf("PodUID(%q) is empty", s)
-		}
 		p := &Pod{Containers: []Container{{ID: runtimeID(s), Awaited: true}}}
 		for _, of := range p.Match([]Group{{s, 1}, {s + "x", 2}}) {
 			if of < Unnamed || of > 0 {

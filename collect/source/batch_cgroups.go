@@ -78,6 +78,11 @@ func (t *tree) kubelets() []string {
 	return []string{cgroupfs, systemd}
 }
 
+// isKubelets reports whether a cgroup is below those of the kubelet with the configured cgroupRoot.
+func (t *tree) isKubelets(cgroup string) bool {
+	return slices.ContainsFunc(t.kubelets(), func(root string) bool { return tick.IsBelow(cgroup, root) })
+}
+
 // isRelatedTo reports whether a cgroup is one of the others, above one of them, or below one.
 func isRelatedTo(path string, others []string) bool {
 	return slices.ContainsFunc(others, func(other string) bool {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"polder/collect/kubernetes"
+	"polder/lib/kubepods"
 	"polder/lib/tick"
 )
 
@@ -15,6 +16,7 @@ type pairing struct {
 	present map[string]*kubernetes.Pod // the cluster's pods, by the UID in the cgroup's name
 	before  map[string]*kubernetes.Pod // those that had a cgroup the last time
 	joined  map[string]*kubernetes.Pod // those that have one now
+	cgroup  map[string]string          // the path of each UID's cgroup
 	seen    map[*kubernetes.Pod]bool   // those that are in the sample
 }
 
@@ -27,10 +29,11 @@ func (p *pods) pair(nodes []*node) *pairing {
 	j.enabled = true
 	list := p.cluster.Pods()
 	j.present = make(map[string]*kubernetes.Pod, len(list))
-	hasCgroup := make(map[string]bool, len(nodes))
+	j.cgroup = make(map[string]string, len(nodes))
 	for _, n := range nodes {
-		if uid, ok := kubernetes.PodUID(path.Base(n.path)); ok {
-			hasCgroup[uid] = true
+		uid := kubepods.PodUID(n.path)
+		if first := j.cgroup[uid]; uid != "" && (first == "" || !p.tree.isKubelets(first) && p.tree.isKubelets(n.path)) {
+			j.cgroup[uid] = n.path
 		}
 	}
 	// The API server sets a pod's UID, so that it always identifies the pod's cgroup. A static pod's hash is an annotation, which
@@ -41,13 +44,13 @@ func (p *pods) pair(nodes []*node) *pairing {
 		if known.Tick.UID != "" {
 			j.present[known.Tick.UID] = known
 		}
-		if claimsByHash(known, hasCgroup) {
+		if j.claimsByHash(known) {
 			claims[known.CgroupUID]++
 		}
 	}
 	for _, known := range list {
 		uid := known.CgroupUID
-		if claimsByHash(known, hasCgroup) && claims[uid] == 1 && j.present[uid] == nil &&
+		if j.claimsByHash(known) && claims[uid] == 1 && j.present[uid] == nil &&
 			(j.before[uid] == nil || j.before[uid].Tick.UID != uid) {
 			j.present[uid] = known
 		}
@@ -56,41 +59,37 @@ func (p *pods) pair(nodes []*node) *pairing {
 }
 
 // claimsByHash reports whether a pod may have the cgroup that its hash names: it has none of its own UID, and has not ended.
-func claimsByHash(p *kubernetes.Pod, hasCgroup map[string]bool) bool {
-	return p.CgroupUID != "" && p.CgroupUID != p.Tick.UID && !hasCgroup[p.Tick.UID] && !p.Tick.Ended()
+func (j *pairing) claimsByHash(p *kubernetes.Pod) bool {
+	return p.CgroupUID != "" && p.CgroupUID != p.Tick.UID && j.cgroup[p.Tick.UID] == "" && !p.Tick.Ended()
 }
 
 // find finds a cgroup's pod, and reports whether the cluster lacks it. What is known of a pod that was deleted holds while its
-// cgroup exists, because a UID is never assigned twice. Of cgroups that are not named like a pod's of Kubernetes only the rules are
-// known.
+// cgroup exists, because a UID is never assigned twice. Of cgroups that are none of kubelet's pods only the rules are known: whoever may
+// create one elsewhere could name it like another pod's.
 func (j *pairing) find(n *node) (known *kubernetes.Pod, missing string) {
 	if !j.enabled {
 		return nil, ""
 	}
-	uid, ok := kubernetes.PodUID(path.Base(n.path))
-	if !ok {
+	uid := kubepods.PodUID(n.path)
+	if uid == "" {
 		return nil, ""
+	}
+	if j.cgroup[uid] != n.path { // another cgroup is the pod's
+		return nil, tick.MissingCluster
 	}
 	if known = j.present[uid]; known == nil {
 		missing = tick.MissingCluster
 		known = j.before[uid]
 	}
-	switch {
-	case known == nil && kubernetes.LikelyUID(uid):
-		return nil, tick.MissingCluster
-	case known == nil:
-		return nil, ""
-	case j.joined[uid] != nil: // a second cgroup of the name elsewhere
-		return nil, tick.MissingCluster
+	if known != nil {
+		j.joined[uid], j.seen[known] = known, true
 	}
-	j.joined[uid], j.seen[known] = known, true
 	return known, missing
 }
 
 // isOfUID reports whether a cgroup is named after the UID that the API server gave the pod.
 func isOfUID(n *node, known *kubernetes.Pod) bool {
-	uid, ok := kubernetes.PodUID(path.Base(n.path))
-	return ok && uid == known.Tick.UID
+	return kubepods.PodUID(n.path) == known.Tick.UID
 }
 
 // withoutCgroup are the cluster's pods without a cgroup that have not ended, sorted by name.

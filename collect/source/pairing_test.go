@@ -241,13 +241,18 @@ func TestConfigIsKept(t *testing.T) {
 	}
 }
 
-// A user's own rules find pods too; a cgroup whose name only resembles a pod's is described by the rules alone.
+// A user's own rules find pods too. A cgroup whose name only resembles a pod's, or that is outside of kubelet's cgroups, is described by the
+// rules alone; of two cgroups in cgroups that are named like kubelet's, the one below the configured cgroupRoot is the pod's.
 func TestJoinByRules(t *testing.T) {
 	m := newMachine(t)
-	m.cgroup("/own/pod"+uidA, "1")
+	m.cgroup("/own/kubepods/pod"+uidA, "1")
+	m.cgroup("/kubepods/pod"+uidB, "1")
+	m.cgroup("/batch.slice/a/pod"+uidA, "1")
+	m.cgroup("/batch.slice/kubepods/pod"+uidB, "1")
 	m.cgroup("/podman.slice", "1")
 	m.cgroup("/batch.slice", "1")
-	rules, err := classify.Parse("own.yaml", []byte("rules: [{cgroup: /own/pod*, class: shared}, {cgroup: /*.slice, class: reclaimed}]"))
+	rules, err := classify.Parse("own.yaml", []byte("rules: [{cgroup: /**/kubepods/pod*, class: shared}, {cgroup: /*.slice, class: reclaimed}, "+
+		"{cgroup: /batch.slice/a/*, class: reclaimed}]"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -256,11 +261,25 @@ func TestJoinByRules(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := &fakeCluster{}
-	c.set(clusterPod("web", uidA, tick.QoSShared, kubernetes.Container{Name: "main", ID: "x", Awaited: true}))
+	c.set(clusterPod("web", uidA, tick.QoSShared), clusterPod("db", uidB, tick.QoSDedicated))
+	for _, p := range c.pods {
+		p.Tick.UID = p.CgroupUID
+	}
 	collector := New(&Env{Host: h, Rules: rules, Cluster: c, Log: slog.New(slog.DiscardHandler), Now: time.Now})
 	defer collector.Close()
-	want := []string{"/batch.slice batch.slice reclaimed  batch.slice", "api-" + uidA + " web shared  pod" + uidA, "/podman.slice podman.slice reclaimed  podman.slice"}
-	if diff := cmp.Diff(want, lines(collector.Read(true))); diff != "" {
+	want := []string{
+		"/batch.slice batch.slice", "/batch.slice/a/pod" + uidA + " pod" + uidA, "/batch.slice/kubepods/pod" + uidB + " pod" + uidB + " missing: cluster",
+		"/kubepods/pod" + uidB + " db", "/own/kubepods/pod" + uidA + " web", "/podman.slice podman.slice",
+	}
+	var got []string
+	for _, p := range collector.Read(true).Pods {
+		line := p.Cgroup + " " + p.Name
+		if p.Missing != "" {
+			line += " missing: " + p.Missing
+		}
+		got = append(got, line)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"polder/collect/kubernetes"
+	"polder/lib/kubepods"
 	"polder/lib/tick"
 )
 
@@ -124,7 +125,7 @@ func (n *node) asTick(missing string) tick.Pod {
 		out.Name = path.Base(n.path)
 	}
 	if missing != "" {
-		out.UID, _ = kubernetes.PodUID(path.Base(n.path))
+		out.UID = kubepods.PodUID(n.path)
 		if out.QoS == tick.QoSReclaimed {
 			out.QoS = tick.QoSShared
 		}
