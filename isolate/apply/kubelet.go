@@ -80,23 +80,29 @@ func kubeletOf(s *cpumanager.State) *plan.Kubelet {
 // maxRootDepth is the maximum depth at which kubelet's root cgroup is searched: --cgroup-root may put it below other cgroups.
 const maxRootDepth = 4
 
-// kubeletRoots finds the cgroups under which kubelets create their pods.
+// kubeletRoots finds the cgroups under which kubelets create their pods. Those of another user than the hierarchy's owner are skipped:
+// whoever may create cgroups in a part that is delegated could create one named like kubelet's, and the cgroups above it, which other
+// batch shares, would not be narrowed.
 func (a *Applier) kubeletRoots() []string {
 	var roots []string
+	top := plan.File{Controller: "cpuset", Cgroup: "/"}
+	owner, errOwner := a.stat(top)
 	var walk func(f plan.File, depth int)
 	walk = func(f plan.File, depth int) {
 		if depth > maxRootDepth {
 			return
 		}
 		for _, child := range a.children(f) {
-			if kubepods.Of(child.Cgroup).Level == kubepods.Root {
+			switch st, err := a.stat(child); {
+			case err == nil && errOwner == nil && st.Uid != owner.Uid:
+			case kubepods.Of(child.Cgroup).Level == kubepods.Root:
 				roots = append(roots, child.Cgroup)
-			} else {
+			default:
 				walk(child, depth+1)
 			}
 		}
 	}
-	walk(plan.File{Controller: "cpuset", Cgroup: "/"}, 0)
+	walk(top, 0)
 	return roots
 }
 

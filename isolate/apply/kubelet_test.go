@@ -66,6 +66,20 @@ func wantOneError(t *testing.T, out tick.Isolation, want string) {
 	}
 }
 
+// A cgroup above kubelet's root is not narrowed under its static policy; one above a user's cgroup of that name is.
+func TestACgroupNamedLikeKubeletsHoldsNothing(t *testing.T) {
+	r := newRealTree(t, "node", "node/kubepods", "batch", "batch/kubepods")
+	if err := os.Chown(r.dir("cpuset", "batch/kubepods"), 65534, 65534); err != nil {
+		t.Fatal(err)
+	}
+	a, _ := newApplier(t, r.h, newKubeletDir(t, assignedOne).reader)
+	out := a.Apply(r.lists("node", "0", "batch", "0"))
+	wantOneError(t, out, "node cpusetCPUs: not written: kubelet")
+	if node, batch := r.cpus("node"), r.cpus("batch"); node != "0-1" || batch != "0" || len(out.Errors) != 1 {
+		t.Errorf("node on %s, batch on %s, errors:\n%s", node, batch, errorsOf(out))
+	}
+}
+
 // CPUs that kubelet assigned are not changed, whatever is advised; a dry run reports the same and writes nothing.
 func TestExclusiveCPUsAreKept(t *testing.T) {
 	for _, dry := range []bool{true, false} {
