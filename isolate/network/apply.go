@@ -80,7 +80,7 @@ func (a *Applier) Apply(out *tick.NetworkIsolation, desired *tick.Network) {
 		r.fail(nameLinks, "", fmt.Errorf("list the machine's links: %w", err))
 		return
 	}
-	release := a.linksToRelease(desired)
+	waiting, release := a.unnamedLinks(desired)
 	p := plan.Make(desired, observed, release)
 	for _, problem := range p.Problems {
 		if problem.IsPersistent {
@@ -89,7 +89,10 @@ func (a *Applier) Apply(out *tick.NetworkIsolation, desired *tick.Network) {
 			r.fail(linkName(problem.Link), "", fmt.Errorf("%s", problem.Text))
 		}
 	}
-	r.markPackets(&p)
+	isWaiting := func(l plan.Link) bool { return l.IsOurs() && slices.Contains(waiting, l.Name) }
+	if !slices.ContainsFunc(observed, isWaiting) { // until a link is released, its packets stay marked
+		r.markPackets(&p)
+	}
 	failed := r.runSteps(p.Steps)
 	for _, name := range p.Shaped {
 		if !failed[name] && !a.DryRun {
@@ -105,18 +108,22 @@ func (a *Applier) Apply(out *tick.NetworkIsolation, desired *tick.Network) {
 	r.finish()
 }
 
-// linksToRelease returns the links that isolate shapes and that no advice has named for long.
-func (a *Applier) linksToRelease(desired *tick.Network) (release []string) {
+// unnamedLinks returns the links that isolate shapes and that this advice does not name: those that no advice has named for long, and
+// those that may still be named again.
+func (a *Applier) unnamedLinks(desired *tick.Network) (waiting, release []string) {
 	now := a.Now()
 	for name, at := range a.lastAdvised {
-		if desired != nil && slices.ContainsFunc(desired.Links, func(l tick.NetworkLink) bool { return l.Link == name }) {
+		switch {
+		case desired != nil && slices.ContainsFunc(desired.Links, func(l tick.NetworkLink) bool { return l.Link == name }):
 			a.lastAdvised[name] = now
-		} else if now.Sub(at) >= releaseAfter {
+		case now.Sub(at) >= releaseAfter:
 			release = append(release, name)
+		default:
+			waiting = append(waiting, name)
 		}
 	}
 	slices.Sort(release)
-	return release
+	return waiting, release
 }
 
 // runSteps executes the links' steps. It returns the links with a failed step: nothing more is done to those in this round.

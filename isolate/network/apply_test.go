@@ -344,11 +344,12 @@ func TestContest(t *testing.T) {
 func TestRelease(t *testing.T) {
 	m := newMachine(t)
 	m.checkNoErrors(m.apply(desired("eth0")))
+	tables := m.ownTables()
 	m.restart()
 	m.time = m.time.Add(releaseAfter / 2)
 	m.apply(nil)
-	if got := m.link("eth0"); !got.IsOurs() {
-		t.Fatalf("after half the time %+v", got)
+	if got := m.link("eth0"); !got.IsOurs() || len(tables) == 0 || !slices.Equal(m.ownTables(), tables) {
+		t.Fatalf("after half the time %+v, tables %v, before %v", got, m.ownTables(), tables)
 	}
 	m.time = m.time.Add(releaseAfter/2 + time.Second)
 	if out := m.apply(nil); m.link("eth0").RootMajor != 0 || len(m.ownTables()) > 0 {
