@@ -142,6 +142,11 @@ func (j *Journal) Compact() error {
 	if !j.HasObsoleteLines() {
 		return nil
 	}
+	return j.rewrite()
+}
+
+// rewrite replaces the journal by the entries that are still needed.
+func (j *Journal) rewrite() error {
 	var entries []entry
 	for _, group := range slices.Sorted(maps.Keys(j.records)) {
 		r := j.records[group]

@@ -37,7 +37,7 @@ func (a *Applier) Restore(force bool) (Restored, error) {
 		out.Unknown = j.UnknownLines()
 	}
 	if j.Len() == 0 {
-		return out, a.removeIfEmpty()
+		return out, a.keepRest()
 	}
 	if _, mounted := resctrl.Mounted(a.Root); !mounted {
 		// Either it was unmounted, which removed all groups, or another mount namespace has it, in which they still exist.
@@ -70,13 +70,17 @@ func (a *Applier) Restore(force bool) (Restored, error) {
 			delete(j.records, group)
 		}
 	}
-	return out, a.removeIfEmpty()
+	return out, a.keepRest()
 }
 
-// removeIfEmpty removes the journal if it is empty.
-func (a *Applier) removeIfEmpty() error {
-	if a.DryRun || a.Journal == nil || a.Journal.Len() > 0 {
+// keepRest leaves in the journal only what is not restored, and removes it if that is nothing: another restore must not change what
+// another program has set since.
+func (a *Applier) keepRest() error {
+	switch {
+	case a.DryRun || a.Journal == nil:
 		return nil
+	case a.Journal.Len() > 0:
+		return a.Journal.rewrite()
 	}
 	return a.Journal.Remove()
 }

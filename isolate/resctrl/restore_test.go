@@ -93,6 +93,28 @@ func TestRestoreSkipsExternal(t *testing.T) {
 	}
 }
 
+// After a restore that was not complete, the journal has only the rest: what another program sets afterwards is its own.
+func TestIncompleteRestoreKeepsTheRest(t *testing.T) {
+	m := newMachine(t)
+	m.setTheirs("L3:0=ff0")
+	m.a = m.applier(m.journal())
+	if out := m.apply(beGroup(), theirs("L3:0=f")); len(out.Errors) > 0 {
+		t.Fatal(summary(out))
+	}
+	remove := m.a.kernel.rmdir
+	a := m.applier(m.journal())
+	a.kernel.rmdir = func(*os.Root, string) error { return os.ErrPermission }
+	if out, err := a.Restore(false); err != nil || out != (Restored{Lines: 1, Failed: 1}) {
+		t.Fatalf("%s, %v", out, err)
+	}
+	m.setTheirs("L3:0=f")
+	a = m.applier(m.journal())
+	a.kernel.rmdir = remove
+	if out, err := a.Restore(false); err != nil || out != (Restored{Groups: 1}) || m.read("theirs/schemata") != "L3:0=f" {
+		t.Errorf("%s, %v, the file is %s", out, err, m.read("theirs/schemata"))
+	}
+}
+
 // After a kill between creating a group and recording its inode, the group is removed all the same. One that could not be created is not.
 func TestJournal(t *testing.T) {
 	m := newMachine(t)
