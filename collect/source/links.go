@@ -45,7 +45,10 @@ func (l *linksReader) Read(r *Round) error {
 	}
 	var routesErr error
 	if l.uplinks == nil || r.Rescan {
-		l.uplinks, routesErr = l.host.DefaultRoutes()
+		var found map[string]bool
+		if found, routesErr = l.host.DefaultRoutes(); routesErr == nil || l.uplinks == nil { // else the older ones stay
+			l.uplinks = found
+		}
 		l.readSpeeds()
 	}
 	seconds := r.Clock.Seconds()

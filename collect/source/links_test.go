@@ -1,6 +1,7 @@
 package source
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -73,6 +74,12 @@ func TestLinks(t *testing.T) {
 	device(3, 4) // counters that decreased: the link was removed and created again
 	if third, err := read(false); err != nil || third[0].SentBytesPerSecond != nil {
 		t.Errorf("after the counters decreased: %+v, %v", third, err)
+	}
+	if err := errors.Join(os.Remove(m.root+"/proc/net/route"), os.Mkdir(m.root+"/proc/net/route", 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := read(true); err == nil || len(got) != 3 || got[0].Name != "eth0" || !got[0].DefaultRoute {
+		t.Errorf("while the routes cannot be read: %+v, %v; want an error, and the uplinks as last read", got, err)
 	}
 	// The links are those of the machine's first process, whatever namespace collect is in.
 	m.write("proc/1/net/dev", "a\nb\n  host0: 1 1 0 0 0 0 0 0 1 1 0 0 0 0 0 0\n")
