@@ -273,6 +273,9 @@ func hierarchies(t *testing.T) []string {
 	return dirs
 }
 
+// untilNotAlive is the part of a command that waits until the heartbeat is old.
+const untilNotAlive = "while /usr/local/lib/polder/s6/alive 2; do sleep 0.1; done; "
+
 // systemd itself, booted in namespaces with our units only: each tool can do what it must and nothing else, is restarted
 // alone when it is killed or hangs, and stays down if its configuration is invalid; the other form of the pipe, the
 // heartbeat's check and the restoring unit work.
@@ -355,9 +358,26 @@ exec setpriv --reuid=65534 --regid=65534 --clear-groups sleep 1000`)...)
 		}
 		m.flows(t, "after the configuration was mended")
 	})
+	t.Run("collect stopped", func(t *testing.T) {
+		if out, err := m.run("systemctl", "stop", "polder-collect.service"); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		was := m.pids()
+		if out, err := m.run("sh", "-ec", untilNotAlive+"systemctl start polder-heartbeat.service"); err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+		if diff := cmp.Diff(was, m.pids()); diff != "" {
+			t.Errorf("the heartbeat's check has restarted tools, processes (-want +got):\n%s", diff)
+		}
+		if out, err := m.run("systemctl", "start", "polder-collect.service"); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		m.flows(t, "after collect was started again")
+	})
 	t.Run("broken FIFO", func(t *testing.T) {
 		// No tool ends because of it, and no tool can detect it: the two ends are different FIFOs.
-		if out, err := m.run("sh", "-ec", "rm /run/polder/2.fifo; systemd-tmpfiles --create /usr/local/lib/polder/systemd/tmpfiles.d/polder.conf; systemctl restart polder-advise.service; while /usr/local/lib/polder/s6/alive 2; do sleep 0.1; done; systemctl start polder-heartbeat.service || true"); err != nil {
+		if out, err := m.run("sh", "-ec", "rm /run/polder/2.fifo; systemd-tmpfiles --create /usr/local/lib/polder/systemd/tmpfiles.d/polder.conf; systemctl restart polder-advise.service; "+
+			untilNotAlive+"systemctl start polder-heartbeat.service || true"); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
 		m.flows(t, "after everything was restarted")
@@ -408,8 +428,7 @@ func (m *machine) checkDownUnderS6(t *testing.T, settings []string) {
 		out, _ := m.run("s6-svstat", "-o", "up,wantedup", service)
 		return strings.TrimSpace(out) == "false false"
 	}, m.logs)
-	const check = "while /usr/local/lib/polder/s6/alive 2; do sleep 0.1; done; systemctl start polder-heartbeat.service"
-	if out, err := m.run("sh", "-c", check); err == nil {
+	if out, err := m.run("sh", "-c", untilNotAlive+"systemctl start polder-heartbeat.service"); err == nil {
 		t.Errorf("the heartbeat's check succeeds while advise is down: %s%s", out, m.logs())
 	}
 	if is := m.show("polder.service", "MainPID"); is != was {
