@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -124,10 +123,7 @@ func (o *options) check() (err error) {
 
 // isolate applies each tick's advice to cgroups and to /sys/fs/resctrl.
 func isolate(ctx context.Context, s *stage.Session, o options, h *cgroup.Hierarchy) (err error) {
-	a := apply.Options{
-		Hierarchy: h, Root: o.root, Online: onlineFile(o), Kubelet: kubeletOf(o), Contest: o.contest, DryRun: s.DryRun,
-		Log: s.Log,
-	}
+	a := applyOptions(s, o, h)
 	groups := resctrl.Options{Root: o.root, Hierarchy: h, Contest: o.contest, DryRun: s.DryRun, Now: s.Now, Log: s.Log}
 	if !s.DryRun {
 		warnReadOnly(s, h)
@@ -137,12 +133,12 @@ func isolate(ctx context.Context, s *stage.Session, o options, h *cgroup.Hierarc
 	}
 	if a.Journal != nil {
 		defer a.Journal.Close()
-	}
-	if a.Journal != nil && !s.DryRun { // no advice for groups depends on their original values
-		if groups.Journal, err = openResctrlJournal(s, o); err != nil {
-			return err
+		if !s.DryRun { // no advice for groups depends on their original values
+			if groups.Journal, err = openResctrlJournal(s, o); err != nil {
+				return err
+			}
+			defer groups.Journal.Close()
 		}
-		defer groups.Journal.Close()
 	}
 	t := &tool{s: s, o: o, apply: apply.New(a), resctrl: resctrl.New(groups), lastAdvice: s.Now()}
 	t.reclaim = reclaim.New(reclaim.Options{Hierarchy: h, Root: o.root, DryRun: s.DryRun, Now: s.Now, Log: s.Log})
@@ -171,78 +167,12 @@ func toRoot(h *cgroup.Hierarchy) func(pid int) error {
 	return func(pid int) error { return h.WriteFile(controller, "/", "cgroup.procs", strconv.Itoa(pid)) }
 }
 
-func onlineFile(o options) string { return filepath.Join(o.root, "sys/devices/system/cpu/online") }
-
-func kubeletOf(o options) *cpumanager.Reader {
-	return cpumanager.NewReader(filepath.Join(o.root, o.kubelet))
-}
-
-// openJournal opens the cgroups' journal; nil if there is none. A dry run only reads it, for the original values on which desired values
-// depend: it creates no file, and another isolate may have the journal open.
-func openJournal(s *stage.Session, o options, h *cgroup.Hierarchy) (*apply.Journal, error) {
-	if o.journal == "" {
-		if !s.DryRun {
-			s.Log.Warn("no --journal: changes cannot be restored later")
-		}
-		return nil, nil
+// applyOptions are those of the cgroups' applier, without a journal.
+func applyOptions(s *stage.Session, o options, h *cgroup.Hierarchy) apply.Options {
+	return apply.Options{
+		Hierarchy: h, Root: o.root, Online: filepath.Join(o.root, "sys/devices/system/cpu/online"),
+		Kubelet: cpumanager.NewReader(filepath.Join(o.root, o.kubelet)), Contest: o.contest, DryRun: s.DryRun, Log: s.Log,
 	}
-	open := apply.OpenJournal
-	if s.DryRun {
-		open = apply.ReadJournal
-	}
-	j, err := open(o.journal, o.root, s.Now)
-	switch {
-	case errors.Is(err, apply.ErrInUse):
-		return nil, fmt.Errorf("--journal: %w", err)
-	case err != nil:
-		return nil, stage.OpenError(fmt.Errorf("--journal: %w", err))
-	case j.IsForeign():
-		j.Close()
-		return nil, stage.Usagef("--journal %s: it is not a journal of isolate: none of its %d lines is an entry; the file is unchanged",
-			o.journal, j.InvalidLines)
-	}
-	if err := j.CheckRoot(h); err != nil {
-		j.Close()
-		return nil, stage.Usagef("--journal: %w", err)
-	}
-	if j.InvalidLines > 0 || j.StaleLines > 0 {
-		s.Log.Info("journal read", "files", j.Len(), "cutOrForeignLines", j.InvalidLines, "linesOfEarlierBoots", j.StaleLines)
-	}
-	if !s.DryRun {
-		compact(s, j)
-	}
-	return j, nil
-}
-
-// compact reports the entries of another version in a journal that was opened, and removes the lines that are not needed any more.
-func compact(s *stage.Session, j interface {
-	Path() string
-	UnknownLines() int
-	Compact() error
-},
-) {
-	if n := j.UnknownLines(); n > 0 {
-		s.Log.Warn("the journal has entries of another version of isolate, which that version can restore", "path", j.Path(), "entries", n)
-	}
-	if err := j.Compact(); err != nil {
-		s.Log.Warn("cannot rewrite the journal; it keeps growing", "error", err)
-	}
-}
-
-// openResctrlJournal opens the journal of the groups of /sys/fs/resctrl, which the lock of the cgroups' journal protects.
-func openResctrlJournal(s *stage.Session, o options) (*resctrl.Journal, error) {
-	j, err := resctrl.OpenJournal(o.journal, o.root, s.Now)
-	if err != nil {
-		return nil, stage.OpenError(fmt.Errorf("--journal: %w", err))
-	}
-	if j.IsForeign() {
-		j.Close()
-		return nil, stage.Usagef("--journal %s: %s is not a journal of resctrl groups: none of its %d lines is an entry; "+
-			"the file is unchanged",
-			o.journal, j.Path(), j.InvalidLines)
-	}
-	compact(s, j)
-	return j, nil
 }
 
 // warnReadOnly reports at start what every write would report later.
@@ -257,98 +187,4 @@ func warnReadOnly(s *stage.Session, h *cgroup.Hierarchy) {
 			s.Log.Warn("cgroups cannot be written here: isolate needs root and a writable mount", "controller", controller, "path", dir, "error", err)
 		}
 	}
-}
-
-// restore restores everything and prints the result to standard error. The groups of /sys/fs/resctrl come first: the cgroups' journal,
-// whose lock protects both, is removed when everything is restored, so that no isolate starts in between.
-func restore(s *stage.Session, o options, h *cgroup.Hierarchy) error {
-	hasGroups := exists(resctrl.JournalName(o.journal))
-	if !exists(o.journal) {
-		if !hasGroups && !o.ifExists {
-			return fmt.Errorf("the journal %s does not exist, nothing is restored: name the file that isolate was run with "+
-				"(a complete restore removes it; with --if-exists that is no error)", o.journal)
-		}
-		fmt.Fprintf(s.Err, "isolate: the journal %s does not exist: nothing to restore\n", o.journal)
-		switch {
-		case !hasGroups:
-			return nil
-		case s.DryRun: // it creates no file for the lock
-			return restoreResctrl(s, o, h)
-		}
-		j, err := apply.OpenJournal(o.journal, o.root, s.Now)
-		if errors.Is(err, apply.ErrInUse) {
-			return fmt.Errorf("--journal: %w", err)
-		}
-		errGroups := restoreResctrl(s, o, h)
-		if err != nil { // the directory cannot be written, so that no isolate can start either
-			return errGroups
-		}
-		defer j.Close()
-		return errors.Join(errGroups, j.Remove())
-	}
-	j, err := apply.OpenJournal(o.journal, o.root, s.Now)
-	if err != nil {
-		err = fmt.Errorf("--journal: %w", err)
-		if errors.Is(err, apply.ErrInUse) {
-			return err
-		}
-		return errors.Join(err, restoreResctrl(s, o, h))
-	}
-	defer j.Close()
-	err = restoreResctrl(s, o, h)
-	return errors.Join(restoreCgroups(s, o, h, j), err)
-}
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return !errors.Is(err, fs.ErrNotExist)
-}
-
-// restoreCgroups restores the values in the cgroups' journal.
-func restoreCgroups(s *stage.Session, o options, h *cgroup.Hierarchy, j *apply.Journal) error {
-	if j.IsForeign() {
-		return fmt.Errorf("--journal: %s is not a journal of isolate: none of its %d lines is an entry; "+
-			"nothing is restored, and the file is unchanged",
-			o.journal, j.InvalidLines)
-	}
-	if err := j.CheckRoot(h); err != nil {
-		return fmt.Errorf("--journal: %w", err)
-	}
-	a := apply.New(apply.Options{
-		Hierarchy: h, Root: o.root, Online: onlineFile(o), Kubelet: kubeletOf(o), Journal: j, DryRun: s.DryRun,
-		Log: s.Log,
-	})
-	defer a.Close()
-	out, err := a.Restore(o.force)
-	fmt.Fprintf(s.Err, "isolate: %s\n", out)
-	if err != nil {
-		return err
-	}
-	if !out.IsComplete() {
-		return fmt.Errorf("not everything is restored; %s keeps the rest", o.journal)
-	}
-	return nil
-}
-
-// restoreResctrl restores the groups of /sys/fs/resctrl, if any were changed.
-func restoreResctrl(s *stage.Session, o options, h *cgroup.Hierarchy) error {
-	if !exists(resctrl.JournalName(o.journal)) {
-		return nil
-	}
-	j, err := resctrl.OpenJournal(o.journal, o.root, s.Now)
-	if err != nil {
-		return fmt.Errorf("--journal: %w", err)
-	}
-	defer j.Close()
-	if j.IsForeign() {
-		return fmt.Errorf("--journal: %s is not a journal of resctrl groups: none of its %d lines is an entry; "+
-			"no group is restored, and the file is unchanged",
-			j.Path(), j.InvalidLines)
-	}
-	out, err := resctrl.New(resctrl.Options{Root: o.root, Hierarchy: h, Journal: j, DryRun: s.DryRun, Now: s.Now, Log: s.Log}).Restore(o.force)
-	fmt.Fprintf(s.Err, "isolate: %s\n", out)
-	if err == nil && !out.IsComplete() {
-		err = fmt.Errorf("not everything of resctrl is restored; %s keeps the rest", resctrl.JournalName(o.journal))
-	}
-	return err
 }

@@ -176,17 +176,8 @@ func TestFailedFallbackIsRetried(t *testing.T) {
 		t.Run(fmt.Sprintf("at the end %t", atEnd), func(t *testing.T) {
 			root, batch := machine(t)
 			file := filepath.Join(root, "sys/fs/cgroup/cpuset/batch/cpuset.cpus")
-			s := &stage.Session{Env: stage.Env{Now: time.Now}, Log: slog.New(slog.DiscardHandler)}
-			h, err := cgroup.Detect(root)
-			if err != nil {
-				t.Fatal(err)
-			}
-			a := &tool{s: s, o: options{root: root, staleAfter: time.Second, atEnd: fallbackAtEnd}, lastAdvice: time.Now()}
-			a.resched = resched.New(resched.Options{Copy: true})
-			refused := &refusing{Hierarchy: h, left: 2}
-			a.apply = apply.New(apply.Options{Hierarchy: h, Online: onlineFile(a.o), Writer: refused, Log: s.Log})
-			defer a.apply.Close()
-			a.fallback = []tick.Cgroup{{Cgroup: "/batch", CPUSetCPUs: "0"}}
+			a := silentTool(t, root, 0, 2, slog.New(slog.DiscardHandler))
+			a.lastAdvice = time.Now()
 			if atEnd {
 				if err := a.end(t.Context()); err != nil {
 					t.Error(err)
@@ -199,7 +190,7 @@ func TestFailedFallbackIsRetried(t *testing.T) {
 				a.applyFallback()
 				a.applyFallback()
 			}
-			if !a.fallbackApplied || batch() != "0" || refused.left != 0 {
+			if !a.fallbackApplied || batch() != "0" || a.apply.Writer.(*refusing).left != 0 {
 				t.Errorf("silent %t, batch on %s; want the fallback", a.fallbackApplied, batch())
 			}
 			if a.unreported == nil || len(a.unreported.Errors) != 0 || a.unreported.Applied != 1 {
@@ -209,8 +200,8 @@ func TestFailedFallbackIsRetried(t *testing.T) {
 	}
 }
 
-// silentTool returns a tool that has no advice, with /batch on CPU 0 as its fallback.
-func silentTool(t *testing.T, root string, contest int, log *slog.Logger) *tool {
+// silentTool returns a tool that has no advice, with /batch on CPU 0 as its fallback, of which the first writes are refused.
+func silentTool(t *testing.T, root string, contest, refusals int, log *slog.Logger) *tool {
 	t.Helper()
 	h, err := cgroup.Detect(root)
 	if err != nil {
@@ -219,7 +210,9 @@ func silentTool(t *testing.T, root string, contest int, log *slog.Logger) *tool 
 	s := &stage.Session{Env: stage.Env{Now: time.Now}, Log: log}
 	a := &tool{s: s, o: options{root: root, staleAfter: time.Second, atEnd: fallbackAtEnd}}
 	a.resched = resched.New(resched.Options{Copy: true})
-	a.apply = apply.New(apply.Options{Hierarchy: h, Online: onlineFile(a.o), Contest: contest, Log: s.Log})
+	options := applyOptions(s, a.o, h)
+	options.Contest, options.Writer = contest, &refusing{Hierarchy: h, left: refusals}
+	a.apply = apply.New(options)
 	t.Cleanup(a.apply.Close)
 	a.fallback = []tick.Cgroup{{Cgroup: "/batch", CPUSetCPUs: "0"}}
 	return a
@@ -231,7 +224,7 @@ func TestFallbackIsMaintained(t *testing.T) {
 	root, batch := machine(t)
 	cpuset := filepath.Join(root, "sys/fs/cgroup/cpuset")
 	var log bytes.Buffer
-	a := silentTool(t, root, 5, slog.New(slog.NewTextHandler(&log, nil)))
+	a := silentTool(t, root, 5, 0, slog.New(slog.NewTextHandler(&log, nil)))
 	a.fallback = append(a.fallback, tick.Cgroup{Cgroup: "/late", CPUSetCPUs: "0"})
 	a.applyFallback()
 	if batch() != "0" || a.unreported == nil || strings.Count(log.String(), "fallback applied") != 1 {
@@ -284,7 +277,7 @@ func TestFallbackIsMaintained(t *testing.T) {
 // A value that another program keeps changing is left to it during a silence as it is between ticks.
 func TestFallbackLeavesContestedValue(t *testing.T) {
 	root, batch := machine(t)
-	a := silentTool(t, root, 2, slog.New(slog.DiscardHandler))
+	a := silentTool(t, root, 2, 0, slog.New(slog.DiscardHandler))
 	a.applyFallback()
 	for change := 1; change <= 4; change++ {
 		list := fmt.Sprintf("0-%d", 1+change%2)
@@ -338,17 +331,8 @@ func (r *refusing) WriteFile(controller, path, name, value string) error {
 // A fallback that cannot be applied at the end is a failure, and a signal ends the retries.
 func TestFailedFallbackAtEndIsError(t *testing.T) {
 	root, _ := machine(t)
-	h, err := cgroup.Detect(root)
-	if err != nil {
-		t.Fatal(err)
-	}
 	synctest.Test(t, func(t *testing.T) {
-		s := &stage.Session{Env: stage.Env{Now: time.Now}, Log: slog.New(slog.DiscardHandler)}
-		a := &tool{s: s, o: options{root: root, staleAfter: time.Second, atEnd: fallbackAtEnd}}
-		a.fallback = []tick.Cgroup{{Cgroup: "/batch", CPUSetCPUs: "0"}}
-		a.resched = resched.New(resched.Options{Copy: true})
-		a.apply = apply.New(apply.Options{Hierarchy: h, Online: onlineFile(a.o), Writer: &refusing{Hierarchy: h, left: 1000}, Log: s.Log})
-		defer a.apply.Close()
+		a := silentTool(t, root, 0, 1000, slog.New(slog.DiscardHandler))
 		if err := a.end(t.Context()); err == nil || !strings.Contains(err.Error(), "the fallback could not be applied") {
 			t.Errorf("end = %v; want a failure", err)
 		}

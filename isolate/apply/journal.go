@@ -167,9 +167,12 @@ func (j *Journal) load(e *entry) {
 	}
 }
 
-// CheckRoot returns an error if the journal has cgroups of another root than the hierarchy's: it was written in another cgroup
-// namespace, or with another mount.
-func (j *Journal) CheckRoot(h *cgroup.Hierarchy) error {
+// Check returns an error if the file is another program's, or if the journal has cgroups of another root than the hierarchy's: it was
+// written in another cgroup namespace, or with another mount.
+func (j *Journal) Check(h *cgroup.Hierarchy) error {
+	if err := j.CheckForeign("isolate"); err != nil {
+		return err
+	}
 	for f, r := range j.records {
 		inode, err := h.InodeIn(f.Controller, "/")
 		if err != nil || r.RootInode == 0 || r.RootInode == inode {

@@ -330,7 +330,7 @@ func TestJournalOfAnotherRoot(t *testing.T) {
 	a.Apply([]tick.Cgroup{{Cgroup: r.path("batch"), CPUWeight: p(50)}})
 	j.Close()
 	again := openJournal(t, path)
-	if err := again.CheckRoot(r.h); err != nil {
+	if err := again.Check(r.h); err != nil {
 		t.Errorf("the same root: %v", err)
 	}
 	for _, rec := range again.records {
@@ -340,7 +340,7 @@ func TestJournalOfAnotherRoot(t *testing.T) {
 		t.Fatal(err)
 	}
 	again.Close()
-	if err := openJournal(t, path).CheckRoot(r.h); err == nil || !strings.Contains(err.Error(), "another root cgroup") {
+	if err := openJournal(t, path).Check(r.h); err == nil || !strings.Contains(err.Error(), "another root cgroup") {
 		t.Errorf("another root: %v; want an error", err)
 	}
 }

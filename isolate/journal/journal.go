@@ -201,6 +201,14 @@ func isDamaged(line []byte, isCut bool) bool {
 // program's file.
 func (j *File[E, P]) IsForeign() bool { return j.InvalidLines > j.damaged && j.ownLines == 0 }
 
+// CheckForeign returns an error if the file is another program's (see IsForeign); kind is what the journal is of.
+func (j *File[E, P]) CheckForeign(kind string) error {
+	if !j.IsForeign() {
+		return nil
+	}
+	return fmt.Errorf("%s is not a journal of %s: none of its %d lines is an entry; the file is unchanged", j.path, kind, j.InvalidLines)
+}
+
 // UnknownLines returns the number of entries of this boot that another version of isolate wrote. They stay in the journal.
 func (j *File[E, P]) UnknownLines() int { return len(j.unknown) }
 

@@ -378,13 +378,13 @@ func TestJournalOfAnotherNamespace(t *testing.T) {
 	}
 	j.Close()
 	j = open()
-	if err := j.CheckNamespace(); err != nil {
+	if err := j.Check(); err != nil {
 		t.Errorf("the same namespace: %v", err)
 	}
 	j.Close()
 	namespace(t)
 	j = open()
-	if err := j.CheckNamespace(); err == nil || !strings.Contains(err.Error(), "another network namespace") {
+	if err := j.Check(); err == nil || !strings.Contains(err.Error(), "another network namespace") {
 		t.Errorf("another namespace: %v; want an error", err)
 	}
 	j.Close()
@@ -424,7 +424,7 @@ func TestJournal(t *testing.T) {
 		if j, err = OpenJournal(path, "/", now); err != nil || !j.tables["inet"] || j.links["eth0"].Index != 3 || j.StaleLines != stale {
 			t.Errorf("after a cut line: %+v, %v; want eth0 and a table, %d lines of another boot", j, err, stale)
 		}
-		if err := j.Compact(); err != nil || j.CheckNamespace() != nil {
+		if err := j.Compact(); err != nil || j.Check() != nil {
 			t.Error(err)
 		}
 		j.Close()

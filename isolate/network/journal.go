@@ -64,10 +64,10 @@ func ownNamespace() uint64 {
 	return st.Ino
 }
 
-// CheckNamespace returns an error if the journal has links or tables of another network namespace.
-func (j *Journal) CheckNamespace() error {
-	if j.other == 0 {
-		return nil
+// Check returns an error if the file is another program's, or if the journal has links or tables of another network namespace.
+func (j *Journal) Check() error {
+	if err := j.CheckForeign("isolate --only network"); err != nil || j.other == 0 {
+		return err
 	}
 	return fmt.Errorf("%s was written in another network namespace (%d, this one is %d): "+
 		"run isolate --only network --restore there, for example with hostNetwork; the file is unchanged",
@@ -75,7 +75,7 @@ func (j *Journal) CheckNamespace() error {
 }
 
 // Compact rewrites the journal if it has lines that are not needed any more, such as those of an earlier boot, whose links and tables no
-// longer exist. CheckNamespace must have returned no error: all entries get this process's network namespace.
+// longer exist. Check must have returned no error: all entries get this process's network namespace.
 func (j *Journal) Compact() error {
 	if !j.HasObsoleteLines() || j.namespace == 0 {
 		return nil

@@ -136,6 +136,9 @@ func (j *Journal) load(e *entry) {
 	}
 }
 
+// Check returns an error if the file is another program's.
+func (j *Journal) Check() error { return j.CheckForeign("resctrl groups") }
+
 // Compact rewrites the journal if it has lines that are not needed any more, such as those of an earlier boot, whose groups no longer
 // exist.
 func (j *Journal) Compact() error {
