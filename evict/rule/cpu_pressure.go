@@ -42,7 +42,7 @@ var taintCPUPressure = tick.Taint{Key: "node.katalyst.kubewharf.io/CPUPressure",
 type cpuWindow struct {
 	Pools map[string]*poolLoad `json:"pools,omitempty"`
 	// Suppressed are the reclaimed pods that are suppressed more than they tolerate, by UID.
-	Suppressed map[string]*condition `json:"suppressed,omitempty"`
+	Suppressed conditions `json:"suppressed,omitempty"`
 }
 
 func (w *cpuWindow) Measure(s *Settings, t *tick.Tick) Measure {

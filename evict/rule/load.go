@@ -89,10 +89,7 @@ func (l *poolLoad) measure(m *Measure, s *Settings, t *tick.Tick, p *pool, exclu
 func (l *poolLoad) finding(
 	s *Settings, t *tick.Tick, p *pool, state *condition, load, bound float64, boundOf func(*loadSample) float64,
 ) Finding {
-	factor := 1.0 // the factor of a bound that must be exceeded
-	if state.wasMet(t) {
-		factor -= s.LoadHysteresis
-	}
+	factor := state.factor(t, s.LoadHysteresis)
 	share := l.Window.Share(s.LoadMetricRingSize, func(x loadSample) bool { return x.Load > boundOf(&x)*factor })
 	f := Finding{PressureFinding: tick.PressureFinding{
 		Rule: cpuPressure.Name, Scope: ScopeLoad1, Part: p.name, Value: load, Threshold: bound * factor,

@@ -41,10 +41,7 @@ func measurePSI(x *memoryCheck, l *condition) {
 			fmt.Sprintf("%s (%s): no memory pressure of %d of %d shared and dedicated pods, they count as without pressure: %s",
 				ScopeMemory, partPSI, len(unknown), total, phrase.First(unknown, shownNames)))
 	}
-	factor := 1.0
-	if l.wasMet(x.t) {
-		factor -= x.s.MemoryHysteresis
-	}
+	factor := l.factor(x.t, x.s.MemoryHysteresis)
 	threshold := x.s.MemoryPSIThreshold * factor
 	podsStalled := stalled >= x.s.MemoryPSIPods && sum/float64(stalled) >= x.s.MemoryPSIPodsMean*factor
 	met := l.observe(x.t, value > threshold && podsStalled)

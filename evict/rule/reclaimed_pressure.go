@@ -41,11 +41,11 @@ const (
 )
 
 type reclaimedWindow struct {
-	MilliCPU   condition             `json:"milliCPU"`
-	Memory     condition             `json:"memory"`
-	SoftCPU    condition             `json:"softMilliCPU"`
-	SoftMemory condition             `json:"softMemory"`
-	Zones      map[string]*condition `json:"zones,omitempty"` // by scope
+	MilliCPU   condition  `json:"milliCPU"`
+	Memory     condition  `json:"memory"`
+	SoftCPU    condition  `json:"softMilliCPU"`
+	SoftMemory condition  `json:"softMemory"`
+	Zones      conditions `json:"zones,omitempty"` // by scope
 }
 
 // resource is one of the two reclaimed resources.
@@ -230,14 +230,7 @@ func (w *reclaimedWindow) measureZones(
 				m.Errors = append(m.Errors, why)
 				continue
 			}
-			l := previous[r.scope]
-			if l == nil {
-				l = &condition{}
-			}
-			if w.Zones == nil {
-				w.Zones = map[string]*condition{}
-			}
-			w.Zones[r.scope] = l
+			l := w.Zones.keep(previous, r.scope)
 			m.Findings = append(m.Findings, r.newFinding(s, t, l, r.hard, offer, sum, candidates, ""))
 		}
 	}

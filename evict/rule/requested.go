@@ -56,9 +56,6 @@ func allocatable(t *tick.Tick, r requestedResource) (float64, string) {
 	return 0, fmt.Sprintf("the node has no allocatable %s", r.name)
 }
 
-// conditions are the conditions of a rule's resources, by name.
-type conditions map[string]*condition
-
 // measure compares the requests of pods up to a priority with what the node offers.
 func (l *conditions) measure(
 	m *Measure, r *Rule, b bounds, maxPriority int64, t *tick.Tick, whyWait string, resources []requestedResource,
@@ -92,14 +89,7 @@ func (l *conditions) measure(
 			m.Errors = append(m.Errors, missingInput(r.Name, why))
 			continue
 		}
-		exceeded := previous[x.name]
-		if exceeded == nil {
-			exceeded = &condition{}
-		}
-		if *l == nil {
-			*l = conditions{}
-		}
-		(*l)[x.name] = exceeded
+		exceeded := l.keep(previous, x.name)
 		f.Value, f.Threshold = sum, b.upper*offered/100
 		f.Met = exceeded.observe(t, f.Value > f.Threshold)
 		f.Since = formatTime(exceeded.Start)

@@ -28,7 +28,7 @@ const ScopeRSS = "memory.rss"
 
 type rssWindow struct {
 	// Exceeded are the pods that use too much, by UID.
-	Exceeded map[string]*condition `json:"over,omitempty"`
+	Exceeded conditions `json:"over,omitempty"`
 }
 
 func (w *rssWindow) Measure(s *Settings, t *tick.Tick) Measure {
@@ -64,7 +64,7 @@ func (w *rssWindow) Measure(s *Settings, t *tick.Tick) Measure {
 				factor = min(factor, s.RSSOveruseThreshold)
 			}
 		}
-		l, threshold := podIsOver(&w.Exceeded, previous, p.UID, t, rss, factor*request, s.RSSOveruseHysteresis)
+		l, threshold := w.Exceeded.podIsOver(previous, p.UID, t, rss, factor*request, s.RSSOveruseHysteresis)
 		if l == nil || l.metFor(t.Time) < s.RSSOveruseTolerance {
 			continue
 		}

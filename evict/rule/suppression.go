@@ -51,7 +51,7 @@ func (w *cpuWindow) measureSuppression(m *Measure, s *Settings, t *tick.Tick) {
 				ScopeSuppression, x.Pod.Name, annotationCPU, err))
 		}
 		ratio := wholeCores(remaining) / size
-		l, threshold := podIsOver(&w.Suppressed, previous, x.Pod.UID, t, ratio, tolerance, s.SuppressionHysteresis)
+		l, threshold := w.Suppressed.podIsOver(previous, x.Pod.UID, t, ratio, tolerance, s.SuppressionHysteresis)
 		f.Threshold = min(f.Threshold, threshold)
 		if l == nil || l.metFor(t.Time) <= s.SuppressionMinDuration {
 			f.Others = append(f.Others, Candidate{Pod: x.Pod, Releases: releases})

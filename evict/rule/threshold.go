@@ -41,38 +41,22 @@ func Interval(sample *tick.Sample) time.Duration {
 
 // isOver compares with a threshold that is met if the value exceeds it, and returns the threshold that applies now.
 func (l *condition) isOver(t *tick.Tick, value, threshold, hysteresis float64) (effective float64, met bool) {
-	if l.wasMet(t) {
-		threshold *= 1 - hysteresis
-	}
+	threshold *= l.factor(t, hysteresis)
 	return threshold, l.observe(t, value > threshold)
-}
-
-// podIsOver compares a pod's value, given the pod's earlier condition. If the value exceeds the threshold, current gets the pod's
-// condition, which is returned; else it returns nil. The threshold is the one that applies now.
-func podIsOver(
-	current *map[string]*condition, previous map[string]*condition, uid string, t *tick.Tick, value, threshold, hysteresis float64,
-) (*condition, float64) {
-	l := previous[uid]
-	if l == nil {
-		l = &condition{}
-	}
-	effective, met := l.isOver(t, value, threshold, hysteresis)
-	if !met {
-		return nil, effective
-	}
-	if *current == nil {
-		*current = map[string]*condition{}
-	}
-	(*current)[uid] = l
-	return l, effective
 }
 
 // isUnder is like isOver for a threshold that is met if the value is below it.
 func (l *condition) isUnder(t *tick.Tick, value, threshold, hysteresis float64) (effective float64, met bool) {
-	if l.wasMet(t) {
-		threshold *= 1 + hysteresis
-	}
+	threshold *= l.factor(t, -hysteresis)
 	return threshold, l.observe(t, value < threshold)
+}
+
+// factor is by what a threshold is multiplied now.
+func (l *condition) factor(t *tick.Tick, hysteresis float64) float64 {
+	if l.wasMet(t) {
+		return 1 - hysteresis
+	}
+	return 1
 }
 
 // wasMet reports whether it was met at the last measurement, not long ago.
@@ -96,6 +80,35 @@ func (l *condition) metFor(now time.Time) time.Duration {
 		return 0
 	}
 	return now.Sub(l.Start)
+}
+
+// conditions are the conditions of what a rule measures separately, by name or UID. A tick starts with none, and keeps those that it
+// measures.
+type conditions map[string]*condition
+
+// keep returns a condition with its state from before.
+func (l *conditions) keep(before conditions, name string) *condition {
+	c := before[name]
+	if c == nil {
+		c = &condition{}
+	}
+	if *l == nil {
+		*l = conditions{}
+	}
+	(*l)[name] = c
+	return c
+}
+
+// podIsOver compares a pod's value. The pod's condition is returned, and kept, if the value exceeds the threshold; else it returns nil.
+// The threshold is the one that applies now.
+func (l *conditions) podIsOver(before conditions, uid string, t *tick.Tick, value, threshold, hysteresis float64) (*condition, float64) {
+	c := l.keep(before, uid)
+	effective, met := c.isOver(t, value, threshold, hysteresis)
+	if !met {
+		delete(*l, uid)
+		return nil, effective
+	}
+	return c, effective
 }
 
 // countPeriod decides when something that is counted in times is due again.
