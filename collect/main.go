@@ -1,3 +1,4 @@
+// Command collect samples the machine: one line of JSON, a tick, an interval. Its manual is in manual.go and under collect --manual.
 package main
 
 import (

@@ -43,8 +43,9 @@ kubepods by QoS tier, *.slice otherwise). The first rule whose glob matches a cg
        requests: {reclaimedMilliCPU: 2000, reclaimedMemoryBytes: 1Gi}
 
 Each cgroup that matches is a pod, also one within another (** matches both): its use then counts twice in sums over pods, so a rule
-should match either the outer or the inner ones. A cgroup whose name is not UTF-8, or has control characters, is no pod; sample.errors
-names it, and a cgroup that contains only such ones and reclaimed pods is batch's.
+should match either the outer or the inner ones. On cgroup version 1 only the cgroups in the hierarchy that accounts for CPU time are
+found. A cgroup whose name is not UTF-8, or has control characters, is no pod; sample.errors names it, and a cgroup that contains only
+such ones and reclaimed pods is batch's.
 
 PODS OF A CLUSTER
 With a cluster (--kubeconfig or --in-cluster; --pods for the pods alone) the rules still find the cgroups of pods, and the

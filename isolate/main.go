@@ -1,4 +1,4 @@
-// Isolate applies the advised state of cgroups. See manual.go, or isolate --manual.
+// Command isolate applies the advised state of cgroups. Its manual is in manual.go and under isolate --manual.
 package main
 
 import (
