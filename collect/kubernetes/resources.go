@@ -42,7 +42,7 @@ var amounts = [kinds]amount{
 // kinds is the number of amounts.
 const kinds = 6
 
-// list has the amounts of one list of resources, in the order of amounts. bad marks those that could not be read.
+// list has the amounts of one list of resources, in the order of amounts. invalid marks those that could not be read.
 type list struct {
 	value   [kinds]float64
 	known   [kinds]bool

@@ -305,13 +305,10 @@ func (t *tree) add(parent *node, name string) {
 	}
 	if n.isPod() {
 		n.stalls, n.io, n.events = newStalls(), &podIO{}, &events{}
-		t.openStalls(n)
-		t.openIO(n)
-		t.openEvents(n.events, n.path)
 		if n.container == nil {
 			n.memory = &podMemory{}
-			t.openMemory(n.memory, n.path)
 		}
+		t.openFiles(n)
 	}
 	if n.lists {
 		n.children = map[string]*node{}
@@ -364,6 +361,14 @@ func (t *tree) remove(n *node) {
 	}
 }
 
+// openFiles opens those of a pod's files that are not open.
+func (t *tree) openFiles(n *node) {
+	t.openStalls(n)
+	t.openIO(n)
+	t.openEvents(n.events, n.path)
+	t.openMemory(n.memory, n.path)
+}
+
 // closeFiles closes all files of a cgroup.
 func (n *node) closeFiles() {
 	if n.container != nil {
@@ -409,10 +414,7 @@ func (t *tree) read(r *Round) {
 		}
 		if n.isPod() {
 			if r.Rescan {
-				t.openStalls(n)
-				t.openIO(n)
-				t.openEvents(n.events, n.path)
-				t.openMemory(n.memory, n.path)
+				t.openFiles(n)
 			}
 			t.readStalls(n, r.Clock.Seconds())
 			t.readIO(n, r.Clock.Seconds())

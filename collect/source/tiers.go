@@ -116,10 +116,7 @@ func (t *tiersReader) find(tree *tree) error {
 			continue
 		}
 		found := &tier{name: name}
-		found.path, found.group = path, group
-		if tree.inodes {
-			found.inode, _ = tree.h.Inode(path)
-		}
+		found.path, found.group, found.inode = path, group, tree.inode(path)
 		if s, ok := t.saved[path]; ok && s.Inode == found.inode {
 			found.load(s)
 		}
@@ -132,8 +129,8 @@ func (t *tiersReader) find(tree *tree) error {
 // exists reports whether it is still the same cgroup, not another one of its name.
 func (t *tiersReader) exists(tree *tree, of *tier) bool {
 	if tree.inodes {
-		inode, err := tree.h.Inode(of.path)
-		return err == nil && inode == of.inode
+		inode := tree.inode(of.path)
+		return inode != 0 && inode == of.inode
 	}
 	exists, err := tree.h.Exists("", of.path)
 	return exists && err == nil

@@ -82,7 +82,7 @@ func (n *node) window(r *rule.Rule) rule.Window {
 	return w
 }
 
-// taints returns the taints that the findings require, and those that were required less than keep ago.
+// taints returns the taints that the findings require, and those that were last required less than transitionPeriod ago.
 func (n *node) taints(findings []rule.Finding, now time.Time, transitionPeriod time.Duration) []tick.Taint {
 	for _, f := range findings {
 		if f.Met && f.Taint != nil && !f.DryRun {

@@ -59,7 +59,7 @@ func (s *ruleset) comment(f family) string {
 	return commentPrefix + fmt.Sprintf("%x", sha256.Sum256([]byte(text)))[:16]
 }
 
-// stateOf returns a table's comment: empty if there is no such table, and foreign if the table exists without Polder's comment.
+// stateOf returns the comment of Polder's table, empty if there is none. isExternal means that the table of its name is another program's.
 func (tables) stateOf(f family) (comment string, isExternal bool, err error) {
 	c, err := nftables.New()
 	if err != nil {

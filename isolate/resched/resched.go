@@ -72,11 +72,11 @@ type Options struct {
 type Runner struct {
 	Options
 	inForce  way    // in a dry run that which would be
-	told     bool   // that the root cgroup is missing was reported
 	child    *child // nil if none runs
 	noOnWait error  // why CPUs cannot choose again on wait, although that was advised; it is not tried again
-	reported bool   // that noOnWait was reported
 	failed   error  // why they cannot at an interval; it is not tried again either
+
+	noRootReported, noOnWaitReported bool
 }
 
 // way is how CPUs choose again, which is the child process' argument: [onWait] or an interval; [kernelOnly] is none of them.
@@ -116,8 +116,8 @@ func (r *Runner) Apply(out *tick.Isolation, a *tick.Advice) {
 	r.run(want)
 	if a.ReschedOnWait && r.noOnWait != nil {
 		out.Unavailable = append(out.Unavailable, onWaitKey)
-		if !r.reported {
-			r.reported = true
+		if !r.noOnWaitReported {
+			r.noOnWaitReported = true
 			out.Errors = append(out.Errors, tick.IsolationError{Key: onWaitKey, Error: r.noOnWait.Error()})
 		}
 	}
@@ -136,8 +136,8 @@ func (r *Runner) reportNoRoot(out *tick.Isolation, isOnWait bool, interval way) 
 		keys = append(keys, intervalKey)
 	}
 	out.Unavailable = append(out.Unavailable, keys...)
-	if !r.told {
-		r.told = true
+	if !r.noRootReported {
+		r.noRootReported = true
 		out.Errors = append(out.Errors, tick.IsolationError{Key: keys[0], Error: noRoot})
 	}
 }
