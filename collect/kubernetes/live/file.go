@@ -142,9 +142,6 @@ func eachPod(in io.Reader, pod func(map[string]any)) error {
 
 var errNoPods = errors.New("want a list of pods or one, as kubectl get pods -o json prints it")
 
-// Wait returns at once: the file was read by OpenFile.
-func (f *File) Wait(context.Context) {}
-
 // PodsVersion changes whenever Pods does.
 func (f *File) PodsVersion() uint64 {
 	f.mu.Lock()
