@@ -10,7 +10,6 @@ import (
 	"pgregory.net/rapid"
 
 	"polder/evict/pick"
-	"polder/evict/progress"
 	"polder/evict/rule"
 	"polder/evict/settings"
 	"polder/lib/qos"
@@ -218,8 +217,7 @@ func TestKoordinatorProperties(t *testing.T) {
 			x.Sample.Config = map[string]tick.Raw{"on": configOf(all), "off": configOf(`{"enable":false}`), "none": nil}[rapid.SampledFrom([]string{"on", "on", "on", "off", "none"}).Draw(t, "strategy")]
 			koordinator, _ := n.Strategies.Read(&s, x)
 			on := koordinator != nil && *koordinator.Threshold.Enable
-			present, complete := progress.Pods(x.Sample)
-			n.Observe(x.Time, x.Sample, present, complete)
+			n.Observe(x.Time, x.Sample, pick.PodsOf(x.Sample))
 			findings, _ := n.measure(&s, koordinator, x)
 			findings = slices.DeleteFunc(findings, func(f rule.Finding) bool { return !rule.Koordinator(f.Rule) })
 			if !on && len(findings) > 0 {

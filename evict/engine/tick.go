@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"polder/evict/pick"
-	"polder/evict/progress"
 	"polder/evict/rule"
 	"polder/evict/settings"
 	"polder/lib/sloconfig"
@@ -47,8 +46,7 @@ func (e *engine) decode(n *node, in stage.Incoming) decoded {
 		e.reported.Unsupported(e.session.Log, slo.Unsupported)
 	}
 	e.dropReplaced(n)
-	present, complete := progress.Pods(in.Sample)
-	x.changes = e.Observe(&n.Record, in, present, complete)
+	x.changes = e.Observe(&n.Record, in, pick.PodsOf(in.Sample))
 	if in.Sample == nil {
 		x.whyNotMeasured = "the tick has no sample: nothing was measured"
 		return x

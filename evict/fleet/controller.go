@@ -96,11 +96,11 @@ func (c *controller) handle(_ context.Context, in stage.Incoming) (any, error) {
 	c.lastTick[in.Node] = in.Time
 	s := c.settings.Load()
 
-	present, complete := progress.Pods(in.Sample)
+	pods := pick.PodsOf(in.Sample)
 	if in.Sample == nil || in.Sample.Agent == nil || in.Sample.Agent.State == "" {
-		complete = false // the pods are from an old list, or none was read yet
+		pods.AreComplete = false // they are from an old list, or none was read yet
 	}
-	section.Evictions = c.Observe(r, in, present, complete)
+	section.Evictions = c.Observe(r, in, pods)
 
 	evictable := func(p *tick.Pod) bool {
 		return !r.InProgress.Has(p.UID) && !r.InProgress.FailedRecently(p.UID) && pick.Protected(p, s.OptOut) == ""

@@ -86,7 +86,7 @@ func TestTerminatingSince(t *testing.T) {
 		{"it is gone", 4*time.Hour + time.Second, nil, true, -1},
 	}
 	for _, s := range steps {
-		m.Observe(now.Add(s.after), nil, s.present, s.complete)
+		m.Observe(now.Add(s.after), nil, Pods{s.present, s.complete})
 		want := map[string]time.Time{}
 		if s.want >= 0 {
 			want["uid-a"] = now.Add(s.want)
@@ -150,11 +150,11 @@ func TestForgottenEvictions(t *testing.T) {
 		l := state.InProgress["uid-a"]
 		l.RequestedAt = now
 		change(l)
-		state.InProgress.Observe(now.Add(time.Hour), nil, false)
+		state.InProgress.Observe(now.Add(time.Hour), Pods{nil, false})
 		if state.InProgress["uid-a"] == nil && name != "requested" {
 			t.Errorf("%s: forgotten within an hour", name)
 		}
-		state.InProgress.Observe(now.Add(3*time.Hour), nil, false)
+		state.InProgress.Observe(now.Add(3*time.Hour), Pods{nil, false})
 		if len(state.InProgress) > 0 {
 			t.Errorf("%s: %+v after three hours; want it forgotten", name, state.InProgress["uid-a"])
 		}

@@ -283,14 +283,14 @@ func TestStuckTerminating(t *testing.T) {
 	} {
 		m := tt.state()
 		for d := time.Duration(0); d < tt.at; d += min(time.Minute, tt.at-d) {
-			m.Observe(now.Add(d), &tick.Sample{}, present, true)
+			m.Observe(now.Add(d), &tick.Sample{}, Pods{present, true})
 			data, err := tick.Marshal(m) // also across a restart
 			if m = new(State); err != nil || tick.Unmarshal(data, m) != nil {
 				t.Fatal("not read back", err)
 			}
 			m.Init()
 		}
-		m.Observe(now.Add(tt.at), &tick.Sample{}, present, true)
+		m.Observe(now.Add(tt.at), &tick.Sample{}, Pods{present, true})
 		want := []string{"b"}
 		if tt.released {
 			want = []string{}
@@ -301,14 +301,14 @@ func TestStuckTerminating(t *testing.T) {
 	}
 	// The sample may show its termination late.
 	m, late := stuck(), now.Add(DefaultRetryAfter-time.Second)
-	m.Observe(late, &tick.Sample{}, present, true)
-	m.Observe(late.Add(2*time.Second), &tick.Sample{}, present, true)
+	m.Observe(late, &tick.Sample{}, Pods{present, true})
+	m.Observe(late.Add(2*time.Second), &tick.Sample{}, Pods{present, true})
 	if d := cmp.Diff([]string{"b"}, names(Choose(late.Add(2*time.Second), f, unlimited(), m).Victims)); d != "" {
 		t.Errorf("seen late: victims (-want +got):\n%s", d)
 	}
 	m = stateWith(nil, nil, nil)
-	m.Observe(now, &tick.Sample{}, present, true)
-	m.Observe(now.Add(time.Second), &tick.Sample{}, map[string]*tick.Pod{}, true)
+	m.Observe(now, &tick.Sample{}, Pods{present, true})
+	m.Observe(now.Add(time.Second), &tick.Sample{}, Pods{map[string]*tick.Pod{}, true})
 	if len(m.TerminatingSince) > 0 {
 		t.Errorf("ended pods are remembered: %v", m.TerminatingSince)
 	}

@@ -74,7 +74,7 @@ func TestGapOfSamplesRestartsTheTolerance(t *testing.T) {
 		{2 * time.Minute, nil, 0},
 		{10 * time.Minute, &tick.Sample{}, 10 * time.Minute},
 	} {
-		m.Observe(now.Add(step.after), step.sample, nil, true)
+		m.Observe(now.Add(step.after), step.sample, Pods{nil, true})
 		if got := m.Continuity.Start; !got.Equal(now.Add(step.want)) {
 			t.Errorf("after %s: continuous since %s; want %s", step.after, got, now.Add(step.want))
 		}

@@ -148,24 +148,24 @@ func (l *Ongoing) Accept(now time.Time) {
 	l.Unanswered, l.ServerErrors = false, 0
 }
 
-// Observe checks the pods whose eviction is in progress and returns the reports of this tick. present are the pods in the
-// sample; complete reports whether the list is complete, so that a missing pod has ended.
-func (g InProgress) Observe(now time.Time, present map[string]*tick.Pod, complete bool) []tick.PodEviction {
+// Observe checks the pods whose eviction is in progress and returns the reports of this tick.
+func (g InProgress) Observe(now time.Time, pods Pods) []tick.PodEviction {
 	var reports []tick.PodEviction
 	for _, uid := range slices.Sorted(maps.Keys(g)) {
-		l := g[uid]
-		switch pod := present[uid]; {
+		l, pod := g[uid], pods.ByUID[uid]
+		isGone := pods.HasEnded(uid) || pod == nil && l.isForgotten(now)
+		switch {
 		case l.Unanswered && pod != nil && pod.Terminating:
 			l.Accept(now)
 			reports = append(reports, l.Eviction)
-		case l.Unanswered && pod == nil && complete: // accepted, and over before a sample showed it
+		case l.Unanswered && pods.HasEnded(uid): // accepted, and over before a sample showed it
 			l.Accept(now)
 			l.Eviction.State = tick.StateSucceeded
 			reports = append(reports, l.Eviction)
 			delete(g, uid)
 		case !l.FailedAt.IsZero():
-			g.observeFailed(uid, l, now, pod, complete || l.isForgotten(now))
-		case pod == nil && (complete || l.isForgotten(now)):
+			g.observeFailed(uid, l, now, pod, isGone)
+		case isGone:
 			if l.Eviction.State != tick.StateSucceeded {
 				l.Eviction.State = tick.StateSucceeded
 				reports = append(reports, l.Eviction)
@@ -223,7 +223,7 @@ func (g InProgress) observeEnded(uid string, l *Ongoing, now time.Time, pod *tic
 	}
 }
 
-func (g InProgress) observeFailed(uid string, l *Ongoing, now time.Time, pod *tick.Pod, complete bool) {
+func (g InProgress) observeFailed(uid string, l *Ongoing, now time.Time, pod *tick.Pod, isGone bool) {
 	if now.Before(l.FailedAt) {
 		l.FailedAt = now
 	}
@@ -232,7 +232,7 @@ func (g InProgress) observeFailed(uid string, l *Ongoing, now time.Time, pod *ti
 		retryAfter = l.RetryAfter
 	}
 	isStuck := l.StuckTerminating && (pod == nil || pod.Terminating)
-	if now.Sub(l.FailedAt) >= retryAfter && !isStuck || pod == nil && complete {
+	if now.Sub(l.FailedAt) >= retryAfter && !isStuck || isGone {
 		delete(g, uid)
 	}
 }

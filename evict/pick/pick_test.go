@@ -120,10 +120,10 @@ func TestInProgress(t *testing.T) {
 
 	t.Run("goes", func(t *testing.T) {
 		g := start()
-		state(t, g.Observe(at(1), listed, true), tick.StateRequested)
-		state(t, g.Observe(at(2), missing, false), tick.StateRequested) // the list is incomplete
-		state(t, g.Observe(at(3), missing, true), tick.StateSucceeded)
-		state(t, g.Observe(at(4), missing, true))
+		state(t, g.Observe(at(1), Pods{listed, true}), tick.StateRequested)
+		state(t, g.Observe(at(2), Pods{missing, false}), tick.StateRequested) // the list is incomplete
+		state(t, g.Observe(at(3), Pods{missing, true}), tick.StateSucceeded)
+		state(t, g.Observe(at(4), Pods{missing, true}))
 		if len(g) != 0 {
 			t.Errorf("still remembered: %v", g)
 		}
@@ -135,17 +135,17 @@ func TestInProgress(t *testing.T) {
 	}
 	t.Run("is not requested in time", func(t *testing.T) { // 1.5 x 60 s, and 45 s for the request
 		g := start()
-		state(t, g.Observe(at(135), listed, true), tick.StateRequested)
-		state(t, g.Observe(at(136), listed, true), tick.StateFailed)
+		state(t, g.Observe(at(135), Pods{listed, true}), tick.StateRequested)
+		state(t, g.Observe(at(136), Pods{listed, true}), tick.StateFailed)
 	})
 	t.Run("fails for a while", func(t *testing.T) {
 		g := start()
 		g.Fail(p.UID, "a budget", at(5), 30*time.Second)
-		state(t, g.Observe(at(34), listed, true))
+		state(t, g.Observe(at(34), Pods{listed, true}))
 		if !g.FailedRecently(p.UID) || g.Has(p.UID) {
 			t.Errorf("29 s after failing for 30 s: in progress %v, failed recently %v; want only the latter", g.Has(p.UID), g.FailedRecently(p.UID))
 		}
-		state(t, g.Observe(at(35), listed, true))
+		state(t, g.Observe(at(35), Pods{listed, true}))
 		if g.FailedRecently(p.UID) {
 			t.Error("excluded for longer than 30 s")
 		}
@@ -165,13 +165,13 @@ func TestInProgress(t *testing.T) {
 	})
 	t.Run("stays", func(t *testing.T) {
 		g := asked()
-		state(t, g.Observe(at(90), listed, true), tick.StateCreated)
-		state(t, g.Observe(at(91), listed, true), tick.StateFailed)
+		state(t, g.Observe(at(90), Pods{listed, true}), tick.StateCreated)
+		state(t, g.Observe(at(91), Pods{listed, true}), tick.StateFailed)
 		if g.Has(p.UID) || !g.FailedRecently(p.UID) {
 			t.Errorf("after failing: in progress %v, failed recently %v; want only the latter", g.Has(p.UID), g.FailedRecently(p.UID))
 		}
-		state(t, g.Observe(at(92), listed, true))
-		state(t, g.Observe(at(91+300), listed, true))
+		state(t, g.Observe(at(92), Pods{listed, true}))
+		state(t, g.Observe(at(91+300), Pods{listed, true}))
 		if g.FailedRecently(p.UID) {
 			t.Error("excluded forever")
 		}
@@ -179,9 +179,9 @@ func TestInProgress(t *testing.T) {
 	t.Run("is awaited", func(t *testing.T) { // the runner reports it, not the ticks' time
 		g := asked()
 		g[p.UID].Awaited = true
-		state(t, g.Observe(at(91), listed, true), tick.StateCreated)
+		state(t, g.Observe(at(91), Pods{listed, true}), tick.StateCreated)
 		g.Fail(p.UID, "still there", at(92), 0)
-		state(t, g.Observe(at(93), listed, true))
+		state(t, g.Observe(at(93), Pods{listed, true}))
 		if !g.FailedRecently(p.UID) {
 			t.Error("not excluded after failing")
 		}
@@ -192,27 +192,27 @@ func TestInProgress(t *testing.T) {
 		if !g[p.UID].StillAwaited(at(150)) || g[p.UID].StillAwaited(at(151)) {
 			t.Error("the next run does not wait for 150 s")
 		}
-		state(t, g.Observe(at(150), listed, true), tick.StateCreated)
-		state(t, g.Observe(at(151), listed, true), tick.StateFailed)
+		state(t, g.Observe(at(150), Pods{listed, true}), tick.StateCreated)
+		state(t, g.Observe(at(151), Pods{listed, true}), tick.StateFailed)
 	})
 	t.Run("clock set back", func(t *testing.T) {
 		g := asked()
-		state(t, g.Observe(at(-10000), listed, true), tick.StateCreated)
-		state(t, g.Observe(at(-10000+90), listed, true), tick.StateCreated)
-		state(t, g.Observe(at(-10000+91), listed, true), tick.StateFailed)
+		state(t, g.Observe(at(-10000), Pods{listed, true}), tick.StateCreated)
+		state(t, g.Observe(at(-10000+90), Pods{listed, true}), tick.StateCreated)
+		state(t, g.Observe(at(-10000+91), Pods{listed, true}), tick.StateFailed)
 	})
 	t.Run("ended, and started again", func(t *testing.T) {
 		g := start()
 		if x, ok := g.End(p.UID, at(5)); !ok || x.State != tick.StateSucceeded {
 			t.Errorf("End = %+v, %v", x, ok)
 		}
-		state(t, g.Observe(at(6), listed, true))
+		state(t, g.Observe(at(6), Pods{listed, true}))
 		if !g.Has(p.UID) {
 			t.Error("an empty cgroup that is still listed does not count as released")
 		}
 		again := *p
 		again.Threads = new(2.0)
-		state(t, g.Observe(at(7), map[string]*tick.Pod{p.UID: &again}, true))
+		state(t, g.Observe(at(7), Pods{map[string]*tick.Pod{p.UID: &again}, true}))
 		if g.Has(p.UID) {
 			t.Error("a pod that was started again counts as released")
 		}
@@ -220,8 +220,8 @@ func TestInProgress(t *testing.T) {
 	t.Run("frozen", func(t *testing.T) {
 		g := start()
 		g[p.UID].Frozen, g[p.UID].Eviction.State = true, tick.StateSucceeded
-		state(t, g.Observe(at(100000), listed, true), tick.StateSucceeded)
-		state(t, g.Observe(at(100001), missing, true))
+		state(t, g.Observe(at(100000), Pods{listed, true}), tick.StateSucceeded)
+		state(t, g.Observe(at(100001), Pods{missing, true}))
 	})
 }
 

@@ -106,7 +106,7 @@ func (w *world) step(t *rapid.T) {
 	for _, p := range w.pods {
 		present[p.UID] = p
 	}
-	w.state.Observe(w.clock, &tick.Sample{IntervalSeconds: new(d.Seconds())}, present, rapid.Bool().Draw(t, "complete"))
+	w.state.Observe(w.clock, &tick.Sample{IntervalSeconds: new(d.Seconds())}, Pods{present, rapid.Bool().Draw(t, "complete")})
 }
 
 // recordRequests records the victims, and the results of some of them at once.

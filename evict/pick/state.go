@@ -44,26 +44,48 @@ func (m *State) Init() {
 	}
 }
 
+// Pods are a sample's pods, by UID.
+type Pods struct {
+	ByUID map[string]*tick.Pod
+	// AreComplete means that a pod that is missing has ended: collect reports no pod or cgroup that it could not read.
+	AreComplete bool
+}
+
+// PodsOf returns a sample's pods; sample is nil if the tick has none.
+func PodsOf(sample *tick.Sample) Pods {
+	if sample == nil {
+		return Pods{}
+	}
+	pods := Pods{make(map[string]*tick.Pod, len(sample.Pods)), !sample.IsUnread("pods") && !sample.IsUnread("cgroup")}
+	for i := range sample.Pods {
+		pods.ByUID[sample.Pods[i].UID] = &sample.Pods[i]
+	}
+	return pods
+}
+
+// HasEnded reports whether a pod has certainly ended.
+func (p Pods) HasEnded(uid string) bool { return p.AreComplete && p.ByUID[uid] == nil }
+
 // Observe begins a tick, and returns the reports about the evictions in progress (see [InProgress.Observe]). sample is nil
 // if the tick has none.
-func (m *State) Observe(now time.Time, sample *tick.Sample, present map[string]*tick.Pod, complete bool) []tick.PodEviction {
+func (m *State) Observe(now time.Time, sample *tick.Sample, pods Pods) []tick.PodEviction {
 	m.LastHour.Observe(now)
 	if sample != nil {
 		m.Continuity.Observe(now, rule.Interval(sample))
 	}
-	m.observeTerminating(now, present, complete)
-	return m.InProgress.Observe(now, present, complete)
+	m.observeTerminating(now, pods)
+	return m.InProgress.Observe(now, pods)
 }
 
 // observeTerminating records since when pods have been terminating, whichever client has deleted them.
-func (m *State) observeTerminating(now time.Time, present map[string]*tick.Pod, complete bool) {
+func (m *State) observeTerminating(now time.Time, pods Pods) {
 	maps.DeleteFunc(m.TerminatingSince, func(uid string, since time.Time) bool {
-		if p := present[uid]; p != nil {
+		if p := pods.ByUID[uid]; p != nil {
 			return !p.Terminating
 		}
-		return complete || now.Sub(since) > time.Hour
+		return pods.AreComplete || now.Sub(since) > time.Hour
 	})
-	for uid, p := range present {
+	for uid, p := range pods.ByUID {
 		if since, ok := m.TerminatingSince[uid]; p.Terminating && (!ok || now.Before(since)) {
 			m.TerminatingSince[uid] = now
 		}

@@ -131,7 +131,7 @@ func TestNoAnswer(t *testing.T) {
 		t.Errorf("requested again: %d evictions; want one", len(m.LastHour))
 	}
 	m.InProgress.NoAnswer("uid-a", "no answer", now)
-	m.Observe(now.Add(time.Second), &tick.Sample{}, map[string]*tick.Pod{}, true)
+	m.Observe(now.Add(time.Second), &tick.Sample{}, Pods{map[string]*tick.Pod{}, true})
 	if m.InProgress.Unanswered("uid-a") {
 		t.Error("a has ended, and is still awaited")
 	}
@@ -163,7 +163,7 @@ func TestServerError(t *testing.T) {
 	if len(m.LastHour) != 0 || m.CooldownLeft(f[0].CooldownKey(), now, time.Hour) != 0 {
 		t.Errorf("refused: hour %v, cooldown %v; want none", m.LastHour, m.Cooldowns)
 	}
-	m.Observe(now.Add(time.Minute), &tick.Sample{}, map[string]*tick.Pod{"uid-a": a.Pod, "uid-b": b.Pod}, true)
+	m.Observe(now.Add(time.Minute), &tick.Sample{}, Pods{map[string]*tick.Pod{"uid-a": a.Pod, "uid-b": b.Pod}, true})
 	if d := cmp.Diff([]string{"a"}, next(m)); d != "" {
 		t.Errorf("when the pod may be tried again (-want +got):\n%s", d)
 	}

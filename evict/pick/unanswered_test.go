@@ -39,7 +39,7 @@ func TestUnansweredEvictionIsReportedAsDone(t *testing.T) {
 				present["uid-a"] = s.pod
 			}
 			reported := ""
-			for _, x := range m.Observe(now.Add(time.Minute+time.Duration(i)*time.Second), &tick.Sample{}, present, s.complete) {
+			for _, x := range m.Observe(now.Add(time.Minute+time.Duration(i)*time.Second), &tick.Sample{}, Pods{present, s.complete}) {
 				reported += x.State + x.Error
 			}
 			want, got = append(want, s.want), append(got, reported)
@@ -69,7 +69,7 @@ func TestAcceptedPodHasItsGracePeriod(t *testing.T) {
 		after time.Duration
 		want  string
 	}{{0, tick.StateCreated}, {90 * time.Second, tick.StateCreated}, {90*time.Second + 1, tick.StateFailed}} {
-		if got := m.Observe(seen.Add(tt.after), &tick.Sample{}, present, true); len(got) != 1 || got[0].State != tt.want {
+		if got := m.Observe(seen.Add(tt.after), &tick.Sample{}, Pods{present, true}); len(got) != 1 || got[0].State != tt.want {
 			t.Errorf("%s after it was seen terminating: %+v; want %s", tt.after, got, tt.want)
 		}
 	}

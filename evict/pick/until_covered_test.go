@@ -187,7 +187,7 @@ func TestRefusalKeepsOtherCooldown(t *testing.T) {
 	}
 
 	m := begin()
-	m.Observe(later(3), &tick.Sample{}, map[string]*tick.Pod{b.UID: b, c.UID: c}, true)
+	m.Observe(later(3), &tick.Sample{}, Pods{map[string]*tick.Pod{b.UID: b, c.UID: c}, true})
 	m.Refuse(b.UID, "a budget", later(10), 30*time.Second)
 	check("a has ended", m, later(10), 10*time.Second, candidate(b, 20), candidate(c, 10))
 
@@ -235,7 +235,7 @@ func TestUnknownVictimOfTwoMemoryRules(t *testing.T) {
 			Capacity:        &tick.Resources{MilliCPU: new(8000.0), MemoryBytes: new(100.0 * gib)},
 			Pods:            []tick.Pod{koordinatorPod("unknown", qos.BE, 5000), permitted},
 		}}
-		m.Observe(x.Time, x.Sample, map[string]*tick.Pod{"uid-unknown": &x.Sample.Pods[0], "uid-permitted": &x.Sample.Pods[1]}, true)
+		m.Observe(x.Time, x.Sample, Pods{map[string]*tick.Pod{"uid-unknown": &x.Sample.Pods[0], "uid-permitted": &x.Sample.Pods[1]}, true})
 		findings := append(first.Measure(&s, x).Findings, second.Measure(&s, x).Findings...)
 		for _, v := range Choose(x.Time, findings, limits, m).Victims {
 			got = append(got, v.Pod.Name)

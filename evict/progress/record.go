@@ -86,10 +86,10 @@ func (r *Record) recordResult(x act.Result, at time.Time, action string) {
 
 // decideAgain makes the eviction that an earlier run requested, with an unknown answer, depend on the choice of this tick: its need may
 // be over, and the pod may be protected now. A pod that terminates was evicted, and one that is missing has ended, which Observe reports.
-func (r *Record) decideAgain(uid string, now time.Time, pod *tick.Pod, complete bool) {
+func (r *Record) decideAgain(uid string, now time.Time, pods pick.Pods) {
 	l := r.InProgress[uid]
-	switch {
-	case pod == nil && complete:
+	switch pod := pods.ByUID[uid]; {
+	case pods.HasEnded(uid):
 	case pod != nil && pod.Terminating:
 		l.Accept(now)
 	default:
@@ -121,22 +121,4 @@ func (r *Record) recordFailure(x act.Result, l *pick.Ongoing, at time.Time) {
 // isUnanswered reports whether an error leaves open what the API server has done.
 func isUnanswered(err error) bool {
 	return kube.IsUnreachable(err) || kube.IsNotFound(err) && !kube.IsAnswer(err)
-}
-
-// Pods returns the sample's pods by UID. They are complete, so that a missing pod has ended, unless collect reports that it
-// could not read all of them.
-func Pods(s *tick.Sample) (map[string]*tick.Pod, bool) {
-	if s == nil {
-		return nil, false
-	}
-	present := make(map[string]*tick.Pod, len(s.Pods))
-	for i := range s.Pods {
-		present[s.Pods[i].UID] = &s.Pods[i]
-	}
-	for _, x := range s.Errors {
-		if x.Source == "pods" || x.Source == "cgroup" {
-			return present, false
-		}
-	}
-	return present, true
 }

@@ -91,7 +91,7 @@ func TestRefusedPodBlocksNoOther(t *testing.T) {
 				}
 			}
 			now = now.Add(30 * time.Second)
-			n.Observe(now, nil, map[string]*tick.Pod{"large": candidates[0].Pod, "small": candidates[1].Pod}, true)
+			n.Observe(now, nil, pick.Pods{ByUID: map[string]*tick.Pod{"large": candidates[0].Pod, "small": candidates[1].Pod}, AreComplete: true})
 		}
 		if !slices.Equal(got, tt.want) || len(n.LastHour) != 1 || n.LastHour[0].UID != got[len(got)-1] {
 			t.Errorf("%s: the victims are %v, the hour's evictions %+v; want %v, and the last one counted", tt.name, got, n.LastHour, tt.want)

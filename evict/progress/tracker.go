@@ -107,11 +107,10 @@ func (w *Tracker) TakeResults(in stage.Incoming) {
 	}
 }
 
-// Observe begins a tick of a node, and returns the evictions that have changed since the previous tick. present are the pods in the
-// sample; complete reports whether the list is complete, so that a missing pod has ended.
-func (w *Tracker) Observe(r *Record, in stage.Incoming, present map[string]*tick.Pod, complete bool) []tick.PodEviction {
-	w.resume(r, in.Time, present, complete)
-	changes := append(r.takeChanges(), r.State.Observe(in.Time, in.Sample, present, complete)...)
+// Observe begins a tick of a node, and returns the evictions that have changed since the previous tick.
+func (w *Tracker) Observe(r *Record, in stage.Incoming, pods pick.Pods) []tick.PodEviction {
+	w.resume(r, in.Time, pods)
+	changes := append(r.takeChanges(), r.State.Observe(in.Time, in.Sample, pods)...)
 	w.awaitAccepted(r)
 	w.LogChanges(r, changes)
 	return changes
@@ -120,7 +119,7 @@ func (w *Tracker) Observe(r *Record, in stage.Incoming, present map[string]*tick
 // resume continues what an earlier run began, as long as its time is not over; a later process in a cgroup of the same name is not a
 // target. What that run requested, without a known answer, is decided on again: nothing is done to a pod for a stale reason. A freeze is
 // checked however old it is, because a frozen pod that is forgotten stays frozen forever.
-func (w *Tracker) resume(r *Record, now time.Time, present map[string]*tick.Pod, complete bool) {
+func (w *Tracker) resume(r *Record, now time.Time, pods pick.Pods) {
 	isFirst := r.lastTick.IsZero()
 	r.lastTick = now
 	if !isFirst || w.runner == nil {
@@ -132,7 +131,7 @@ func (w *Tracker) resume(r *Record, now time.Time, present map[string]*tick.Pod,
 			l.RequestedAt = now
 			w.resumeOrder(r, l, "resuming an eviction of an earlier run")
 		case l.IsRequested():
-			r.decideAgain(uid, now, present[uid], complete)
+			r.decideAgain(uid, now, pods)
 		case l.Eviction.State == tick.StateCreated && l.StillAwaited(now):
 			w.resumeOrder(r, l, "resuming an eviction of an earlier run")
 		}
