@@ -147,11 +147,10 @@ func (n *node) isPod() bool { return n.rule.Pod() }
 
 // update updates the directories that changed, or all of them. Lost events also hide which directories were recreated.
 func (t *tree) update(all bool) {
-	if t.watcher == nil {
-		t.rescanIf(all)
-		return
+	var changes cgroup.Changes
+	if t.watcher != nil {
+		changes = t.watcher.Take()
 	}
-	changes := t.watcher.Take()
 	if changes.Err != nil {
 		t.log.Warn("watch cgroups", "error", changes.Err)
 	}
@@ -161,7 +160,7 @@ func (t *tree) update(all bool) {
 		}
 	}
 	if all || changes.Lost {
-		t.rescanIf(true)
+		t.rescanAll()
 		return
 	}
 	for _, path := range changes.Parents {
@@ -171,10 +170,7 @@ func (t *tree) update(all bool) {
 	}
 }
 
-func (t *tree) rescanIf(all bool) {
-	if !all {
-		return
-	}
+func (t *tree) rescanAll() {
 	t.unwatched = 0
 	t.startWatcher()
 	if root := t.nodes["/"]; root == nil {
