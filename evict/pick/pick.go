@@ -248,22 +248,12 @@ func newNeed(r *round, v *Verdict) *need {
 	pass := r.pass(f)
 	for i := range v.Candidates {
 		x := &v.Candidates[i]
-		at, chosenInPass := pass.byUID[x.Pod.UID]
-		_, chosenToEvict := r.acting.byUID[x.Pod.UID]
 		switch {
-		case x.Why != "" && (chosenInPass || chosenToEvict): // as in a cooldown; its end counts
-		case x.Why != "":
-			continue
-		case chosenInPass && n.isUncoveredBy(x) && allowsOneMore(r.limits.perRule(f), pass.perRule[f.Rule]):
-			r.victims(f)[at].join(f, x)
-			pass.perRule[f.Rule]++
-			x.Chosen, x.Why = true, "chosen, for another finding too"
-		case chosenInPass, chosenToEvict:
-			x.Why = "chosen for another finding"
-		default:
-			continue
+		case !r.isChosen(pass, x.Pod.UID), x.Why == "" && r.join(n, x):
+		default: // its end counts, also where it is excluded for this finding, as in a cooldown
+			x.Why = cmp.Or(x.Why, "chosen for another finding")
+			n.released += max(x.Releases, 0)
 		}
-		n.released += max(x.Releases, 0)
 	}
 	for _, x := range f.Others {
 		if r.isChosen(pass, x.Pod.UID) && x.Releases > 0 { // one whose eviction is in progress is not chosen
@@ -271,6 +261,21 @@ func newNeed(r *round, v *Verdict) *need {
 		}
 	}
 	return n
+}
+
+// join adds the finding's reason to a candidate that was chosen for another one, if its end is needed and the rule's limit allows it.
+func (r *round) join(n *need, x *Choice) bool {
+	f := n.finding
+	pass := r.pass(f)
+	at, isChosen := pass.byUID[x.Pod.UID]
+	if !isChosen || !n.isUncoveredBy(x) || !allowsOneMore(r.limits.perRule(f), pass.perRule[f.Rule]) {
+		return false
+	}
+	r.victims(f)[at].join(f, x)
+	pass.perRule[f.Rule]++
+	n.released += x.Releases
+	x.Chosen, x.Why = true, "chosen, for another finding too"
+	return true
 }
 
 // isChosen reports whether any finding has chosen a pod in this round.

@@ -50,24 +50,12 @@ func (r *round) chooseSoft(dryRun bool) {
 			continue
 		}
 		for _, other := range all[i+1:] {
-			r.joinFinding(other, w.choice.Pod)
+			if other.choice.Pod.UID == w.choice.Pod.UID && !other.choice.Chosen {
+				r.join(other.need, other.choice)
+			}
 		}
 		return
 	}
-}
-
-// joinFinding adds another soft finding's reason if it names the pod that is chosen anyway.
-func (r *round) joinFinding(w queuedCandidate, p *tick.Pod) {
-	f := w.need.finding
-	pass := r.pass(f)
-	if w.choice.Pod.UID != p.UID || w.choice.Chosen || !w.need.isUncoveredBy(w.choice) ||
-		!allowsOneMore(r.limits.perRule(f), pass.perRule[f.Rule]) {
-		return
-	}
-	r.victims(f)[pass.byUID[p.UID]].join(f, w.choice)
-	pass.perRule[f.Rule]++
-	w.need.released += w.choice.Releases
-	w.choice.Chosen, w.choice.Why = true, "chosen, for another finding too"
 }
 
 // updateQueue replaces the queue by the pods that are named now.
