@@ -16,70 +16,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"polder/evict/act/acttest"
 	"polder/lib/cgroup"
 	"polder/lib/tick"
 	"polder/tests/await"
-	"polder/tests/need"
 )
-
-// createCgroup creates a cgroup for the test in the primary and the freezer hierarchy, and removes it with all its processes.
-func createCgroup(t *testing.T) (*cgroup.Hierarchy, string) {
-	t.Helper()
-	h := need.Cgroups(t, "", freezer)
-	path := "/polder-test-" + strconv.Itoa(os.Getpid()) + "-" + strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name()))
-	for _, controller := range []string{"", freezer} {
-		dir, _, err := h.Dir(controller, path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			await.Until(t, time.Minute, "remove "+dir, func() string { // the kernel counts ended processes for a moment
-				if err := os.Remove(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
-					return err.Error()
-				}
-				return ""
-			})
-		})
-	}
-	return h, path
-}
-
-// start runs a shell script in the cgroup and waits until it has printed "ready".
-func start(t *testing.T, h *cgroup.Hierarchy, path, script string) *exec.Cmd {
-	t.Helper()
-	var enter string
-	for _, controller := range []string{"", freezer} {
-		dir, _, err := h.Dir(controller, path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		enter += fmt.Sprintf("echo $$ > %s; ", filepath.Join(dir, "cgroup.procs"))
-	}
-	cmd := exec.Command("sh", "-c", enter+script)
-	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = Thaw(h, path)
-		_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) // its session: the test's own child, not yet waited for
-		_ = cmd.Wait()
-	})
-	if _, err := out.Read(make([]byte, 16)); err != nil {
-		t.Fatalf("start %q: %v", script, err)
-	}
-	return cmd
-}
-
-// ignoreSIGTERM ignores SIGTERM, and so do its children.
-const ignoreSIGTERM = `trap '' TERM; sleep 1000 & sleep 1000 & echo ready; while :; do sleep 0.05; done`
 
 func TestKill(t *testing.T) {
 	for _, tt := range []struct {
@@ -89,13 +30,13 @@ func TestKill(t *testing.T) {
 		maxTime      time.Duration
 	}{
 		{"willing", `sleep 1000 & echo ready; wait`, 10 * time.Minute, 0, 5 * time.Minute},
-		{"stubborn", ignoreSIGTERM, 300 * time.Millisecond, 300 * time.Millisecond, time.Minute},
+		{"stubborn", acttest.IgnoreSIGTERM, 300 * time.Millisecond, 300 * time.Millisecond, time.Minute},
 		{"forking", `trap '' TERM; echo ready; while :; do (sleep 0.01; sleep 1000) & sleep 0.01; done`, 100 * time.Millisecond, 100 * time.Millisecond, time.Minute},
-		{"without grace", ignoreSIGTERM, 0, 0, time.Minute},
+		{"without grace", acttest.IgnoreSIGTERM, 0, 0, time.Minute},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			h, path := createCgroup(t)
-			start(t, h, path, tt.script)
+			h, path := acttest.Cgroup(t)
+			acttest.Run(t, h, path, tt.script)
 			sent := 0
 			before := time.Now()
 			if err := Kill(t.Context(), h, Target{Path: path}, tt.grace, NotRequested, func() { sent++ }); err != nil {
@@ -118,7 +59,7 @@ func TestKill(t *testing.T) {
 }
 
 func TestKillMissingCgroup(t *testing.T) {
-	h, path := createCgroup(t)
+	h, path := acttest.Cgroup(t)
 	for _, p := range []string{path, path + "/none"} {
 		if err := Kill(t.Context(), h, Target{Path: p}, time.Minute, NotRequested, func() {}); err != nil {
 			t.Errorf("Kill(%s) = %v; want nil: it is empty", p, err)
@@ -128,8 +69,8 @@ func TestKillMissingCgroup(t *testing.T) {
 
 // A process in a later cgroup of the same name is no target: it did not exist when the pod was chosen.
 func TestKillSkipsReplacedCgroup(t *testing.T) {
-	h, path := createCgroup(t)
-	first := start(t, h, path, ignoreSIGTERM)
+	h, path := acttest.Cgroup(t)
+	first := acttest.Run(t, h, path, acttest.IgnoreSIGTERM)
 	target := Target{path, InodeOf(h, KillPods, path)}
 	var later *exec.Cmd
 	err := Kill(t.Context(), h, target, time.Millisecond, NotRequested, func() {
@@ -137,20 +78,9 @@ func TestKillSkipsReplacedCgroup(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = first.Wait()
-		for _, controller := range []string{"", freezer} {
-			dir, _, err := h.Dir(controller, path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			await.Until(t, time.Minute, "remove "+dir, func() string { // the kernel counts ended processes for a moment
-				if err := os.Remove(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
-					return err.Error()
-				}
-				return ""
-			})
-		}
-		createCgroup(t)
-		later = start(t, h, path, ignoreSIGTERM)
+		acttest.Remove(t, h, path)
+		acttest.Cgroup(t)
+		later = acttest.Run(t, h, path, acttest.IgnoreSIGTERM)
 	})
 	if err != nil {
 		t.Errorf("Kill = %v; want nil: the target no longer exists", err)
@@ -164,8 +94,8 @@ func TestKillSkipsReplacedCgroup(t *testing.T) {
 }
 
 func TestKillStopsWithContext(t *testing.T) {
-	h, path := createCgroup(t)
-	start(t, h, path, ignoreSIGTERM)
+	h, path := acttest.Cgroup(t)
+	acttest.Run(t, h, path, acttest.IgnoreSIGTERM)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	if err := Kill(ctx, h, Target{Path: path}, time.Hour, NotRequested, cancel); !errors.Is(err, context.Canceled) {
@@ -177,9 +107,9 @@ func TestKillStopsWithContext(t *testing.T) {
 }
 
 func TestFreezeAndThaw(t *testing.T) {
-	h, path := createCgroup(t)
+	h, path := acttest.Cgroup(t)
 	// Two busy processes: one is frozen, and the other shows that it could have run meanwhile.
-	cmd := start(t, h, path, `echo ready; while :; do :; done`)
+	cmd := acttest.Run(t, h, path, `echo ready; while :; do :; done`)
 	other := exec.Command("sh", "-c", "while :; do :; done")
 	if err := other.Start(); err != nil {
 		t.Fatal(err)
@@ -241,7 +171,7 @@ func TestProtectedProcesses(t *testing.T) {
 }
 
 func TestRefusesItself(t *testing.T) {
-	h, path := createCgroup(t)
+	h, path := acttest.Cgroup(t)
 	for _, p := range []string{"/", "../x", "/a/../b"} {
 		if err := Kill(t.Context(), h, Target{Path: p}, 0, NotRequested, func() {}); err == nil {
 			t.Errorf("Kill(%q) was not refused", p)
@@ -314,8 +244,8 @@ func TestSignalOnlyToTheListedProcess(t *testing.T) {
 }
 
 func TestRunner(t *testing.T) {
-	h, path := createCgroup(t)
-	start(t, h, path, ignoreSIGTERM)
+	h, path := acttest.Cgroup(t)
+	acttest.Run(t, h, path, acttest.IgnoreSIGTERM)
 	r := &Runner{Action: KillPods, Do: KillExecutor(h), Log: slog.New(slog.DiscardHandler)}
 	recorded := false
 	r.Start(t.Context(), Order{Node: "n", Eviction: tick.PodEviction{UID: "u"}, Cgroup: path, Grace: 100 * time.Millisecond, Record: func() error { recorded = true; return nil }})

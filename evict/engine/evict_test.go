@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -12,13 +11,12 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/sys/unix"
 
+	"polder/evict/act/acttest"
 	"polder/lib/cgroup"
 	"polder/lib/stage"
 	"polder/lib/tick"
 	"polder/tests/await"
-	"polder/tests/need"
 )
 
 func command() stage.Command { return Command() }
@@ -48,44 +46,8 @@ func overcommit(first, second string) func(int) *tick.Tick {
 // group creates a cgroup with a process in it that ignores SIGTERM.
 func group(t *testing.T) (*cgroup.Hierarchy, string) {
 	t.Helper()
-	h := need.Cgroups(t, "", "freezer")
-	path := fmt.Sprintf("/polder-test-%d-%s", os.Getpid(), strings.ToLower(strings.ReplaceAll(t.Name(), "/", "-")))
-	enter := ""
-	for _, controller := range []string{"", "freezer"} {
-		dir, _, err := h.Dir(controller, path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			await.Until(t, time.Minute, "remove "+dir, func() string {
-				if err := os.Remove(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
-					return err.Error()
-				}
-				return ""
-			})
-		})
-		enter += "echo $$ > " + filepath.Join(dir, "cgroup.procs") + "; "
-	}
-	cmd := exec.Command("sh", "-c", enter+"trap '' TERM; echo ready; while :; do sleep 0.05; done")
-	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = h.WriteFile("freezer", path, "freezer.state", "THAWED")
-		_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL)
-		_ = cmd.Wait()
-	})
-	if _, err := out.Read(make([]byte, 8)); err != nil {
-		t.Fatal(err)
-	}
+	h, path := acttest.Cgroup(t)
+	acttest.Run(t, h, path, "trap '' TERM; echo ready; while :; do sleep 0.05; done")
 	return h, path
 }
 

@@ -34,6 +34,9 @@ func TestUnreadFieldsAreUsedNowhere(t *testing.T) {
 	files := 0
 	for _, dir := range []string{"..", "../../lib/qos", "../../lib/sloconfig", "../../lib/customconfig"} {
 		err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+			if err == nil && entry.IsDir() && entry.Name() == "acttest" {
+				return fs.SkipDir
+			}
 			if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 				return err
 			}
