@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"polder/collect/host"
 	"polder/lib/tick"
 )
 
@@ -16,10 +15,7 @@ import (
 func TestKubelet(t *testing.T) {
 	m := newMachine(t)
 	m.write("sys/fs/cgroup/cgroup.controllers", "cpuset cpu memory pids")
-	h, err := host.New(m.root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := m.host()
 	rules := defaultRules(t)
 	c := New(&Env{Host: h, Rules: rules, KubeletRoot: "/data/kubelet", Log: slog.New(slog.DiscardHandler), Now: time.Now})
 	t.Cleanup(func() { _ = c.Close() })

@@ -15,10 +15,7 @@ import (
 // Links have their rates between two readings, default routes of both versions of IP, and the speed that the driver reports.
 func TestLinks(t *testing.T) {
 	m := newMachine(t)
-	h, err := host.New(m.root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := m.host()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	env := &Env{Host: h, Now: func() time.Time { return now }}
 	c := &clock{host: h, now: env.Now}

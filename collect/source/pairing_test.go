@@ -13,7 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"polder/collect/classify"
-	"polder/collect/host"
 	"polder/collect/kubernetes"
 	"polder/lib/customconfig"
 	"polder/lib/sloconfig"
@@ -57,11 +56,7 @@ func (c *fakeCluster) set(pods ...*kubernetes.Pod) {
 func (m *machine) clustered(c *fakeCluster) *Collector {
 	m.t.Helper()
 	rules := defaultRules(m.t)
-	h, err := host.New(m.root)
-	if err != nil {
-		m.t.Fatal(err)
-	}
-	collector := New(&Env{Host: h, Rules: rules, Cluster: c, Log: slog.New(slog.DiscardHandler), Now: time.Now})
+	collector := New(&Env{Host: m.host(), Rules: rules, Cluster: c, Log: slog.New(slog.DiscardHandler), Now: time.Now})
 	m.t.Cleanup(func() { _ = collector.Close() })
 	return collector
 }
@@ -256,10 +251,7 @@ func TestJoinByRules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := host.New(m.root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := m.host()
 	c := &fakeCluster{}
 	c.set(clusterPod("web", uidA, tick.QoSShared), clusterPod("db", uidB, tick.QoSDedicated))
 	for _, p := range c.pods {

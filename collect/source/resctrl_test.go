@@ -4,7 +4,6 @@ import (
 	"os"
 	"testing"
 
-	"polder/collect/host"
 	"polder/lib/resctrl"
 	"polder/lib/tick"
 )
@@ -12,11 +11,7 @@ import (
 // It is read when the mount appears and at a rescan, not with each tick, and absent when the mount is.
 func TestResctrl(t *testing.T) {
 	m := newMachine(t)
-	h, err := host.New(m.root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := Resctrl.New(&Env{Host: h})
+	r := Resctrl.New(&Env{Host: m.host()})
 	read := func(rescan bool) (*tick.Resctrl, error) {
 		round := Round{Sample: &tick.Sample{}, Rescan: rescan}
 		err := r.Read(&round)

@@ -34,6 +34,15 @@ func newMachine(t *testing.T) *machine {
 	return m
 }
 
+func (m *machine) host() *host.Host {
+	m.t.Helper()
+	h, err := host.New(m.root)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return h
+}
+
 // defaultRules returns the rules of a machine without a file of its own.
 func defaultRules(t testing.TB) *classify.Rules {
 	t.Helper()
@@ -82,11 +91,7 @@ func (m *machine) collector(rules string) *Collector {
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	h, err := host.New(m.root)
-	if err != nil {
-		m.t.Fatal(err)
-	}
-	c := New(&Env{Host: h, Rules: r, Log: slog.New(slog.DiscardHandler), Now: time.Now})
+	c := New(&Env{Host: m.host(), Rules: r, Log: slog.New(slog.DiscardHandler), Now: time.Now})
 	m.t.Cleanup(func() { _ = c.Close() })
 	return c
 }

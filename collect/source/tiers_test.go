@@ -13,7 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"polder/collect/classify"
-	"polder/collect/host"
 	"polder/lib/tick"
 	"polder/lib/tick/ticktest"
 )
@@ -55,10 +54,7 @@ func (m *machine) version(version int) {
 
 func (m *machine) kubelet(cgroupRoot string) *Collector {
 	m.t.Helper()
-	h, err := host.New(m.root)
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	h := m.host()
 	text, err := classify.DefaultBelow(cgroupRoot)
 	if err != nil {
 		m.t.Fatal(err)
