@@ -284,11 +284,7 @@ func TestStuckTerminating(t *testing.T) {
 		m := tt.state()
 		for d := time.Duration(0); d < tt.at; d += min(time.Minute, tt.at-d) {
 			m.Observe(now.Add(d), &tick.Sample{}, Pods{present, true})
-			data, err := tick.Marshal(m) // also across a restart
-			if m = new(State); err != nil || tick.Unmarshal(data, m) != nil {
-				t.Fatal("not read back", err)
-			}
-			m.Init()
+			m = restart(t, m)
 		}
 		m.Observe(now.Add(tt.at), &tick.Sample{}, Pods{present, true})
 		want := []string{"b"}

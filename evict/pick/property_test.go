@@ -153,7 +153,7 @@ func withoutLatest(requests []requestRecord, uid string) []requestRecord {
 }
 
 // restart reads the memory back from the state file's content.
-func restart(t *rapid.T, m *State) *State {
+func restart(t rapid.TB, m *State) *State {
 	data, err := tick.Marshal(m)
 	if err != nil {
 		t.Fatal(err)

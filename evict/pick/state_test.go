@@ -176,15 +176,7 @@ func TestStateJSON(t *testing.T) {
 	m.Queue = Queue{"uid-q": now}
 	m.Continuity.Observe(now, time.Second)
 	m.InProgress.NoAnswer("uid-a", "no answer", now)
-	data, err := tick.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	back := new(State)
-	if err := tick.Unmarshal(data, back); err != nil {
-		t.Fatal(err)
-	}
-	back.Init()
+	back := restart(t, m)
 	if d := cmp.Diff(m, back); d != "" {
 		t.Errorf("after a restart (-want +got):\n%s", d)
 	}
