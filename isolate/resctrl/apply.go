@@ -293,12 +293,11 @@ func (r *round) writeSchemata(group string, desired []schemata.Line) {
 	if len(desired) == 0 {
 		return
 	}
-	text, err := r.readSchemata(group)
+	lines, err := schemataOf(r.at, group)
 	if err != nil && !(r.DryRun && errors.Is(err, fs.ErrNotExist)) {
 		r.fail(group, keySchemata, err)
 		return
 	}
-	lines := schemata.ParseFile(text)
 	for _, l := range desired {
 		current, _ := schemata.Find(lines, l.Resource)
 		if current.Contains(l) {
@@ -320,15 +319,6 @@ func (r *round) writeSchemata(group string, desired []schemata.Line) {
 	}
 }
 
-func (r *round) readSchemata(group string) (string, error) {
-	f, err := r.at.Open(filepath.Join(group, keySchemata))
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	return readAll(f)
-}
-
 // writeLine writes one line and reads it back.
 func (r *round) writeLine(group string, old, desired schemata.Line) {
 	if r.DryRun {
@@ -343,12 +333,12 @@ func (r *round) writeLine(group string, old, desired schemata.Line) {
 		r.fail(group, keySchemata, r.explain(fmt.Sprintf("write %q to %s", desired, filepath.Join(r.dir, group, keySchemata)), err))
 		return
 	}
-	text, err := r.readSchemata(group)
+	lines, err := schemataOf(r.at, group)
 	if err != nil {
 		r.fail(group, keySchemata, fmt.Errorf("written, but reading it back failed: %w", err))
 		return
 	}
-	written, _ := schemata.Find(schemata.ParseFile(text), desired.Resource)
+	written, _ := schemata.Find(lines, desired.Resource)
 	r.expect(group, written.Select(desired))
 	r.addWrite(group, keySchemata, textOf(old), textOf(written.Select(desired)))
 	if !written.Contains(desired) {

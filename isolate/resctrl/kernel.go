@@ -15,6 +15,8 @@ import (
 
 	"github.com/opencontainers/runc/libcontainer/intelrdt"
 	"golang.org/x/sys/unix"
+
+	"polder/lib/schemata"
 )
 
 // kernel contains what only the kernel's own file system does: a new directory contains a group's files at once, and a
@@ -48,6 +50,17 @@ const maxText = 64 << 10
 func readAll(r io.Reader) (string, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxText))
 	return string(data), err
+}
+
+// schemataOf reads a group's lines.
+func schemataOf(at *os.Root, group string) ([]schemata.Line, error) {
+	f, err := at.Open(filepath.Join(group, keySchemata))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := readAll(f)
+	return schemata.ParseFile(text), err
 }
 
 // appendLine writes one line with its newline to an existing file: the kernel rejects a line of schemata without a newline. The

@@ -102,16 +102,7 @@ func (a *Applier) removeGroup(at *os.Root, group string, out *Restored) bool {
 // are restored.
 func (a *Applier) restoreLines(at *os.Root, group string, rec *record, force bool, out *Restored) bool {
 	name := filepath.Join(group, keySchemata)
-	read := func() ([]schemata.Line, error) {
-		f, err := at.Open(name)
-		if err != nil {
-			return nil, err
-		}
-		defer f.Close()
-		text, err := readAll(f)
-		return schemata.ParseFile(text), err
-	}
-	lines, err := read()
+	lines, err := schemataOf(at, group)
 	if err != nil {
 		out.Failed++
 		a.Log.Warn("resctrl: not restored", "group", group, "error", err)
@@ -149,7 +140,7 @@ func (a *Applier) restoreLines(at *os.Root, group string, rec *record, force boo
 			err := appendLine(at, name, original.String())
 			if err == nil {
 				var after []schemata.Line
-				after, err = read()
+				after, err = schemataOf(at, group)
 				if l, _ := schemata.Find(after, resource); err == nil && !l.Contains(original) {
 					err = fmt.Errorf("it reads %q after the write", textOf(l))
 				}
