@@ -21,7 +21,7 @@ func (o *options) checkConfig(s *stage.Session) error {
 	for _, r := range rules.All() {
 		class, containers := r.Class, "self"
 		switch {
-		case !r.Pod():
+		case !r.IsPod():
 			class, containers = "none", "-"
 		case r.ChildContainers:
 			containers = "children"

@@ -64,8 +64,8 @@ type Rule struct {
 	Requests, Limits *tick.Resources
 }
 
-// Pod reports whether the cgroups that the rule matches are pods.
-func (r *Rule) Pod() bool { return r != nil && r.Class != "" }
+// IsPod reports whether the cgroups that the rule matches are pods.
+func (r *Rule) IsPod() bool { return r != nil && r.Class != "" }
 
 // Cgroup is the rule's glob.
 func (r *Rule) Cgroup() string { return "/" + strings.Join(r.glob, "/") }

@@ -49,7 +49,7 @@ func TestDefault(t *testing.T) {
 		rule := r.Match(tt.cgroup)
 		var class string
 		var children bool
-		if rule.Pod() {
+		if rule.IsPod() {
 			class, children = rule.Class, rule.ChildContainers
 		}
 		if class != tt.class || children != tt.children {
@@ -109,7 +109,7 @@ rules:
     requests: {milliCPU: 2000, memoryBytes: 1Gi, reclaimedMilliCPU: 1500, reclaimedMemoryBytes: 100}
     limits: {memoryBytes: 2G}
 `)
-	if r.Match("/a").Pod() {
+	if r.Match("/a").IsPod() {
 		t.Error("the first rule that matches does not win")
 	}
 	want := &tick.Resources{MilliCPU: new(2000.0), MemoryBytes: new(float64(1 << 30)), ReclaimedMilliCPU: new(1500.0), ReclaimedMemoryBytes: new(100.0)}

@@ -200,7 +200,7 @@ func (c *controller) put() error {
 // touch updates --ready-file while this process is ready to lead.
 func (c *controller) touch(now time.Time, seen agents.Seen) {
 	path := c.readyFile
-	if path == "" || !current(seen) || c.lease != nil && c.lease.LastError() != nil {
+	if path == "" || !isCurrent(seen) || c.lease != nil && c.lease.LastError() != nil {
 		return
 	}
 	if os.Chtimes(path, now, now) == nil {
@@ -211,9 +211,9 @@ func (c *controller) touch(now time.Time, seen agents.Seen) {
 	}
 }
 
-// current reports whether everything that decisions are made from is current. The configuration objects do not count: they are read only to
-// report their errors, and a kind that the cluster does not have would keep every fleet controller from ever being ready.
-func current(seen agents.Seen) bool {
+// isCurrent reports whether everything that decisions are made from is current. The configuration objects do not count: they are read only
+// to report their errors, and a kind that the cluster does not have would keep every fleet controller from ever being ready.
+func isCurrent(seen agents.Seen) bool {
 	return !slices.ContainsFunc(seen.Errors, func(e tick.SourceError) bool { return e.Source != live.ConfigSource })
 }
 

@@ -143,7 +143,7 @@ type node struct {
 }
 
 // isPod reports whether the node is a pod.
-func (n *node) isPod() bool { return n.rule.Pod() }
+func (n *node) isPod() bool { return n.rule.IsPod() }
 
 // update updates the directories that changed, or all of them. Lost events also hide which directories were recreated.
 func (t *tree) update(all bool) {

@@ -26,8 +26,8 @@ type clock struct {
 const sameSeconds = 0.05
 
 func (c *clock) startRound() {
-	live := c.live()
-	if live && !c.started.IsZero() {
+	isLive := c.isLive()
+	if isLive && !c.started.IsZero() {
 		return
 	}
 	up, err := c.host.UptimeSeconds()
@@ -48,11 +48,11 @@ func (c *clock) startRound() {
 	c.started, c.uptime = at, up
 }
 
-func (c *clock) live() bool { return c.host.Root() == "/" }
+func (c *clock) isLive() bool { return c.host.Root() == "/" }
 
 // Seconds is the time now.
 func (c *clock) Seconds() float64 {
-	if !c.live() {
+	if !c.isLive() {
 		return c.seconds
 	}
 	return c.uptime + c.now().Sub(c.started).Seconds()

@@ -221,11 +221,11 @@ func (w *waits) release(list []threadDelay) {
 	}
 }
 
-// services sets whether the container belongs to a service.
-func (w *waits) services(is bool) {
-	if is == w.batch {
+// setService sets whether the container belongs to a service.
+func (w *waits) setService(isService bool) {
+	if isService == w.batch {
 		w.reset()
-		w.batch = !is
+		w.batch = !isService
 	}
 }
 

@@ -68,9 +68,9 @@ func (t *tree) readStalls(n *node, seconds float64) {
 	}
 }
 
-// services sets whether the pod is a service. The files that only services need are closed for a batch pod.
-func (s *stalls) services(is bool) {
-	if s.memoryOnly = !is; !is {
+// setService sets whether the pod is a service. The files that only services need are closed for a batch pod.
+func (s *stalls) setService(isService bool) {
+	if s.memoryOnly = !isService; !isService {
 		s.cpu.close()
 		s.io.close()
 	}

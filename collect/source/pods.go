@@ -110,7 +110,7 @@ func (p *pods) assemble() {
 		p.at, p.out = append(p.at, pod{}), append(p.out, out)
 	}
 	p.joined = j.joined
-	p.services()
+	p.setServices()
 }
 
 // asTick is the part of a pod's sample that comes from the rules. A pod of Kubernetes that the cluster does not have never counts
@@ -187,15 +187,15 @@ func (s *sum) into(where *float64, parts float64) *float64 {
 	return known(where, rounded(s.value, parts), s.known)
 }
 
-// services sets for each pod's stalls and threads whether it is a service: batch's waiting is not read.
-func (p *pods) services() {
+// setServices sets for each pod's stalls and threads whether it is a service: batch's waiting is not read.
+func (p *pods) setServices() {
 	for i := range p.at {
-		at, is := &p.at[i], p.out[i].QoS != tick.QoSReclaimed
+		at, isService := &p.at[i], p.out[i].QoS != tick.QoSReclaimed
 		if at.stalls != nil {
-			at.stalls.services(is)
+			at.stalls.setService(isService)
 		}
 		for _, c := range at.containers {
-			c.waits.services(is)
+			c.waits.setService(isService)
 		}
 	}
 }

@@ -219,7 +219,7 @@ func TestKoordinatorProperties(t *testing.T) {
 			on := koordinator != nil && *koordinator.Threshold.Enable
 			n.Observe(x.Time, x.Sample, pick.PodsOf(x.Sample))
 			findings, _ := n.measure(&s, koordinator, x)
-			findings = slices.DeleteFunc(findings, func(f rule.Finding) bool { return !rule.Koordinator(f.Rule) })
+			findings = slices.DeleteFunc(findings, func(f rule.Finding) bool { return !rule.IsKoordinator(f.Rule) })
 			if !on && len(findings) > 0 {
 				t.Fatalf("the strategy is off, and there are findings: %+v", findings)
 			}

@@ -403,7 +403,7 @@ func (v *Victim) join(f *rule.Finding, x *Choice) {
 	if !slices.Contains(v.Cooldowns, f.CooldownKey()) {
 		v.Cooldowns = append(v.Cooldowns, f.CooldownKey())
 	}
-	if !rule.Koordinator(v.Eviction.Rule) {
+	if !rule.IsKoordinator(v.Eviction.Rule) {
 		v.Eviction.Reason += "; " + other.Reason
 		v.Eviction.Message += "; " + other.Message
 	}

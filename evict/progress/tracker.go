@@ -86,7 +86,7 @@ func (w *Tracker) startOrders(r *Record, requested act.Requested, evictions ...*
 		grace := max(0, pick.Grace(&l.Eviction)-r.lastTick.Sub(l.RequestedAt)) // the remaining grace period
 		w.runner.Start(w.ordersContext, act.Order{
 			Node: r.name, Eviction: l.Eviction, Cgroup: l.Cgroup, Inode: l.Inode,
-			Grace: grace, Timeout: pick.Timeout(&l.Eviction), Requested: requested, Koordinator: rule.Koordinator(l.Eviction.Rule), Record: record,
+			Grace: grace, Timeout: pick.Timeout(&l.Eviction), Requested: requested, Koordinator: rule.IsKoordinator(l.Eviction.Rule), Record: record,
 		})
 	}
 }

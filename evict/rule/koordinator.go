@@ -14,9 +14,9 @@ import (
 	"polder/lib/tick"
 )
 
-// Koordinator reports whether a rule is one of Koordinator's, which the node's strategy enables, and whose events use
+// IsKoordinator reports whether a rule is one of Koordinator's, which the node's strategy enables, and whose events use
 // Koordinator's wording.
-func Koordinator(name string) bool {
+func IsKoordinator(name string) bool {
 	return slices.ContainsFunc(All, func(r *Rule) bool { return r.Name == name && r.Strategy != nil })
 }
 

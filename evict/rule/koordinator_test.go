@@ -200,13 +200,13 @@ func TestNoStrategies(t *testing.T) {
 	names := ""
 	for _, r := range All {
 		if r.Strategy == nil {
-			if Koordinator(r.Name) {
+			if IsKoordinator(r.Name) {
 				t.Errorf("%s is one of Koordinator's", r.Name)
 			}
 			continue
 		}
 		names += r.Name + " "
-		if !Koordinator(r.Name) || len(r.Thresholds) < 3 || r.Rows != nil {
+		if !IsKoordinator(r.Name) || len(r.Thresholds) < 3 || r.Rows != nil {
 			t.Errorf("%s: want it to be Koordinator's, with thresholds and no settings of its own", r.Name)
 		}
 		if m := r.New().Measure(&s, koordTick(0, 9900, 99, bePod("be", usage(2000, 50), request(9000)))); len(m.Findings) > 0 || len(m.Errors) > 0 {
@@ -219,7 +219,7 @@ func TestNoStrategies(t *testing.T) {
 	if want := "BEMemoryEvict BECPUEvict MemoryAllocatableEvict CPUAllocatableEvict MemoryEvict CPUEvict "; names != want {
 		t.Errorf("Koordinator's rules are measured in the order %s; want %s", names, want)
 	}
-	if Koordinator("agent-health") || Koordinator("") {
+	if IsKoordinator("agent-health") || IsKoordinator("") {
 		t.Error("other names count as Koordinator's")
 	}
 }
@@ -355,7 +355,7 @@ func pressedTick(seconds int) *tick.Tick {
 func TestKoordinatorWindowsSurviveEncoding(t *testing.T) {
 	s := strategy(func(th *sloconfig.Threshold) { every(th); th.CPUEvictTimeWindowSeconds = new(int64(60)) })
 	for _, r := range All {
-		if !Koordinator(r.Name) {
+		if !IsKoordinator(r.Name) {
 			continue
 		}
 		w := r.New()

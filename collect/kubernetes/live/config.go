@@ -66,7 +66,7 @@ func (c *Cluster) resolveNow(now time.Time) {
 		r.errs = append(r.errs, fmt.Errorf("a KatalystCustomConfig is for %s, which the cluster does not have: the previous configuration stays in force", kind.Resource))
 	}
 	r.verdicts = c.verdicts(&in)
-	r.whole = r.whole || node != nil && c.read()
+	r.whole = r.whole || node != nil && c.isRead()
 	if node == nil {
 		in.Candidates = nil // the selection needs its labels
 	}

@@ -100,8 +100,8 @@ func (g *registry) verdicts(in *customconfig.Configs) []customconfig.Verdict {
 	return all
 }
 
-// read reports whether the objects of all kinds that targets name were read once.
-func (g *registry) read() bool {
+// isRead reports whether the objects of all kinds that targets name were read once.
+func (g *registry) isRead() bool {
 	for _, w := range g.kinds {
 		if !w.State().Synced {
 			return false
