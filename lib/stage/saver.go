@@ -92,8 +92,11 @@ func (v *Saver) write(number int64, state tick.Raw, timeout time.Duration) error
 			done <- nil
 			return
 		}
-		v.lastWritten = number
-		done <- v.save(state)
+		err := v.save(state)
+		if err == nil {
+			v.lastWritten = number
+		}
+		done <- err
 	}()
 	select {
 	case err := <-done:

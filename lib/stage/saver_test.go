@@ -98,6 +98,30 @@ func TestStateIsSavedWhenItIsDue(t *testing.T) {
 	})
 }
 
+// A newer state that could not be written does not stand for an older one: an eviction's record is written, or its error returned.
+func TestFailedSaveStandsForNoOther(t *testing.T) {
+	s := &Session{Env: Env{Now: time.Now}, State: "state", Log: slog.New(slog.DiscardHandler)}
+	state := "older"
+	v := s.NewSaver(1, time.Minute, func() (tick.Raw, error) { return tick.Raw(state), nil })
+	full := errors.New("the disk is full")
+	var saved []string
+	v.save = func(state tick.Raw) error {
+		saved = append(saved, string(state))
+		if string(state) == "newer" {
+			return full
+		}
+		return nil
+	}
+	older := v.Prepare()
+	state = "newer"
+	if err := v.Prepare()(); !errors.Is(err, full) {
+		t.Fatal(err)
+	}
+	if err := older(); err != nil || !slices.Equal(saved, []string{"newer", "older"}) {
+		t.Errorf("%v, written %q; want the older state, too", err, saved)
+	}
+}
+
 // Without --state, and with --dry-run, no snapshot is taken.
 func TestNoStateIsSaved(t *testing.T) {
 	for name, s := range map[string]*Session{"no --state": {}, "--dry-run": {State: "state", DryRun: true}} {
