@@ -133,11 +133,11 @@ func noJournal(s *stage.Session, o options, ran string) error {
 func restored(s *stage.Session, out interface {
 	IsComplete() bool
 	String() string
-}, err error, everything, path string,
+}, err error, path string,
 ) error {
 	fmt.Fprintf(s.Err, "isolate: %s\n", out)
 	if err == nil && !out.IsComplete() {
-		err = fmt.Errorf("not %s is restored; %s keeps the rest", everything, path)
+		err = fmt.Errorf("not everything is restored; %s keeps the rest", path)
 	}
 	return err
 }
@@ -152,7 +152,7 @@ func restoreCgroups(s *stage.Session, o options, h *cgroup.Hierarchy, j *apply.J
 	a := apply.New(options)
 	defer a.Close()
 	out, err := a.Restore(o.force)
-	return restored(s, out, err, "everything", o.journal)
+	return restored(s, out, err, o.journal)
 }
 
 // restoreResctrl restores the groups of /sys/fs/resctrl, if any were changed.
@@ -170,7 +170,7 @@ func restoreResctrl(s *stage.Session, o options, h *cgroup.Hierarchy) error {
 		return fmt.Errorf("--journal: %w", err)
 	}
 	out, err := resctrl.New(resctrl.Options{Root: o.root, Hierarchy: h, Journal: j, DryRun: s.DryRun, Now: s.Now, Log: s.Log}).Restore(o.force)
-	return restored(s, out, err, "everything of resctrl", path)
+	return restored(s, out, err, path)
 }
 
 // restoreNetwork undoes what the network's journal contains.
@@ -186,5 +186,5 @@ func restoreNetwork(s *stage.Session, o options, a network.Options) (err error) 
 		return fmt.Errorf("--journal: %w", err)
 	}
 	out, err := network.New(a).Restore()
-	return restored(s, out, err, "everything of the network", o.journal)
+	return restored(s, out, err, o.journal)
 }
