@@ -14,7 +14,7 @@ import (
 
 // A load that could not be measured interrupts the duration; an empty pool in a state file does no harm.
 func TestUnknownLoadEndsTheCondition(t *testing.T) {
-	was := condition{Since: Since{Start: at(0)}, Last: at(0)}
+	was := condition{Start: at(0), Last: at(0)}
 	l := &poolLoad{Soft: was, Hard: was}
 	l.observeUnknown(tickAt(5))
 	if !l.Soft.Start.IsZero() || !l.Hard.Start.IsZero() {

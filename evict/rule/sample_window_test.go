@@ -67,24 +67,3 @@ func TestSampleWindowShareIsOfCapacity(t *testing.T) {
 		t.Errorf("Share(0) = %v; want 0", got)
 	}
 }
-
-func TestSince(t *testing.T) {
-	var s Since
-	for _, step := range []struct {
-		at     int
-		isTrue bool
-		want   time.Time
-	}{
-		{10, false, time.Time{}},
-		{11, true, at(11)},
-		{20, true, at(11)},
-		{21, false, time.Time{}},
-		{22, true, at(22)},
-		{5, true, at(5)}, // set back: never a negative span
-		{30, true, at(5)},
-	} {
-		if got := s.Observe(at(step.at), step.isTrue); !got.Equal(step.want) {
-			t.Errorf("Observe(%d, %v) = %v; want %v", step.at, step.isTrue, got, step.want)
-		}
-	}
-}

@@ -12,7 +12,8 @@ import (
 // condition is a threshold with its state: since when it has been met. With a hysteresis, a threshold that is met stays
 // met until the value has passed back by that part of the threshold.
 type condition struct {
-	Since
+	// Start is the time since which it has been met without a break; zero if it is not met.
+	Start time.Time `json:"start,omitzero"`
 	// Last is the time of the last measurement, Interval that sample's.
 	Last     time.Time     `json:"last,omitzero"`
 	Interval time.Duration `json:"interval,omitzero"`
@@ -64,13 +65,16 @@ func (l *condition) wasMet(t *tick.Tick) bool {
 	return !l.Start.IsZero() && t.Time.Sub(l.Last) <= MaxGap(l.Interval)
 }
 
-// observe records whether it is met, or false if that is unknown.
+// observe records whether it is met, or false if that is unknown. If the clock was set back behind the beginning, it begins now: a
+// duration is never negative.
 func (l *condition) observe(t *tick.Tick, met bool) bool {
-	if !l.wasMet(t) {
+	switch {
+	case !met:
 		l.Start = time.Time{}
+	case !l.wasMet(t), t.Time.Before(l.Start):
+		l.Start = t.Time
 	}
 	l.Last, l.Interval = t.Time, Interval(t.Sample)
-	l.Observe(t.Time, met)
 	return met
 }
 
