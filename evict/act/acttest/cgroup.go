@@ -63,11 +63,11 @@ func dirs(t *testing.T, h *cgroup.Hierarchy, path string) (list []string) {
 // kills the script with its children.
 func Run(t *testing.T, h *cgroup.Hierarchy, path, script string) *exec.Cmd {
 	t.Helper()
-	var enter string
+	var enter strings.Builder
 	for _, dir := range dirs(t, h, path) {
-		enter += fmt.Sprintf("echo $$ > %s; ", filepath.Join(dir, "cgroup.procs"))
+		fmt.Fprintf(&enter, "echo $$ > %s; ", filepath.Join(dir, "cgroup.procs"))
 	}
-	cmd := exec.Command("sh", "-c", enter+script)
+	cmd := exec.Command("sh", "-c", enter.String()+script)
 	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
