@@ -191,8 +191,8 @@ func (st *State) switchOff(t *tick.Tick, a *tick.Advice) *State {
 // sanitize corrects invalid values of a state file, and times after a clock was set back.
 func (st *State) sanitize(now time.Time) {
 	for _, at := range []*time.Time{
-		&st.OverSince, &st.CalmSince, &st.LowUseSince, &st.NeededAt, &st.ExhaustedSince, &st.LoadFellSince, &st.ChangedAt, &st.RevertedAt, &st.KnownAt,
-		&st.CauseKnownAt,
+		&st.OverSince, &st.CalmSince, &st.LowUseSince, &st.NeededAt, &st.ExhaustedSince, &st.LoadFellSince, &st.ChangedAt, &st.RevertedAt,
+		&st.KnownAt, &st.CauseKnownAt,
 	} {
 		if at.After(now) {
 			*at = now
@@ -417,8 +417,8 @@ func (st *State) stepsTaken(kind string) (n int) {
 	return n
 }
 
-// nextKind returns the kind of the step that can be taken for a waiting, or if none is too long for the one that caused the last step; empty
-// if no step is left.
+// nextKind returns the kind of the step that can be taken for a waiting, or if none is too long for the one that caused the last step;
+// empty if no step is left.
 func (st *State) nextKind(a *tick.Advice, v *view, worst *waiting, s Settings, m class.Machine) string {
 	resource := ""
 	switch {
