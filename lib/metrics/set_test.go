@@ -76,6 +76,7 @@ func evictTick(node string, rules ...string) *tick.Tick {
 
 func TestPage(t *testing.T) {
 	s := serve(t)
+	s.Tick(evictTick("n"), 3*time.Millisecond)
 	s.Tick(evictTick("n", "wet", "dry"), 3*time.Millisecond)
 	s.Tick(evictTick("n", "wet", "dry"), 3*time.Millisecond)
 	s.Written()
@@ -92,17 +93,17 @@ func TestPage(t *testing.T) {
 	wants(t, scrape(t, s),
 		`polder_build_info{goversion="`+goVersion(t)+`",tool="evict",version="v0.0.0-test"} 1`,
 		`polder_tick_timestamp_seconds{node="n",tool="evict"} 1.7952624e+09`,
-		`polder_ticks_total{node="n",tool="evict"} 2`,
+		`polder_ticks_total{node="n",tool="evict"} 3`,
 		`polder_written_ticks_total{tool="evict"} 1`,
 		`polder_refused_ticks_total{reason="old",tool="evict"} 1`,
 		`polder_refused_ticks_total{reason="node",tool="evict"} 0`,
 		`polder_invalid_lines_total{reason="long",tool="evict"} 1`,
 		`polder_cut_lines_total{tool="evict"} 2`,
-		`polder_tick_handling_seconds_bucket{tool="evict",le="0.005"} 2`,
+		`polder_tick_handling_seconds_bucket{tool="evict",le="0.005"} 3`,
 		`polder_pressure_value{level="hard",node="n",part="",rule="wet",scope="memory"} 3`,
 		`polder_rule_dry_run{node="n",rule="dry"} 1`,
 		`polder_rule_dry_run{node="n",rule="wet"} 0`,
-		`polder_evictions_total{node="n",rule="wet",state="created"} 1`, // the same one in both ticks
+		`polder_evictions_total{node="n",rule="wet",state="created"} 1`, // the same one in two ticks
 		`polder_eviction_queue_pods{node="n"} 2`,
 		`polder_api_requests_total{code="429",method="POST",tool="evict"} 1`,
 		`polder_api_request_duration_seconds_count{method="POST",tool="evict"} 1`,

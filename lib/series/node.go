@@ -91,7 +91,7 @@ func (n *Node) Add(t *tick.Tick) {
 			}
 		}
 		if e.Refused == "" { // otherwise the states are as they were at the previous tick
-			n.addEvictions(e.Evictions)
+			n.addEvictions(t)
 		}
 	}
 	if r := t.Report; r != nil {
@@ -129,16 +129,23 @@ var evictionStates = []string{tick.StateWouldEvict, tick.StateRequested, tick.St
 // accepted are the states of an eviction that nothing refused.
 func accepted(state string) bool { return state == tick.StateCreated || state == tick.StateSucceeded }
 
-func (n *Node) addEvictions(reported []tick.PodEviction) {
-	states := map[string]string{}
-	for _, x := range reported {
-		key := x.UID + " " + x.Rule
+// addEvictions counts the states that evictions have reached. What lasts in the first section has begun before this process, and the one
+// before has counted it: Prometheus would add it once more, because a counter that begins again counts from 0.
+func (n *Node) addEvictions(t *tick.Tick) {
+	isFirst, states := n.states == nil, map[string]string{}
+	for i := range t.Eviction.Evictions {
+		x := &t.Eviction.Evictions[i]
+		key, counter := x.UID+" "+x.Rule, x.Rule+"\x00"+x.State
 		last, isSeen := states[key] // one tick may have the end of an eviction and the next one of the same pod
 		if !isSeen {
 			last = n.states[key]
 		}
-		if last != x.State { // a state lasts for many ticks, and counts once
-			n.evictions.add(x.Rule+"\x00"+x.State, 1)
+		switch {
+		case last == x.State: // a state lasts for many ticks, and counts once
+		case isFirst && !isSeen && lasts(x, t.Sample):
+			n.evictions.begin(counter)
+		default:
+			n.evictions.add(counter, 1)
 			if accepted(x.State) && !accepted(last) {
 				n.worth.Evicted++
 			}
@@ -146,6 +153,15 @@ func (n *Node) addEvictions(reported []tick.PodEviction) {
 		states[key] = x.State
 	}
 	n.states = states
+}
+
+// lasts reports whether an eviction's state may be that of an earlier tick. The end is reported once, except a frozen pod's, whose threads
+// are still there.
+func lasts(x *tick.PodEviction, s *tick.Sample) bool {
+	if x.State == tick.StateSucceeded {
+		return s != nil && slices.ContainsFunc(s.Pods, func(p tick.Pod) bool { return p.UID == x.UID && p.Threads != nil && *p.Threads > 0 })
+	}
+	return x.State != tick.StateFailed
 }
 
 // Samples returns the node's series: t's values, and the counters. No two of them have the same labels.

@@ -121,12 +121,13 @@ func TestCounters(t *testing.T) {
 		n.Add(x)
 		return x
 	}
+	add("r")
 	add("r", tick.StateRequested)
 	add("r", tick.StateRequested)
 	add("r", tick.StateCreated)
 	add("r")
 	x := add("r", tick.StateRequested)
-	for _, want := range []string{"polder_evictions_total[n r requested]2", "polder_evictions_total[n r created]1", "polder_ticks_total[n evict]5"} {
+	for _, want := range []string{"polder_evictions_total[n r requested]2", "polder_evictions_total[n r created]1", "polder_ticks_total[n evict]6"} {
 		if got := text(n.Samples(x)); !slices.Contains(got, want) {
 			t.Errorf("want %s in %q", want, got)
 		}
@@ -140,6 +141,53 @@ func TestCounters(t *testing.T) {
 	}
 	if want := fmt.Sprintf("polder_evictions_total[n other other]%d", 10*maxKeys-(maxKeys-2)); !slices.Contains(got, want) {
 		t.Errorf("want %s in %q", want, got[len(got)-5:])
+	}
+}
+
+// What lasts in a process's first eviction section was counted by the process before it: only later states count, and ends, which a section
+// reports once. A frozen pod's end is reported for as long as its threads are there.
+func TestEvictionsBeforeTheStart(t *testing.T) {
+	const frozen = "frozen"
+	n := NewNode("report")
+	add := func(refused string, states ...string) []string {
+		e := &tick.Eviction{Refused: refused}
+		for i, s := range states {
+			x := tick.PodEviction{UID: fmt.Sprint("u", i), Rule: "r", State: s}
+			if s == frozen {
+				x.UID, x.State = frozen, tick.StateSucceeded
+			}
+			e.Evictions = append(e.Evictions, x)
+		}
+		x := &tick.Tick{Node: "n", Time: time.Unix(1, 0), Eviction: e, Sample: &tick.Sample{Pods: []tick.Pod{
+			{UID: frozen, Threads: new(3.0)}, {UID: "u3", Threads: new(0.0)},
+		}}}
+		n.Add(x)
+		return slices.DeleteFunc(text(n.Samples(x)), func(s string) bool { return !strings.HasPrefix(s, "polder_evictions_total") })
+	}
+	counted := func(created, failed, succeeded int) []string {
+		return []string{
+			fmt.Sprint("polder_evictions_total[n r created]", created), fmt.Sprint("polder_evictions_total[n r failed]", failed),
+			"polder_evictions_total[n r requested]0", fmt.Sprint("polder_evictions_total[n r succeeded]", succeeded),
+			"polder_evictions_total[n r wouldEvict]0",
+		}
+	}
+	first := []string{tick.StateRequested, tick.StateCreated, tick.StateWouldEvict, tick.StateSucceeded, tick.StateFailed, frozen}
+	if got := add("tick is 1h old", first...); len(got) > 0 {
+		t.Errorf("a refused tick: %q", got)
+	}
+	for range 2 {
+		if got, want := add("", first...), counted(0, 1, 1); !slices.Equal(got, want) {
+			t.Errorf("the first section: %q; want %q", got, want)
+		}
+	}
+	if n.worth.Evicted != 1 {
+		t.Errorf("%v evictions; want the one that has just ended", n.worth.Evicted)
+	}
+	if got, want := add("", tick.StateCreated, tick.StateSucceeded), counted(1, 1, 2); !slices.Equal(got, want) {
+		t.Errorf("the next section: %q; want %q", got, want)
+	}
+	if n.worth.Evicted != 2 {
+		t.Errorf("%v evictions; want two: the third was accepted before the start", n.worth.Evicted)
 	}
 }
 
@@ -178,6 +226,7 @@ func TestUnknownRulesLeaveRoom(t *testing.T) {
 		e.Pressures = append(e.Pressures, tick.PressureFinding{Rule: fmt.Sprint("rule", i)})
 	}
 	x := &tick.Tick{Node: "n", Time: time.Unix(1, 0), Eviction: e}
+	n.Add(&tick.Tick{Node: "n", Eviction: &tick.Eviction{}})
 	n.Add(x)
 	if got := text(n.Samples(x)); !slices.Contains(got, "polder_evictions_total[n real requested]1") {
 		t.Errorf("the eviction is not there: %q", got)

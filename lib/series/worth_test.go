@@ -273,6 +273,7 @@ func TestWorthOfEvictions(t *testing.T) {
 func TestARepeatedRequestCounts(t *testing.T) {
 	n := NewNode("report")
 	for _, states := range [][]string{
+		{},
 		{tick.StateRequested},
 		{tick.StateFailed, tick.StateRequested},
 		{tick.StateRequested},

@@ -170,6 +170,7 @@ func TestMetricsCountStatesOnce(t *testing.T) {
 		}
 		m.Add(&tick.Tick{Node: "n", Time: time.Unix(1, 0), Eviction: e})
 	}
+	add()
 	add(tick.StateRequested)
 	add(tick.StateRequested)
 	add(tick.StateCreated)
