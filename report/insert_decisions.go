@@ -20,7 +20,7 @@ import (
 	"polder/report/spool"
 )
 
-// lookAhead bounds the bytes that are read ahead to find which sections a recording has.
+// lookAhead bounds the bytes of a recording from a pipe that are read ahead to find which sections it has.
 const lookAhead = tick.DefaultMaxLine + 1<<20
 
 // insertion is the advise and the evict through which a recording without decisions is read.
@@ -41,26 +41,23 @@ func insertDecisions(ctx context.Context, s *stage.Session) (*insertion, error) 
 	if err != nil || in == nil {
 		return x, err
 	}
-	first, read := firstTick(in, s.MaxLine)
-	if file, ok := in.(*os.File); ok && spool.IsSeekable(file) {
-		if _, err := file.Seek(-int64(len(read)), io.SeekCurrent); err != nil {
-			return x, fmt.Errorf("read the recording from its beginning: %w", err)
-		}
-	} else {
-		in = io.MultiReader(bytes.NewReader(read), in)
+	has, in, err := x.look(ctx, in, s.MaxLine)
+	if err != nil {
+		return x, err
 	}
 	s.In, s.Input = in, "-"
-	if first == nil || first.Section(tick.SectionSample) == nil {
+	if !has[tick.SectionSample] {
 		return x, nil
 	}
 	var tools [][]string
-	if first.Section(tick.SectionAdvice) == nil {
-		x.sections = append(x.sections, tick.SectionAdvice)
-		tools = append(tools, []string{"advise"})
-	}
-	if first.Section(tick.SectionEviction) == nil {
-		x.sections = append(x.sections, tick.SectionEviction)
-		tools = append(tools, []string{"evict", "--dry-run"})
+	for _, inserted := range []struct {
+		section string
+		tool    []string
+	}{{tick.SectionAdvice, []string{"advise"}}, {tick.SectionEviction, []string{"evict", "--dry-run"}}} {
+		if !has[inserted.section] {
+			x.sections = append(x.sections, inserted.section)
+			tools = append(tools, inserted.tool)
+		}
 	}
 	return x, x.start(ctx, s, tools)
 }
@@ -84,16 +81,46 @@ func (x *insertion) input(s *stage.Session) (io.Reader, error) {
 	return f, nil
 }
 
-// firstTick is the first line that is a tick, nil where there is none within lookAhead, and everything that was read.
-func firstTick(in io.Reader, maxLine int) (*tick.Line, []byte) {
-	var read bytes.Buffer
-	r := tick.NewReader(io.TeeReader(io.LimitReader(in, lookAhead), &read))
-	r.MaxLine = maxLine
-	line, err := r.Next()
-	if err != nil {
-		return nil, read.Bytes()
+// look finds which sections the recording has, and returns a reader of the whole recording. What any tick has was recorded: a pipe's first
+// ticks may lack it. A file is searched to its end, and of another input at most lookAhead bytes, which stay in memory.
+func (x *insertion) look(ctx context.Context, in io.Reader, maxLine int) (has map[string]bool, again io.Reader, err error) {
+	if file, ok := in.(*os.File); ok && spool.IsSeekable(file) {
+		begin, err := file.Seek(0, io.SeekCurrent)
+		if err == nil {
+			has = sectionsOf(ctx, file, maxLine)
+			_, err = file.Seek(begin, io.SeekStart)
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("read the recording from its beginning: %w", err)
+		}
+		return has, file, ctx.Err()
 	}
-	return line, read.Bytes()
+	var read bytes.Buffer
+	found := make(chan map[string]bool, 1)
+	go func() { found <- sectionsOf(ctx, io.TeeReader(io.LimitReader(in, lookAhead), &read), maxLine) }()
+	select {
+	case has = <-found:
+		return has, io.MultiReader(&read, in), ctx.Err()
+	case <-ctx.Done(): // nothing can end the read of an input that sends nothing
+		return nil, nil, ctx.Err()
+	}
+}
+
+// sectionsOf are the sections that any tick has. It stops where nothing is left to insert.
+func sectionsOf(ctx context.Context, in io.Reader, maxLine int) map[string]bool {
+	has := map[string]bool{}
+	r := tick.NewReader(in)
+	r.MaxLine = maxLine
+	for ctx.Err() == nil && !(has[tick.SectionAdvice] && has[tick.SectionEviction]) {
+		line, err := r.Next()
+		if err != nil { // the end; another error is the stream's to report
+			break
+		}
+		for _, section := range []string{tick.SectionSample, tick.SectionAdvice, tick.SectionEviction} {
+			has[section] = has[section] || line.Section(section) != nil
+		}
+	}
+	return has
 }
 
 // start runs the tools in a row, from the session's input to a new one.

@@ -96,7 +96,7 @@ WHY?
    at all, about a period, with its squeezes: when the amount for reclaimed pods fell by 5 % of the machine or more within 5 minutes.
    A time is RFC 3339, or HH:MM or HH:MM:SS of the recording's day (of the next, where that has passed when it begins), in the time
    zone in which its ticks write theirs: collect's is UTC. The tick is the last one before the time. --node chooses one of several nodes.
-   Where the recording's first tick has a sample and no advice, or no eviction, the advise and the evict --dry-run that are in
+   Where the recording has samples and no advice, or no eviction, in any tick, the advise and the evict --dry-run that are in
    report's own directory decide, with their default settings: the answer names that. Decide by others in the pipe, as below. Memory
    does not grow with the recording.
 

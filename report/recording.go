@@ -52,10 +52,14 @@ func readRecording(ctx context.Context, s *stage.Session, insert bool, begin fun
 ) {
 	inserted := &insertion{stopped: func() {}}
 	if insert {
-		if inserted, err = insertDecisions(ctx, s); err != nil {
+		inserted, err = insertDecisions(ctx, s)
+		defer inserted.stop()
+		if ctx.Err() != nil { // it was stopped meanwhile
+			return false, nil
+		}
+		if err != nil {
 			return false, err
 		}
-		defer inserted.stop()
 	}
 	begin(inserted.sections)
 	err = s.Filter(ctx, stage.Filter{
