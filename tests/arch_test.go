@@ -38,7 +38,7 @@ var pureMayImport = slices.Concat([]string{"polder/lib/tick"}, pureLibraries)
 var pureLibraries = []string{
 	"polder/lib/choice", "polder/lib/clip", "polder/lib/phrase", "polder/lib/cpus", "polder/lib/usage", "polder/lib/podwait",
 	"polder/lib/window",
-	"polder/lib/qos", "polder/lib/quantity", "polder/lib/fields", "polder/lib/customconfig", "polder/lib/evictconfig",
+	"polder/lib/qos", "polder/lib/quantity", "polder/lib/fields", "polder/lib/reason", "polder/lib/customconfig", "polder/lib/evictconfig",
 	"polder/lib/series", "polder/lib/sloconfig", "polder/lib/kubepods", "polder/lib/schemata",
 }
 

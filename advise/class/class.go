@@ -34,6 +34,7 @@ import (
 	"polder/lib/kubepods"
 	"polder/lib/phrase"
 	"polder/lib/qos"
+	"polder/lib/reason"
 	"polder/lib/tick"
 )
 
@@ -223,7 +224,7 @@ func (c *choices) undo(cgroup, previous string) {
 
 // reason returns the number of cgroups in the class as text.
 func (c *choices) reason(class string) string {
-	text := fmt.Sprintf("batch class %s: %s", class, phrase.Count(c.pods, "pod"))
+	text := fmt.Sprintf(reason.BatchClass+"%s: %s", class, phrase.Count(c.pods, "pod"))
 	if c.batchCgroups > 0 {
 		text += fmt.Sprintf(" and %s", phrase.Count(c.batchCgroups, "batch cgroup"))
 	}

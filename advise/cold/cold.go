@@ -26,6 +26,7 @@ import (
 
 	"polder/advise/policy"
 	"polder/lib/phrase"
+	"polder/lib/reason"
 	"polder/lib/tick"
 )
 
@@ -107,7 +108,7 @@ func (st *State) Advise(t *tick.Tick, a *tick.Advice, s Settings) *State {
 		return nil
 	}
 	if t.Sample.MemoryReclaim == nil {
-		a.Reasons = append(a.Reasons, "cold memory: cgroups have no memory.reclaim (it needs cgroup version 2 and Linux 5.19): nothing is reclaimed")
+		a.Reasons = append(a.Reasons, reason.ColdMemory+"cgroups have no memory.reclaim (it needs cgroup version 2 and Linux 5.19): nothing is reclaimed")
 		return nil
 	}
 	if st == nil {
@@ -262,7 +263,7 @@ func (s *step) startHold(now time.Time, r *reading, p *pod, why string) {
 	s.onHold++
 	const maxListed = 3
 	if len(s.stopReasons) < maxListed {
-		s.stopReasons = append(s.stopReasons, fmt.Sprintf("cold memory: pod %s %s: no reclaim for %s", policy.Quote(r.name), why, p.Hold))
+		s.stopReasons = append(s.stopReasons, fmt.Sprintf(reason.ColdMemory+"pod %s %s: no reclaim for %s", policy.Quote(r.name), why, p.Hold))
 	}
 }
 
@@ -288,9 +289,9 @@ func (s *step) request(r *reading, bytes int64) {
 
 // reasons returns what is requested, and what is not.
 func (s *step) reasons(now time.Time, pods map[string]*pod) []string {
-	text := "cold memory: nothing to reclaim now"
+	text := reason.ColdMemory + "nothing to reclaim now"
 	if len(s.requests) > 0 {
-		text = fmt.Sprintf("cold memory: reclaim %s from %s", size(float64(s.bytes)), phrase.Count(len(s.requests), "pod"))
+		text = fmt.Sprintf(reason.ColdMemory+"reclaim %s from %s", size(float64(s.bytes)), phrase.Count(len(s.requests), "pod"))
 	}
 	if s.inUse > 0 {
 		text += fmt.Sprintf("; %s: all in use", phrase.Count(s.inUse, "pod"))

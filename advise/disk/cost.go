@@ -7,6 +7,7 @@ import (
 
 	"polder/advise/policy"
 	"polder/lib/phrase"
+	"polder/lib/reason"
 	"polder/lib/tick"
 )
 
@@ -40,7 +41,7 @@ func (st *State) adviseCosts(t *tick.Tick, a *tick.Advice, desired []tick.DiskCo
 	}
 	st.Costs = names
 	if len(names) > 0 {
-		a.Reasons = append(a.Reasons, fmt.Sprintf("disk costs: io.cost on %s (%s)", phrase.Count(len(names), "disk"), policy.Quote(strings.Join(names, ", "))))
+		a.Reasons = append(a.Reasons, fmt.Sprintf(reason.DiskCosts+"%s (%s)", phrase.Count(len(names), "disk"), policy.Quote(strings.Join(names, ", "))))
 	}
 	for _, disk := range st.UndoCosts {
 		desired = append(desired, tick.DiskCost{Disk: disk})

@@ -19,6 +19,7 @@ import (
 
 	"polder/advise/policy"
 	"polder/lib/phrase"
+	"polder/lib/reason"
 	"polder/lib/tick"
 )
 
@@ -151,7 +152,7 @@ func (st *State) adviseWeight(s *tick.Sample, a *tick.Advice, next map[string]*c
 		entry.Weight, entry.weight = true, weight
 	}
 	if len(list) > 0 {
-		a.Reasons = append(a.Reasons, fmt.Sprintf("batch disks: weight %d of %s", weight, phrase.Count(len(list), "cgroup")))
+		a.Reasons = append(a.Reasons, fmt.Sprintf(reason.DiskWeight+"%d of %s", weight, phrase.Count(len(list), "cgroup")))
 	}
 }
 
@@ -177,7 +178,7 @@ func (st *State) adviseLimits(s *tick.Sample, a *tick.Advice, next map[string]*c
 	for i := range limits {
 		texts[i] = Text(&limits[i])
 	}
-	const text = "batch disks: at most %s, divided among %s"
+	const text = reason.DiskLimits + "%s, divided among %s"
 	a.Reasons = append(a.Reasons, fmt.Sprintf(text, strings.Join(texts, "; "), phrase.Count(len(list), "cgroup")))
 }
 

@@ -22,6 +22,7 @@ import (
 
 	"polder/advise/class"
 	"polder/advise/policy"
+	"polder/lib/reason"
 	"polder/lib/tick"
 )
 
@@ -125,7 +126,7 @@ const (
 	kindCPUs   = "CPUs"
 	kindQuota  = "quota"
 	kindMemory = "memory"
-	kindDisk   = "disk" // before the others, if services wait for I/O
+	kindDisk   = tick.GuardStepDisk // before the others, if services wait for I/O
 )
 
 // stepsOf is the maximum number of steps of each kind.
@@ -401,9 +402,10 @@ func (st *State) addReasons(a *tick.Advice, hasBatch bool) {
 	for i := range st.Steps {
 		step := &st.Steps[i]
 		counts[step.Kind]++
-		a.Reasons = append(a.Reasons, fmt.Sprintf("guard: step %d: %s taken from batch (%d of %d) at %s, because service %s waited for %s",
-			i+1, step.Kind, counts[step.Kind], stepsOf[step.Kind], step.At.UTC().Format(time.TimeOnly),
-			policy.Quote(step.Service), againstTarget(step.Resource, step.Permille, step.Target)))
+		a.Reasons = append(a.Reasons, reason.GuardStep{
+			Number: i + 1, Kind: step.Kind, OfKind: counts[step.Kind], Most: stepsOf[step.Kind], At: step.At.UTC().Format(time.TimeOnly),
+			Because: fmt.Sprintf("service %s waited for %s", policy.Quote(step.Service), againstTarget(step.Resource, step.Permille, step.Target)),
+		}.String())
 	}
 }
 

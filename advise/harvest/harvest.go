@@ -30,6 +30,7 @@ import (
 	"polder/advise/layers"
 	"polder/advise/policy"
 	"polder/lib/phrase"
+	"polder/lib/reason"
 	"polder/lib/tick"
 )
 
@@ -189,7 +190,7 @@ func (n *node) offerCPU(a *tick.Advice, t *tick.Tick, need demand, s Settings) {
 	total := float64(n.shape.Avail.Size()) * 1000
 	a.Reclaimed = &tick.Reclaimed{MilliCPU: new(int64(0))}
 	if total == 0 {
-		a.Reasons = append(a.Reasons, "offer: all CPUs are reserved or assigned exclusively by kubelet: none is offered")
+		a.Reasons = append(a.Reasons, reason.Offer+"all CPUs are reserved or assigned exclusively by kubelet: none is offered")
 		return
 	}
 	part := min(need.milliCPU/total, 1)
@@ -201,7 +202,7 @@ func (n *node) offerCPU(a *tick.Advice, t *tick.Tick, need demand, s Settings) {
 	possible := max(1-l.part-margin-need.newMilliCPU/total, 0)
 	boundText := n.Offered.follow(t.Time, possible, max(part, n.CPU.Use), s)
 	*a.Reclaimed.MilliCPU = int64(n.Offered.Part*total + 1e-6)
-	a.Reasons = append(a.Reasons, fmt.Sprintf("offer: %.0fm - services' %s - margin for growth %s%s - %s -> %dm%s",
+	a.Reasons = append(a.Reasons, fmt.Sprintf(reason.Offer+"%.0fm - services' %s - margin for growth %s%s - %s -> %dm%s",
 		total, l.text(format), format(margin), basisText(l, spans), newPodsText(need, format(need.newMilliCPU/total)),
 		*a.Reclaimed.MilliCPU, boundText))
 	text := fmt.Sprintf("services use %.0fm now", need.inUse)

@@ -10,6 +10,7 @@ import (
 	"polder/advise/policy"
 	"polder/lib/cpus"
 	"polder/lib/phrase"
+	"polder/lib/reason"
 	"polder/lib/tick"
 )
 
@@ -90,15 +91,6 @@ func (m *member) pool() string {
 // desiredMilliCPU returns the desired size of a pool, in milli-CPU.
 func (g *group) desiredMilliCPU() float64 { return float64(g.reserve) + g.milliCPU + g.system }
 
-// needText formats a need for a reason.
-func needText(milliCPU float64, containers int, system float64) string {
-	text := fmt.Sprintf("need %.0fm of %s", milliCPU, phrase.Count(containers, "container"))
-	if system >= 0.5 {
-		text += fmt.Sprintf(" + system %.0fm", system)
-	}
-	return text
-}
-
 // minPoolMilliCPU is the least need for which a named pool gets CPUs of its own: a name is free of charge, whole cores are not.
 const minPoolMilliCPU = 1000
 
@@ -175,7 +167,9 @@ func sizeSeveral(in inputs, groups []group, avail cpuSet, limit int) (union cpuS
 	case sum > units:
 		sizes = divideUnits(needs, units, unit)
 		for i := range groups {
-			groups[i].boundText = fmt.Sprintf("; %d CPUs are needed, the shared pools divide %d: the reclaimed pool keeps its floor of %d CPUs (%s)", groups[i].desired, units*unit, in.floorCPUs(), in.floorFrom)
+			groups[i].boundText = reason.Floor{
+				Floor: reason.CPUs(in.floorCPUs()), FloorFrom: in.floorFrom, Need: groups[i].desired, Divided: units * unit,
+			}.String()
 		}
 	case in.isOff:
 		weights := make([]float64, len(desired))
@@ -184,7 +178,7 @@ func sizeSeveral(in inputs, groups []group, avail cpuSet, limit int) (union cpuS
 		}
 		sizes = apportion(weights, units)
 		for i := range groups {
-			groups[i].boundText = fmt.Sprintf("; nothing is reclaimed, so the shared pools have all but the floor of %d CPUs (%s)", in.floorCPUs(), in.floorFrom)
+			groups[i].boundText = reason.Off{Floor: reason.CPUs(in.floorCPUs()), FloorFrom: in.floorFrom, IsSeveral: true}.String()
 		}
 	default:
 		sizes = applyHoldDown(in, groups, desired, units-sum, unit)
@@ -197,15 +191,17 @@ func sizeSeveral(in inputs, groups []group, avail cpuSet, limit int) (union cpuS
 	for i := range groups {
 		switch g := &groups[i]; {
 		case !g.isVacant && !g.isSmall:
-			reasons = append(reasons, fmt.Sprintf("%s: reserve %dm of %dm (%s) + %s = %.0fm -> %d CPUs in whole cores%s", g.name,
-				g.reserve, in.reserveMilliCPU, in.reserveFrom, needText(g.milliCPU, g.containers, g.system), g.desiredMilliCPU(),
-				g.cpus.Size(), g.boundText))
+			reasons = append(reasons, reason.Share{
+				Pool: g.name, ReserveMilliCPU: g.reserve, ReserveOfMilliCPU: in.reserveMilliCPU, ReserveFrom: in.reserveFrom,
+				NeedMilliCPU: g.milliCPU, Containers: g.containers, SystemMilliCPU: g.system, SumMilliCPU: g.desiredMilliCPU(),
+				Size: reason.CPUs(g.cpus.Size()), Bound: g.boundText,
+			}.String())
 		case g.isMerged:
 			merged = append(merged, g.name)
 		case g.isSmall:
-			reasons = append(reasons, fmt.Sprintf("%s: it needs %.0fm, less than a core%s", g.name, g.milliCPU, g.boundText))
+			reasons = append(reasons, fmt.Sprintf("%s: it needs %.0fm, less than a core%s", g.name, g.milliCPU, reason.After(g.boundText)))
 		case g.cpus.Size() > 0:
-			reasons = append(reasons, fmt.Sprintf("%s: it has no pods any more%s", g.name, g.boundText))
+			reasons = append(reasons, fmt.Sprintf("%s: it has no pods any more%s", g.name, reason.After(g.boundText)))
 		}
 		g := &groups[i]
 		g.hold.record(in.now, g.current.Size(), g.cpus.Size(), g.desired)
@@ -228,13 +224,13 @@ func applyHoldDown(in inputs, groups []group, desired []int, spare, unit int) []
 		}
 		kept := current
 		if remaining := g.hold.remaining(in.now, in.settings.Hold); remaining > 0 {
-			g.boundText = holdText(current*unit, remaining, in.settings)
+			g.boundText = in.holdText(reason.CPUs(current*unit), remaining)
 		} else if kept = max(desired[i], current-max(in.shrinkStep()/unit, 1)); kept > desired[i] {
 			g.boundText = in.stepText(g.desired)
 		}
 		extra := min(kept-desired[i], spare)
 		if extra < kept-desired[i] {
-			g.boundText = "; other pools need the rest"
+			g.boundText = "other pools need the rest"
 		}
 		sizes[i] += extra
 		spare -= extra
@@ -253,7 +249,7 @@ func assignCPUs(s *shape, avail cpuSet, groups []group) cpuSet {
 	for i := range groups {
 		g := &groups[i]
 		if g.cpus = placed[i]; g.size > 0 && g.cpus.IsEmpty() {
-			g.cpus, g.isMerged, g.boundText = placed[0], true, "; no core is left: it is merged with share"
+			g.cpus, g.isMerged, g.boundText = placed[0], true, "no core is left: it is merged with share"
 		} else if g.isSmall && g.cpus.IsEmpty() {
 			g.cpus, g.isMerged = placed[0], true
 		}

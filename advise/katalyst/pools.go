@@ -1,13 +1,13 @@
 package katalyst
 
 import (
-	"fmt"
 	"maps"
 	"math"
 	"slices"
 	"time"
 
 	"polder/advise/policy"
+	"polder/lib/reason"
 	"polder/lib/tick"
 )
 
@@ -25,7 +25,7 @@ func divideByPools(in inputs, members []member, systemMilliCPU float64, previous
 	d.advice.Reasons = append(d.advice.Reasons, reasons...)
 	l := in.shape.layout(available, shared, in.floorCPUs())
 	if l.reclaim.IsEmpty() {
-		d.addReason("no CPU is left for the reclaimed pool: the shared pods have all of %s, and the reclaimed ones run there too", available.list)
+		d.addReason(reason.NoReclaimedCPU+": the shared pods have all of %s, and the reclaimed ones run there too", available.list)
 		l = &layout{exceptFloor: l.exceptFloor, withoutPool: available.list, perNUMA: l.perNUMA}
 	}
 	d.perNUMA, d.HadPools = l.perNUMA, true
@@ -89,12 +89,12 @@ func sizePools(in inputs, groups []group, avail cpuSet, limit int, previous divi
 	if len(groups) > 1 {
 		return sizeSeveral(in, groups, avail, limit)
 	}
-	reason := groups[0].sizeSingle(in, avail, limit)
-	return groups[0].cpus, []string{reason}
+	text := groups[0].sizeSingle(in, avail, limit)
+	return groups[0].cpus, []string{text}
 }
 
 // sizeSingle sizes the only shared pool: immediately when it grows, after the hold-down and in steps when it shrinks.
-func (g *group) sizeSingle(in inputs, avail cpuSet, limit int) (reason string) {
+func (g *group) sizeSingle(in inputs, avail cpuSet, limit int) string {
 	raw := float64(in.reserveMilliCPU) + g.milliCPU + g.system
 	desired := int(min(ceilCPUs(raw), float64(limit)))
 	if in.isOff {
@@ -106,12 +106,12 @@ func (g *group) sizeSingle(in inputs, avail cpuSet, limit int) (reason string) {
 	boundText := ""
 	switch remaining := g.hold.remaining(in.now, in.settings.Hold); {
 	case in.isOff:
-		boundText = fmt.Sprintf("; nothing is reclaimed, so it has all but the floor of %d CPUs (%s)", in.floorCPUs(), in.floorFrom)
+		boundText = reason.Off{Floor: reason.CPUs(in.floorCPUs()), FloorFrom: in.floorFrom}.String()
 	case ceilCPUs(raw) > float64(limit):
-		boundText = fmt.Sprintf("; the reclaimed pool keeps its floor of %d CPUs (%s)", in.floorCPUs(), in.floorFrom)
+		boundText = reason.Floor{Floor: reason.CPUs(in.floorCPUs()), FloorFrom: in.floorFrom}.String()
 	case desiredSize >= currentSize:
 	case remaining > 0:
-		boundText = holdText(currentSize, remaining, in.settings)
+		boundText = in.holdText(reason.CPUs(currentSize), remaining)
 		share = in.shape.resize(avail, g.current, currentSize, limit)
 	default:
 		if stepped := in.shape.resize(avail, g.current, max(desired, currentSize-in.shrinkStep()), limit); stepped.Size() > desiredSize {
@@ -121,8 +121,10 @@ func (g *group) sizeSingle(in inputs, avail cpuSet, limit int) (reason string) {
 	}
 	g.cpus = share
 	g.hold.record(in.now, currentSize, share.Size(), desiredSize)
-	return fmt.Sprintf("share: reserve %dm (%s) + %s = %.0fm -> %d CPUs in whole cores%s",
-		in.reserveMilliCPU, in.reserveFrom, needText(g.milliCPU, g.containers, g.system), raw, share.Size(), boundText)
+	return reason.Share{
+		Pool: tick.PoolShare, ReserveMilliCPU: in.reserveMilliCPU, ReserveFrom: in.reserveFrom, NeedMilliCPU: g.milliCPU,
+		Containers: g.containers, SystemMilliCPU: g.system, SumMilliCPU: raw, Size: reason.CPUs(share.Size()), Bound: boundText,
+	}.String()
 }
 
 // shrinkStep returns the most CPUs by which a pool shrinks at once.
@@ -131,11 +133,11 @@ func (in inputs) shrinkStep() int {
 }
 
 func (in inputs) stepText(desired int) string {
-	return fmt.Sprintf("; %d CPUs are needed: it shrinks by %d per step (shrink-step: %s)", desired, in.shrinkStep(), in.settings.source("shrink-step"))
+	return reason.Shrink{Need: desired, Step: in.shrinkStep(), StepFrom: in.settings.source("shrink-step")}.String()
 }
 
-func holdText(size int, remaining time.Duration, s Settings) string {
-	return fmt.Sprintf("; hold-down: %d CPUs for %.0fs more (hold %s: %s)", size, math.Ceil(remaining.Seconds()), s.Hold, s.source("hold"))
+func (in inputs) holdText(size reason.Amount, remaining time.Duration) string {
+	return reason.HoldDown{Size: size, Remaining: remaining, Hold: in.settings.Hold, HoldFrom: in.settings.source("hold")}.String()
 }
 
 // ceilCPUs rounds milli-CPU up to whole CPUs. An excess of less than a thousandth of a milli-CPU is rounding noise of a load average, not

@@ -8,6 +8,7 @@ import (
 	"polder/advise/policy"
 	"polder/lib/cpus"
 	"polder/lib/customconfig"
+	"polder/lib/reason"
 	"polder/lib/tick"
 )
 
@@ -107,7 +108,7 @@ func dropNegligible(in inputs, c *tick.Reclaimed) (reasons []string) {
 		if !isNegligible(part.MilliCPU, part.MemoryBytes) || *part.MilliCPU == 0 && (part.MemoryBytes == nil || *part.MemoryBytes == 0) {
 			continue
 		}
-		reasons = append(reasons, fmt.Sprintf("NUMA node %d: the reclaimed amount is negligible and not offered (%s)", part.ID, in.source(customconfig.FieldIgnoreBelow)))
+		reasons = append(reasons, fmt.Sprintf("NUMA node %d: "+reason.Negligible+" (%s)", part.ID, in.source(customconfig.FieldIgnoreBelow)))
 		*c.MilliCPU -= *part.MilliCPU
 		if part.MemoryBytes != nil {
 			*c.MemoryBytes -= *part.MemoryBytes
@@ -115,7 +116,7 @@ func dropNegligible(in inputs, c *tick.Reclaimed) (reasons []string) {
 		zero(part.MilliCPU, part.MemoryBytes)
 	}
 	if isNegligible(c.MilliCPU, c.MemoryBytes) && (*c.MilliCPU > 0 || c.MemoryBytes != nil && *c.MemoryBytes > 0) {
-		reasons = append(reasons, fmt.Sprintf("the reclaimed amount is negligible and not offered (%s)", in.source(customconfig.FieldIgnoreBelow)))
+		reasons = append(reasons, fmt.Sprintf(reason.Negligible+" (%s)", in.source(customconfig.FieldIgnoreBelow)))
 		zero(c.MilliCPU, c.MemoryBytes)
 		for i := range c.NUMANodes {
 			zero(c.NUMANodes[i].MilliCPU, c.NUMANodes[i].MemoryBytes)

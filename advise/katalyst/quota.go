@@ -1,10 +1,10 @@
 package katalyst
 
 import (
-	"fmt"
 	"math"
 
 	"polder/advise/policy"
+	"polder/lib/reason"
 	"polder/lib/tick"
 )
 
@@ -25,20 +25,22 @@ func divideByQuota(in inputs, members []member, systemMilliCPU float64, previous
 	switch remaining := d.remaining(in.now, in.settings.Hold); {
 	case in.isOff:
 		desired, share = limit, limit
-		boundText = fmt.Sprintf("; nothing is reclaimed, so it has all but the floor of %dm (%s)", in.floorMilliCPU, in.floorFrom)
+		boundText = reason.Off{Floor: reason.Amount{MilliCPU: in.floorMilliCPU}, FloorFrom: in.floorFrom}.String()
 	case raw > float64(limit):
-		boundText = fmt.Sprintf("; the reclaimed pods keep their floor of %dm (%s)", in.floorMilliCPU, in.floorFrom)
+		boundText = reason.Floor{Floor: reason.Amount{MilliCPU: in.floorMilliCPU}, FloorFrom: in.floorFrom}.String()
 	case desired >= previousSize:
 	case remaining > 0:
-		boundText = fmt.Sprintf("; hold-down: %dm for %.0fs more (hold %s: %s)", previousSize, math.Ceil(remaining.Seconds()), in.settings.Hold, in.settings.source("hold"))
+		boundText = in.holdText(reason.Amount{MilliCPU: previousSize}, remaining)
 		share = previousSize
 	default:
 		share = max(desired, previousSize-max(in.settings.ShrinkStepMilliCPU, 1))
 	}
 	d.record(in.now, int(previousSize), int(share), int(desired))
 	d.Share, d.ShareMilliCPU, d.Dedicated, d.Named = "", share, nil, nil
-	d.addReason("share: reserve %dm (%s) + %s = %.0fm -> %dm%s",
-		in.reserveMilliCPU, in.reserveFrom, needText(d.need.milliCPU, d.need.containers, systemMilliCPU), raw, share, boundText)
+	d.addReason("%s", reason.Share{
+		Pool: tick.PoolShare, ReserveMilliCPU: in.reserveMilliCPU, ReserveFrom: in.reserveFrom, NeedMilliCPU: d.need.milliCPU,
+		Containers: d.need.containers, SystemMilliCPU: systemMilliCPU, SumMilliCPU: raw, Size: reason.Amount{MilliCPU: share}, Bound: boundText,
+	})
 
 	reclaimed := total - share
 	d.advice.Reclaimed = &tick.Reclaimed{MilliCPU: &reclaimed}

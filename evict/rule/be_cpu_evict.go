@@ -7,6 +7,7 @@ import (
 	"polder/lib/clip"
 	"polder/lib/cpus"
 	"polder/lib/qos"
+	"polder/lib/reason"
 	"polder/lib/sloconfig"
 	"polder/lib/tick"
 )
@@ -123,7 +124,7 @@ func (w *beCPUWindow) Measure(s *Settings, t *tick.Tick) Measure {
 	current, why := readBESample(t, x.policy)
 	if why != "" {
 		w.Pressure.observe(t, false)
-		m.Errors = append(m.Errors, missingInput(beCPUEvict.Name, why))
+		m.Errors = append(m.Errors, reason.NotMeasured(beCPUEvict.Name, why))
 		return m
 	}
 	span := averagingTime(s.Strategies.Threshold.CPUEvictTimeWindowSeconds, t)

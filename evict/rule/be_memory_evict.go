@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"polder/lib/qos"
+	"polder/lib/reason"
 	"polder/lib/sloconfig"
 	"polder/lib/tick"
 )
@@ -71,7 +72,7 @@ func memoryUsed(r *Rule, b bounds, t *tick.Tick, l *condition, m *Measure) (Find
 	used, capacity, why := nodeMemory(t.Sample)
 	if why != "" {
 		l.observe(t, false)
-		m.Errors = append(m.Errors, missingInput(r.Name, why))
+		m.Errors = append(m.Errors, reason.NotMeasured(r.Name, why))
 		return Finding{}, false
 	}
 	percent := wholePercent(used, capacity)

@@ -3,6 +3,7 @@ package rule
 import (
 	"fmt"
 
+	"polder/lib/reason"
 	"polder/lib/sloconfig"
 	"polder/lib/tick"
 )
@@ -66,7 +67,7 @@ func (w *cpuEvictWindow) Measure(s *Settings, t *tick.Tick) Measure {
 	used, capacity, why := nodeCPU(t.Sample)
 	if why != "" {
 		w.Pressure.observe(t, false)
-		m.Errors = append(m.Errors, missingInput(cpuEvict.Name, why))
+		m.Errors = append(m.Errors, reason.NotMeasured(cpuEvict.Name, why))
 		return m
 	}
 	span := averagingTime(th.CPUEvictTimeWindowSeconds, t)

@@ -66,8 +66,6 @@ func (r *Rule) measureIfOff(s *sloconfig.Strategies) (Measure, bool) {
 	return m, why != ""
 }
 
-func missingInput(name, why string) string { return name + ": " + why + ": not measured" }
-
 // checkEnabled returns an error if the strategy as a whole is disabled.
 func checkEnabled(th *sloconfig.Threshold) error {
 	if th.Enable == nil || !*th.Enable {

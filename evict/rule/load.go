@@ -7,6 +7,7 @@ import (
 
 	"polder/lib/cpus"
 	"polder/lib/phrase"
+	"polder/lib/reason"
 	"polder/lib/tick"
 )
 
@@ -36,7 +37,7 @@ type pool struct {
 func (w *cpuWindow) measureLoad(m *Measure, s *Settings, t *tick.Tick) {
 	pools, err := sharedPools(t)
 	if err != nil {
-		m.Errors = append(m.Errors, fmt.Sprintf("%s: %v: not measured", ScopeLoad1, err))
+		m.Errors = append(m.Errors, reason.NotMeasured(ScopeLoad1, err.Error()))
 		for _, l := range w.Pools {
 			l.observeUnknown(t)
 		}
@@ -68,7 +69,7 @@ func (l *poolLoad) measure(m *Measure, s *Settings, t *tick.Tick, p *pool, exclu
 	due := l.Window.Due(t.Time, s.LoadSyncPeriod, s.LoadMetricRingSize)
 	current, err := p.sample(s, m, exclusive)
 	if err != nil {
-		m.Errors = append(m.Errors, fmt.Sprintf("%s: %v: not measured", ScopeLoad1, err))
+		m.Errors = append(m.Errors, reason.NotMeasured(ScopeLoad1, err.Error()))
 		l.observeUnknown(t)
 		return
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"polder/lib/evictconfig"
+	"polder/lib/reason"
 	"polder/lib/tick"
 )
 
@@ -76,7 +77,7 @@ func (w *memoryWindow) Measure(s *Settings, t *tick.Tick) Measure {
 	if t.Sample.Memory == nil {
 		*w = memoryWindow{Period: w.Period}
 		if s.MemorySystemEnabled || s.MemoryNUMAEnabled || s.MemoryKswapdRate > 0 {
-			m.Errors = []string{ScopeMemory + ": the sample lacks the node's memory: not measured"}
+			m.Errors = []string{reason.NotMeasured(ScopeMemory, "the sample lacks the node's memory")}
 		}
 		return m
 	}
@@ -146,7 +147,7 @@ func (w *memoryWindow) free(x *memoryCheck) {
 }
 
 func (x *memoryCheck) addError(part, why string) {
-	x.m.Errors = append(x.m.Errors, fmt.Sprintf("%s (%s): %s: not measured", ScopeMemory, part, why))
+	x.m.Errors = append(x.m.Errors, reason.NotMeasured(fmt.Sprintf("%s (%s)", ScopeMemory, part), why))
 }
 
 func (x *memoryCheck) newFinding(part string, value, threshold float64, met bool, l *condition) Finding {

@@ -10,6 +10,7 @@ import (
 	"polder/lib/cpus"
 	"polder/lib/evictconfig"
 	"polder/lib/phrase"
+	"polder/lib/reason"
 	"polder/lib/tick"
 )
 
@@ -132,11 +133,11 @@ func (r resource) offer(s *Settings, offer *int64, requested float64) (offered f
 	offered, ok := intAmount(offer)
 	switch {
 	case offer == nil:
-		return 0, fmt.Sprintf("%s: the advice has no %s: not measured", r.scope, r.name)
+		return 0, reason.NotMeasured(r.scope, "the advice has no "+r.name)
 	case !ok:
-		return 0, fmt.Sprintf("%s: the advice has %d of %s, which is not a valid amount: not measured", r.scope, *offer, r.name)
+		return 0, reason.NotMeasured(r.scope, fmt.Sprintf("the advice has %d of %s, which is not a valid amount", *offer, r.name))
 	case offered == 0 && requested > 0 && !s.ReclaimedZeroOfferEnabled:
-		return 0, fmt.Sprintf("%s: the advice offers no %s, which counts as withdrawn: not measured", r.scope, r.name)
+		return 0, reason.NotMeasured(r.scope, "the advice offers no "+r.name+", which counts as withdrawn")
 	}
 	return offered, ""
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"polder/lib/qos"
+	"polder/lib/reason"
 	"polder/lib/sloconfig"
 	"polder/lib/tick"
 )
@@ -179,7 +180,7 @@ func (w *requestsWindow) measure(
 	}
 	offered, why := allocatable(t, x)
 	if why != "" {
-		m.Errors = append(m.Errors, missingInput(f.Rule, why))
+		m.Errors = append(m.Errors, reason.NotMeasured(f.Rule, why))
 		return
 	}
 	exceeded := w.Pressures.keep(before, x.name)

@@ -7,6 +7,7 @@ import (
 
 	"polder/lib/evictconfig"
 	"polder/lib/podwait"
+	"polder/lib/reason"
 	"polder/lib/tick"
 )
 
@@ -140,7 +141,7 @@ func (src *waitingSource) longestWaiting(m *Measure, t *tick.Tick) (worst *tick.
 		}
 	}
 	if worst == nil && services > 0 {
-		m.Errors = append(m.Errors, fmt.Sprintf("%s: the waiting of all %d services is unknown: not measured", src.scope, services))
+		m.Errors = append(m.Errors, reason.NotMeasured(src.scope, fmt.Sprintf("the waiting of all %d services is unknown", services)))
 	}
 	return worst, permille
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"polder/lib/phrase"
+	"polder/lib/reason"
 	"polder/lib/tick"
 )
 
@@ -24,7 +25,7 @@ func (w *cpuWindow) measureSuppression(m *Measure, s *Settings, t *tick.Tick) {
 	size, err := reclaimSize(t)
 	if err != nil {
 		if len(candidates) > 0 {
-			m.Errors = append(m.Errors, fmt.Sprintf("%s: %v: not measured", ScopeSuppression, err))
+			m.Errors = append(m.Errors, reason.NotMeasured(ScopeSuppression, err.Error()))
 			return
 		}
 		size = 1 // no pod requests any of it

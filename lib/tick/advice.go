@@ -11,6 +11,9 @@ const (
 	PoolDedicatedPrefix = "dedicated/"
 )
 
+// GuardStepDisk is the kind of the guard's steps that limit batch's use of disks.
+const GuardStepDisk = "disk"
+
 // Advice is what advise decided.
 type Advice struct {
 	Policy    string     `json:"policy"`

@@ -11,6 +11,7 @@ import (
 
 	"polder/lib/clip"
 	"polder/lib/phrase"
+	"polder/lib/reason"
 	"polder/lib/tick"
 	"polder/report/amounts"
 	"polder/report/view"
@@ -234,7 +235,7 @@ func whyNothing(t *tick.Tick) string {
 		return "advise reported no offer"
 	}
 	if b, found := shareOf(a.Reasons); found {
-		text := fmt.Sprintf("the services had %s", coresOf(b.size))
+		text := fmt.Sprintf("%s had %s", b.services(), coresOf(b.size()))
 		if all := machine(t); all > 0 {
 			text += " of " + coresOf(all)
 		}
@@ -243,13 +244,8 @@ func whyNothing(t *tick.Tick) string {
 		}
 		return text
 	}
-	for _, r := range a.Reasons {
-		if strings.Contains(r, "offered") || strings.Contains(r, "no CPU is left") || strings.HasPrefix(r, "batch-cpu") {
-			return plain(r)
-		}
-	}
 	if len(a.Reasons) > 0 {
-		return plain(a.Reasons[0])
+		return plain(a.Reasons[max(slices.IndexFunc(a.Reasons, reason.IsOffer), 0)])
 	}
 	return "advise gives no reason"
 }
@@ -263,8 +259,8 @@ func why(t *tick.Tick, about *tick.Pod) []string {
 	if b, found := shareOf(t.Advice.Reasons); found {
 		s = append(s, b.describe(machine(t)))
 	}
-	if text, found := describeSuppression(t.Advice.Reasons); found {
-		s = append(s, text)
+	if x, found := suppressionOf(t.Advice.Reasons); found {
+		s = append(s, describeSuppression(x))
 	}
 	if others := otherReasons(t, about, 6); len(others) > 0 {
 		heading := "Advise adds: "

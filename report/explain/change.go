@@ -27,34 +27,25 @@ func whatToChange(t *tick.Tick, p *tick.Pod) []string {
 	all, ns := machine(t), needs(t)
 	b, found := shareOf(t.Advice.Reasons)
 	switch {
-	case found && b.raw+1000 < b.size && b.bound != "":
+	case found && b.SumMilliCPU+1000 < b.size() && b.Bound != "":
 		s = append(s, fmt.Sprintf("Only time: the services need %s of their %s now, and reclaimed pods get the rest when "+
 			"the wait is over. A shorter --hold or a larger --shrink-step of advise shortens the wait.",
-			coresNumber(b.raw), coresOf(b.size)))
+			coresNumber(b.SumMilliCPU), coresOf(b.size())))
 	case found:
 		s = append(s, fmt.Sprintf("Each core that services need less is one more for reclaimed pods, and so is each core less in reserve "+
-			"(--reserve-cpu, now %s).", coresOf(b.reserve)))
+			"(--reserve-cpu, now %s).", coresOf(float64(b.ReserveMilliCPU))))
 		if len(ns) > 0 && ns[0].request != nil && *ns[0].request > 0 && ns[0].milliCPU-*ns[0].request >= 500 && all > 0 {
 			less := ns[0].milliCPU - *ns[0].request
 			s = append(s, fmt.Sprintf("With %s at its request of %s, that sum would be %s, and some %s would be left.",
-				ns[0].name, coresOf(*ns[0].request), coresOf(max(b.raw-less, 0)), coresOf(min(all-max(b.raw-less, 0), all))))
+				ns[0].name, coresOf(*ns[0].request), coresOf(max(b.SumMilliCPU-less, 0)), coresOf(min(all-max(b.SumMilliCPU-less, 0), all))))
 		}
 	default:
-		if m := thresholdPercent(t.Advice.Reasons); m != "" {
+		if x, found := suppressionOf(t.Advice.Reasons); found {
 			s = append(s, fmt.Sprintf("Each core that services use less is one more for batch pods, and each percent more of "+
-				"cpuSuppressThresholdPercent (now %s) is %s.", m, coresOf(all/100)))
+				"cpuSuppressThresholdPercent (now %d) is %s.", x.Percent, coresOf(all/100)))
 		}
 	}
 	return s
-}
-
-func thresholdPercent(reasons []string) string {
-	for _, r := range reasons {
-		if m := suppression.FindStringSubmatch(r); m != nil {
-			return m[2]
-		}
-	}
-	return ""
 }
 
 // failures are the errors of reading and writing; about is nil for the node.

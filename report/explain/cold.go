@@ -6,11 +6,9 @@ import (
 
 	"polder/lib/clip"
 	"polder/lib/phrase"
+	"polder/lib/reason"
 	"polder/lib/tick"
 )
-
-// coldReason begins each of advise's reasons about cold memory.
-const coldReason = "cold memory: "
 
 // taken is the cold memory that was reclaimed in the period of the question, of one pod or of all.
 type taken struct {
@@ -64,7 +62,7 @@ func (n *node) describeCold(t *tick.Tick) (s []string) {
 	var reasons []string
 	for _, r := range t.Advice.Reasons {
 		const most = 4
-		if rest, found := strings.CutPrefix(r, coldReason); found && len(reasons) < most {
+		if rest, found := strings.CutPrefix(r, reason.ColdMemory); found && len(reasons) < most {
 			reasons = append(reasons, plain(rest))
 		}
 	}

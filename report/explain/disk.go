@@ -2,10 +2,10 @@ package explain
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 
 	"polder/lib/phrase"
+	"polder/lib/reason"
 	"polder/lib/tick"
 	"polder/report/view"
 )
@@ -17,12 +17,6 @@ const (
 	busyDisk = 90
 	// mostLimits bounds the cgroups whose limits are listed.
 	mostLimits = 3
-)
-
-// Reasons for which the paragraph about disks has its own sentences.
-var (
-	diskStep   = regexp.MustCompile(`^guard: step \d+: disk taken from batch \((\d+) of (\d+)\) at (\S+), because (.+)$`)
-	diskReason = regexp.MustCompile(`^(batch disks: (weight \d|at most )|disk costs: io\.cost on )`)
 )
 
 // describeDisks describes the limits of the disks' use, the use, and who waited for a disk. about is nil for the node.
@@ -45,8 +39,8 @@ func describeDisks(t *tick.Tick, about *tick.Pod) (s []string) {
 	}
 	if t.Advice != nil {
 		for _, r := range slices.Backward(t.Advice.Reasons) {
-			if m := diskStep.FindStringSubmatch(r); m != nil {
-				s = append(s, fmt.Sprintf("Step %s of %s was taken from batch's disks at %s, because %s.", m[1], m[2], brief(m[3]), plain(m[4])))
+			if x, ok := reason.ParseGuardStep(r); ok && x.Kind == tick.GuardStepDisk {
+				s = append(s, fmt.Sprintf("Step %d of %d was taken from batch's disks at %s, because %s.", x.OfKind, x.Most, brief(x.At), plain(x.Because)))
 				break
 			}
 		}

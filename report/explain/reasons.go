@@ -4,125 +4,109 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"polder/lib/clip"
 	"polder/lib/phrase"
+	"polder/lib/reason"
 	"polder/lib/tick"
 	"polder/report/view"
 )
 
-// balance is the sum from which a policy computed what the services keep. It is parsed from the policy's reason, which alone has
-// it. A reason with another wording is quoted.
-type balance struct {
-	reserve, need, system float64 // milli-CPU
-	reserveFrom           string
-	raw                   float64 // their sum
-	size                  float64 // what the services have
-	whole                 bool    // in whole CPUs
-	bound                 string  // why the size is not the sum
+// balance is the sum from which policy katalyst computed what the services keep. Only a reason has it.
+type balance reason.Share
+
+func shareOf(reasons []string) (balance, bool) {
+	for _, r := range reasons {
+		if s, ok := reason.ParseShare(r); ok {
+			return balance(s), true
+		}
+	}
+	return balance{}, false
 }
 
-// share is advise's sum for the services under the policy katalyst: with pools in CPUs, without them in milli-CPU.
-var share = regexp.MustCompile(`^share: reserve (\d+)m(?: of \d+m)? \((.*?)\) \+ need (\d+)m of \d+ containers?(?: \+ system (\d+)m)? = (\d+)m -> (\d+)( CPUs in whole cores|m)(?:; (.*))?$`)
+// size is what the services have, in milli-CPU.
+func (b balance) size() float64 { return float64(b.Size.MilliCPU) }
 
-func shareOf(reasons []string) (b balance, found bool) {
-	for _, r := range reasons {
-		m := share.FindStringSubmatch(r)
-		if m == nil {
-			continue
-		}
-		b = balance{
-			reserve: number(m[1]), reserveFrom: m[2], need: number(m[3]), system: number(m[4]), raw: number(m[5]),
-			size: number(m[6]), whole: m[7] != "m", bound: m[8],
-		}
-		if b.whole {
-			b.size *= 1000
-		}
-		return b, true
+// services names the services of the sum: where there are several shared pools it is that of the pods in none of the others.
+func (b balance) services() string {
+	if b.ReserveOfMilliCPU > 0 {
+		return "the services of the pool share"
 	}
-	return b, false
+	return "the services"
 }
 
 // describe returns the sum in sentences; all is the machine.
 func (b balance) describe(all float64) string {
-	text := fmt.Sprintf("The services had %s of %s. They needed %s", coresNumber(b.size), coresOf(all), coresOf(b.need))
-	if b.whole {
-		text = fmt.Sprintf("The services had %.0f of %.0f CPUs. They needed %s", b.size/1000, all/1000, coresOf(b.need))
+	text := fmt.Sprintf("had %s of %s. They needed %s", coresNumber(b.size()), coresOf(all), coresOf(b.NeedMilliCPU))
+	if b.Size.IsWhole {
+		text = fmt.Sprintf("had %.0f of %.0f CPUs. They needed %s", b.size()/1000, all/1000, coresOf(b.NeedMilliCPU))
 	}
-	if b.system > 0 {
-		text += fmt.Sprintf(", processes outside all pods %s", coresOf(b.system))
+	if b.SystemMilliCPU > 0 {
+		text += fmt.Sprintf(", processes outside all pods %s", coresOf(b.SystemMilliCPU))
 	}
-	text += fmt.Sprintf(", and %s were kept in reserve (%s): %s in all", coresOf(b.reserve), clip.Clean(b.reserveFrom), coresOf(b.raw))
-	if b.whole {
+	text += fmt.Sprintf(", and %s were kept in reserve (%s): %s in all",
+		coresOf(float64(b.ReserveMilliCPU)), clip.Clean(b.ReserveFrom), coresOf(b.SumMilliCPU))
+	if b.Size.IsWhole {
 		text += ", in whole cores"
 	}
-	return text + "." + b.binding()
+	return "T" + b.services()[1:] + " " + text + "." + b.binding()
 }
 
-// Clauses with the reason why the services have another amount than the sum, also in the wording of version 0.1.
-var (
-	heldAt   = regexp.MustCompile(`^(?:hold-down:|held at) (\d+)( CPUs|m) for (\d+)s more \(hold ([^:]+): (.*)\)$`)
-	shrinks  = regexp.MustCompile(`^(\d+) CPUs (?:are needed:|would do,) it shrinks by (\d+) (?:per|a) step \(shrink-step: (.*)\)$`)
-	keepsOwn = regexp.MustCompile(`^the reclaimed (?:pool keeps its|pods keep their) floor of (\d+)( CPUs|m) \((.*)\)$`)
-	off      = regexp.MustCompile(`^nothing is reclaimed, so it has all but the floor of`)
-)
-
+// binding is why the services have another amount than the sum.
 func (b balance) binding() string {
-	if b.bound == "" {
+	if b.Bound == "" {
 		return ""
 	}
-	if m := heldAt.FindStringSubmatch(b.bound); m != nil {
+	switch x := reason.ParseBound(b.Bound).(type) {
+	case reason.HoldDown:
 		return fmt.Sprintf(" Less would suffice, but services keep what they got for %s more (hold %s, %s).",
-			phrase.Count(int(number(m[3])), "second"), clip.Clean(m[4]), clip.Clean(m[5]))
-	}
-	if m := shrinks.FindStringSubmatch(b.bound); m != nil {
-		return fmt.Sprintf(" %s CPUs would suffice; the rest is given back %s at a time (shrink-step, %s).",
-			m[1], phrase.Count(int(number(m[2])), "CPU"), clip.Clean(m[3]))
-	}
-	if m := keepsOwn.FindStringSubmatch(b.bound); m != nil {
-		floor := number(m[1])
-		if m[2] != "m" {
-			floor *= 1000
-		}
+			phrase.Count(int(x.Remaining/time.Second), "second"), x.Hold, clip.Clean(x.HoldFrom))
+	case reason.Shrink:
+		return fmt.Sprintf(" %d CPUs would suffice; the rest is given back %s at a time (shrink-step, %s).",
+			x.Need, phrase.Count(x.Step, "CPU"), clip.Clean(x.StepFrom))
+	case reason.Floor:
 		return fmt.Sprintf(" That is more than there is: only the floor of %s was left to reclaimed pods (%s).",
-			coresOf(floor), clip.Clean(m[3]))
-	}
-	if off.MatchString(b.bound) {
+			coresOf(float64(x.Floor.MilliCPU)), clip.Clean(x.FloorFrom))
+	case reason.Off:
 		return " Reclaiming was switched off, so that only the floor was left to reclaimed pods."
 	}
-	return " Advise adds: " + plain(b.bound) + "."
+	return " Advise adds: " + plain(b.Bound) + "."
 }
 
-// suppression is advise's sum for batch pods under the policy koordinator.
-var suppression = regexp.MustCompile(`^suppression: capacity (\d+)m \* (\d+) % \((\w+)\) - services (\d+)m \((.*?)\) - system (\d+)m \((.*?)\) = (-?\d+)m(?:, (at least .*?))? -> (.*)$`)
-
-func describeSuppression(reasons []string) (text string, found bool) {
+// suppressionOf is the sum from which policy koordinator limited batch pods.
+func suppressionOf(reasons []string) (reason.Suppression, bool) {
 	for _, r := range reasons {
-		m := suppression.FindStringSubmatch(r)
-		if m == nil {
-			continue
+		if s, ok := reason.ParseSuppression(r); ok {
+			return s, true
 		}
-		text = fmt.Sprintf("Batch pods may have what is left of %s %% of the machine's %s (%s) after the services' %s and the system's %s (%s)",
-			m[2], coresOf(number(m[1])), m[3], coresOf(number(m[4])), coresOf(number(m[6])), plain(m[7]))
-		if m[9] != "" {
-			m[10] = m[9] + ", " + m[10]
-		}
-		return text + fmt.Sprintf(": %s, so %s.", coresOf(number(m[8])), plain(m[10])), true
 	}
-	return "", false
+	return reason.Suppression{}, false
 }
 
-// systemUse is the reason that has the parts of the share's term for the system.
-var systemUse = regexp.MustCompile(`^system: \d+m are used (?:outside of|beside)`)
+func describeSuppression(s reason.Suppression) string {
+	result := s.Result
+	if s.Minimum != "" {
+		result = s.Minimum + ", " + result
+	}
+	return fmt.Sprintf("Batch pods may have what is left of %d %% of the machine's %s (cpuSuppressThresholdPercent) after the services' %s and "+
+		"the system's %s (%s): %s, so %s.", s.Percent, coresOf(float64(s.CapacityMilliCPU)), coresOf(float64(s.ServicesMilliCPU)),
+		coresOf(float64(s.SystemMilliCPU)), plain(s.SystemFrom), coresOf(float64(s.RestMilliCPU)), plain(result))
+}
 
 // plain is a reason or a message with its figures in cores and GiB, safe for a terminal.
 func plain(text string) string { return view.Amounts(short(text)) }
 
-func number(digits string) float64 {
-	v, _ := strconv.ParseFloat(digits, 64) // an optional term without digits is 0
-	return v
+// isDescribed reports whether an answer has sentences of its own for a reason; about is nil for the node.
+func isDescribed(r string, about *tick.Pod) bool {
+	_, isShare := reason.ParseShare(r)
+	_, isSuppression := reason.ParseSuppression(r)
+	step, isStep := reason.ParseGuardStep(r)
+	return isShare || isSuppression || isStep && step.Kind == tick.GuardStepDisk || reason.IsSystemUse(r) || reason.IsDisk(r) ||
+		strings.HasPrefix(r, reason.ColdMemory) || about != nil && strings.HasPrefix(r, reason.BatchClass)
 }
 
 // otherReasons are the reasons that have no sentences of their own, those about the pod first, at most so many.
@@ -133,13 +117,10 @@ func otherReasons(t *tick.Tick, about *tick.Pod, most int) []string {
 	var own, rest []string
 	for _, r := range t.Advice.Reasons {
 		switch {
-		case strings.HasPrefix(r, coldReason): // has a paragraph of its own
-		case share.MatchString(r) || suppression.MatchString(r) || systemUse.MatchString(r) ||
-			about != nil && (strings.HasPrefix(r, "batch class idle:") || strings.HasPrefix(r, "batch class weight:")):
-		case diskReason.MatchString(r) || diskStep.MatchString(r): // describeDisks has them
-		case about != nil && (about.Cgroup != "" && strings.Contains(r, about.Cgroup) || strings.Contains(r, about.Name)):
+		case isDescribed(r, about):
+		case about != nil && (about.Cgroup != "" && mentions(r, about.Cgroup) || mentions(r, about.Name)):
 			own = append(own, plain(r))
-		case about == nil || !strings.Contains(r, "memory") && !strings.Contains(r, "NUMA") && !strings.HasPrefix(r, "mid-"):
+		case about == nil || !isOfMemory(r):
 			rest = append(rest, plain(r))
 		}
 	}
@@ -148,4 +129,32 @@ func otherReasons(t *tick.Tick, about *tick.Pod, most int) []string {
 		all = append(all[:most:most], fmt.Sprintf("and %d more", over))
 	}
 	return all
+}
+
+// quoted is external text in a reason, such as a pod's name.
+var quoted = regexp.MustCompile(`"[^"]*"`)
+
+// isOfMemory reports whether a reason is about memory, NUMA nodes or the offer to mid pods, which bound no pod's CPU.
+func isOfMemory(r string) bool {
+	r = quoted.ReplaceAllString(r, "")
+	return strings.Contains(r, "memory") || strings.Contains(r, "NUMA") || strings.HasPrefix(r, reason.Mid)
+}
+
+// mentions reports whether a text has a name that is not a part of a longer one.
+func mentions(text, name string) bool {
+	isInName := func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) || r == '-' || r == '_' }
+	for end := 0; name != ""; {
+		begin := strings.Index(text[end:], name)
+		if begin < 0 {
+			break
+		}
+		begin += end
+		end = begin + len(name)
+		last, _ := utf8.DecodeLastRuneInString(text[:begin])
+		next, _ := utf8.DecodeRuneInString(text[end:])
+		if !isInName(last) && !isInName(next) {
+			return true
+		}
+	}
+	return false
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"polder/lib/clip"
+	"polder/lib/reason"
 	"polder/lib/tick"
 )
 
@@ -453,7 +454,7 @@ func (m *Model) errorSection() section {
 		first := m.Tick.Sample != nil && m.Tick.Sample.IntervalSeconds == nil
 		waiting := false
 		for _, e := range ev.Errors {
-			if first && strings.HasSuffix(e, ": not measured") {
+			if first && reason.IsNotMeasured(e) {
 				waiting = true
 				continue
 			}

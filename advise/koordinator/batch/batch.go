@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"polder/advise/koordinator/annotation"
+	"polder/lib/reason"
 	"polder/lib/sloconfig"
 	"polder/lib/tick"
 )
@@ -27,10 +28,10 @@ const (
 // resourceNames are the reasons' names of a resource's figures.
 var resourceNames = [resources]struct{ native, batch, mid, unit, margin, limit, midLimit, midStatic string }{
 	{
-		"cpu", "batch-cpu", "mid-cpu", "m", "cpuReclaimThresholdPercent", "batchCPUThresholdPercent", "midCPUThresholdPercent",
+		"cpu", reason.BatchCPU, reason.Mid + "cpu", "m", "cpuReclaimThresholdPercent", "batchCPUThresholdPercent", "midCPUThresholdPercent",
 		"midStaticCPUReservedPercent",
 	},
-	{"memory", "batch-memory", "mid-memory", " B", "memoryReclaimThresholdPercent", "batchMemoryThresholdPercent", "midMemoryThresholdPercent", "midStaticMemoryReservedPercent"},
+	{"memory", "batch-memory", reason.Mid + "memory", " B", "memoryReclaimThresholdPercent", "batchMemoryThresholdPercent", "midMemoryThresholdPercent", "midStaticMemoryReservedPercent"},
 }
 
 // amounts has a value of each resource, resourceFlags a yes or no of each.
@@ -92,7 +93,7 @@ func (st *State) Advise(t *tick.Tick, s *sloconfig.Strategies, a *tick.Advice) {
 func (st *State) withdraw(a *tick.Advice, why string) {
 	st.Reclaimed, st.Mid = nil, nil
 	a.Withdrawn = why
-	a.Reasons = append(a.Reasons, "nothing is offered: "+why)
+	a.Reasons = append(a.Reasons, reason.NotOffered+why)
 }
 
 // keepLastOffer keeps the last offer while the node's use is unknown, until degrade has passed.

@@ -1,11 +1,9 @@
 package suppress
 
 import (
-	"fmt"
-
 	"polder/advise/policy"
 	"polder/lib/clip"
-	"polder/lib/phrase"
+	"polder/lib/reason"
 	"polder/lib/sloconfig"
 	"polder/lib/tick"
 )
@@ -17,7 +15,7 @@ const nodeUnreadText = "the node object could not be read"
 type budget struct {
 	milliCPU, capacity int64
 	outside            policy.OutsideUse
-	sum                string // the sum, for a person to check
+	sum                reason.Budget // for a person to check
 }
 
 // budget calculates the budget from the newest sample; why names what is missing.
@@ -73,13 +71,15 @@ func (v *view) budget() (b budget, why string) {
 		system, systemSource = reserved, reservedSource
 	}
 	b.milliCPU = b.capacity*percent/100 - int64(servicesUse) - int64(system)
-	b.sum = fmt.Sprintf("capacity %dm * %d %% (cpuSuppressThresholdPercent) - services %dm (%s) - system %dm (%s) = %dm",
-		b.capacity, percent, int64(servicesUse), phrase.Count(pods, "pod"), int64(system), systemSource, b.milliCPU)
+	b.sum = reason.Budget{
+		CapacityMilliCPU: b.capacity, Percent: percent, ServicesMilliCPU: int64(servicesUse), Services: pods,
+		SystemMilliCPU: int64(system), SystemFrom: systemSource, RestMilliCPU: b.milliCPU,
+	}
 	if minimum := v.strategy.Threshold.CPUSuppressMinPercent; minimum != nil {
 		percent := sloconfig.Within(minimum, 0, 0, 100)
 		if minimum := b.capacity * percent / 100; b.milliCPU < minimum {
 			b.milliCPU = minimum
-			b.sum += fmt.Sprintf(", at least %dm (cpuSuppressMinPercent %d)", minimum, percent)
+			b.sum.Minimum = reason.AtLeast(minimum, percent)
 		}
 	}
 	return b, ""

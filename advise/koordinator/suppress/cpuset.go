@@ -6,6 +6,7 @@ import (
 	"polder/lib/clip"
 	"polder/lib/cpus"
 	"polder/lib/phrase"
+	"polder/lib/reason"
 	"polder/lib/sloconfig"
 )
 
@@ -53,7 +54,7 @@ func (v *view) decideCPUs(b budget, previous limit) decision {
 	if !v.all.IsEmpty() {
 		keptText += "; excluded: " + v.keptOutText()
 	}
-	d.addReason("suppression: %s -> %s%s%s", b.sum, phrase.Count(int(n), "CPU"), boundText, keptText)
+	d.addReason("%s", reason.Suppression{Budget: b.sum, Result: phrase.Count(int(n), "CPU") + boundText + keptText})
 	return d
 }
 

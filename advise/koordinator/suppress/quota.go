@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"polder/lib/reason"
 	"polder/lib/sloconfig"
 	"polder/lib/tick"
 )
@@ -32,7 +33,7 @@ func (v *view) decideQuota(b budget, previous limit) decision {
 		quota, boundText = current+step, fmt.Sprintf("; it grows by a tenth of the machine a step: from %dm by %dm", current, step)
 	}
 	d := decision{limit: limit{mode: sloconfig.SuppressCFSQuota, quotaMilliCPU: quota}, isDecided: true}
-	d.addReason("suppression: %s -> quota %dm%s", b.sum, quota, boundText)
+	d.addReason("%s", reason.Suppression{Budget: b.sum, Result: fmt.Sprintf("quota %dm%s", quota, boundText)})
 	if allowed := v.unsuppressedCPUs(); !allowed.Equals(v.Online) { // CPUs are kept out under either policy
 		d.confined = allowed
 	}
