@@ -46,7 +46,7 @@ func (o *options) follow(ctx context.Context, s *stage.Session, names []string, 
 		if text := r.batchTotals.String(); r.views && text != "" {
 			s.Log.Info(text)
 		}
-		if e := r.close(); err == nil {
+		if e := r.targets.Close(); err == nil {
 			err = e
 		}
 	}()
@@ -70,7 +70,7 @@ func (o *options) follow(ctx context.Context, s *stage.Session, names []string, 
 
 // reporter has the targets of --to.
 type reporter struct {
-	targets     []cluster.Target
+	targets     cluster.Targets
 	views       bool // one of them writes the output
 	acts        bool // one of them writes for others, and so leaves out refused ticks
 	batchTotals batchTotals
@@ -96,25 +96,7 @@ func (r *reporter) report(_ context.Context, in stage.Incoming) (any, error) {
 	if r.views { // only a view shows the sums
 		r.batchTotals.add(in.Tick)
 	}
-	section := &tick.Report{Refused: in.Refused, Targets: []tick.Target{}}
-	for _, t := range r.targets {
-		result, err := t.Put(in)
-		if err != nil {
-			return nil, err
-		}
-		section.Targets = append(section.Targets, result)
-	}
-	return section, nil
-}
-
-// close closes all targets, the last one first, and returns the first error.
-func (r *reporter) close() (err error) {
-	for _, t := range slices.Backward(r.targets) {
-		if e := t.Close(); e != nil && err == nil {
-			err = e
-		}
-	}
-	return err
+	return r.targets.Put(in)
 }
 
 // batchTotals is what batch got on this node, or on the stream's first one if this node is not in it.

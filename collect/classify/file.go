@@ -180,14 +180,7 @@ func (r *resources) resources() *tick.Resources {
 		return nil
 	}
 	return &tick.Resources{
-		MilliCPU: float(r.MilliCPU), MemoryBytes: float(r.MemoryBytes),
-		ReclaimedMilliCPU: float(r.ReclaimedMilliCPU), ReclaimedMemoryBytes: float(r.ReclaimedMemoryBytes),
+		MilliCPU: tick.Float(r.MilliCPU), MemoryBytes: tick.Float(r.MemoryBytes),
+		ReclaimedMilliCPU: tick.Float(r.ReclaimedMilliCPU), ReclaimedMemoryBytes: tick.Float(r.ReclaimedMemoryBytes),
 	}
-}
-
-func float[T ~int64 | ~float64](v *T) *float64 {
-	if v == nil {
-		return nil
-	}
-	return new(float64(*v))
 }

@@ -180,13 +180,7 @@ func amount(v *float64) (float64, bool) {
 }
 
 // intAmount returns an amount in whole units.
-func intAmount(v *int64) (float64, bool) {
-	if v == nil {
-		return 0, false
-	}
-	f := float64(*v)
-	return amount(&f)
-}
+func intAmount(v *int64) (float64, bool) { return amount(tick.Float(v)) }
 
 // graceSeconds returns a grace period in whole seconds, rounded up; nil, the pod's own, if it is 0.
 func graceSeconds(d time.Duration) *int64 {

@@ -44,6 +44,11 @@ func IsForbidden(err error) bool { return apierrors.IsForbidden(err) || apierror
 // IsInvalid reports whether the server rejects the object as invalid, so that sending it again is useless.
 func IsInvalid(err error) bool { return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) }
 
+// IsUnknownField reports whether the server's kind lacks a field of the object, whose CRD is of another version.
+func IsUnknownField(err error) bool {
+	return strings.Contains(err.Error(), "field not declared in schema")
+}
+
 // manyBudgets is the text of an API server's internal error about a pod that several disruption budgets select.
 const manyBudgets = "more than one PodDisruptionBudget"
 

@@ -242,16 +242,16 @@ func distinct[E any, K cmp.Ordered](list []E, key func(E) K, visit func(E)) {
 
 func (p *page) advice(a *tick.Advice) {
 	if r := a.Reclaimed; r != nil {
-		p.add(reclaimedCPU, inCores(number(r.MilliCPU)))
-		p.add(reclaimedMemory, number(r.MemoryBytes))
+		p.add(reclaimedCPU, inCores(tick.Float(r.MilliCPU)))
+		p.add(reclaimedMemory, tick.Float(r.MemoryBytes))
 		distinct(r.NUMANodes, func(x tick.ReclaimedNUMA) int { return x.ID }, func(x tick.ReclaimedNUMA) {
-			p.add(reclaimedNUMACPU, inCores(number(x.MilliCPU)), strconv.Itoa(x.ID))
-			p.add(reclaimedNUMAMem, number(x.MemoryBytes), strconv.Itoa(x.ID))
+			p.add(reclaimedNUMACPU, inCores(tick.Float(x.MilliCPU)), strconv.Itoa(x.ID))
+			p.add(reclaimedNUMAMem, tick.Float(x.MemoryBytes), strconv.Itoa(x.ID))
 		})
 	}
 	if x := a.Shadow; x != nil && x.Reclaimed != nil {
-		p.add(shadowCPU, inCores(number(x.Reclaimed.MilliCPU)), x.Policy)
-		p.add(shadowMemory, number(x.Reclaimed.MemoryBytes), x.Policy)
+		p.add(shadowCPU, inCores(tick.Float(x.Reclaimed.MilliCPU)), x.Policy)
+		p.add(shadowMemory, tick.Float(x.Reclaimed.MemoryBytes), x.Policy)
 	}
 	pools := slices.SortedStableFunc(slices.Values(a.Pools), func(a, b tick.Pool) int { return cmp.Compare(a.Name, b.Name) })
 	distinct(pools, func(x tick.Pool) string { return x.Name }, func(x tick.Pool) {

@@ -61,14 +61,6 @@ func inCores(milli *float64) *float64 {
 	return new(*milli / 1000)
 }
 
-// number returns an optional whole number as a value.
-func number(n *int64) *float64 {
-	if n == nil {
-		return nil
-	}
-	return new(float64(*n))
-}
-
 // addPointer adds the known values; a sum without any is unknown.
 func addPointer(sum, v *float64) *float64 {
 	switch {

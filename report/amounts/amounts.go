@@ -43,7 +43,7 @@ func Of(t *tick.Tick) Amounts {
 	}
 	if x := t.Advice; x != nil {
 		if x.Reclaimed != nil {
-			a.Offered, a.MemoryOffered = cores(x.Reclaimed.MilliCPU), number(x.Reclaimed.MemoryBytes)
+			a.Offered, a.MemoryOffered = cores(x.Reclaimed.MilliCPU), tick.Float(x.Reclaimed.MemoryBytes)
 		}
 		if x.Shadow != nil && x.Shadow.Reclaimed != nil {
 			a.Shadow = cores(x.Shadow.Reclaimed.MilliCPU)
@@ -191,11 +191,4 @@ func cores(milli *int64) *float64 {
 		return nil
 	}
 	return new(float64(*milli) / 1000)
-}
-
-func number(n *int64) *float64 {
-	if n == nil {
-		return nil
-	}
-	return new(float64(*n))
 }

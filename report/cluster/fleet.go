@@ -35,7 +35,7 @@ func (o *FleetOptions) Flags(f *stage.Flags) {
 }
 
 // Open opens the targets of the fleet controller.
-func (o *FleetOptions) Open(ctx context.Context, s *stage.Session) ([]Target, error) {
+func (o *FleetOptions) Open(ctx context.Context, s *stage.Session) (Targets, error) {
 	o.AllNodes = true
 	nodes, err := openFleet(ctx, s, o)
 	if err != nil {
@@ -45,7 +45,7 @@ func (o *FleetOptions) Open(ctx context.Context, s *stage.Session) ([]Target, er
 	if err != nil {
 		return nil, errors.Join(err, nodes.Close())
 	}
-	return []Target{nodes, configs}, nil
+	return Targets{nodes, configs}, nil
 }
 
 // externalChangeWithin is how long after our own write a difference counts as an external change.

@@ -8,13 +8,11 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"polder/lib/clip"
 	"polder/lib/kube"
 	"polder/lib/stage"
-	"polder/lib/tick"
 	"polder/report/object"
 	"polder/report/reconcile"
 )
@@ -46,14 +44,6 @@ type Options struct {
 	growAge    time.Duration
 	resync     time.Duration
 	staleAfter time.Duration
-}
-
-// Target is one kind of objects that ticks are reported to.
-type Target interface {
-	// Put reports a tick.
-	Put(stage.Incoming) (tick.Target, error)
-	// Close is called once, when no more ticks come.
-	Close() error
 }
 
 // Open opens the target of the name.
@@ -271,7 +261,7 @@ func explain(r kube.Resource, err error) error {
 		return fmt.Errorf("%s (does the cluster have the kind %s? Install the CRDs: kubectl apply --server-side -f deploy/kubernetes/crds)", text, ours)
 	case kube.IsForbidden(err):
 		return fmt.Errorf("%s (%s)", text, permissions)
-	case cnr && (kube.IsInvalid(err) || strings.Contains(text, "field not declared in schema")):
+	case cnr && (kube.IsInvalid(err) || kube.IsUnknownField(err)):
 		return fmt.Errorf("%s (is the CRD of another release? Install this one's: kubectl apply --server-side -f deploy/kubernetes/crds)", text)
 	}
 	return fmt.Errorf("%s", text)

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 
 	"polder/lib/cpus"
@@ -203,20 +204,14 @@ func ownLimit(p *tick.Pod) *float64 {
 	if p.Limits == nil {
 		return nil
 	}
-	if p.Limits.ReclaimedMilliCPU != nil {
-		return p.Limits.ReclaimedMilliCPU
-	}
-	return p.Limits.MilliCPU
+	return cmp.Or(p.Limits.ReclaimedMilliCPU, p.Limits.MilliCPU)
 }
 
 func ownMemory(p *tick.Pod) *float64 {
 	if p.Limits == nil {
 		return nil
 	}
-	if p.Limits.ReclaimedMemoryBytes != nil {
-		return p.Limits.ReclaimedMemoryBytes
-	}
-	return p.Limits.MemoryBytes
+	return cmp.Or(p.Limits.ReclaimedMemoryBytes, p.Limits.MemoryBytes)
 }
 
 // used describes the pod's use.

@@ -310,13 +310,7 @@ func offerOf(t *tick.Tick) (milliCPU, memoryBytes *float64) {
 	if t.Advice == nil || t.Advice.Reclaimed == nil {
 		return nil, nil
 	}
-	if v := t.Advice.Reclaimed.MilliCPU; v != nil {
-		milliCPU = new(float64(*v))
-	}
-	if v := t.Advice.Reclaimed.MemoryBytes; v != nil {
-		memoryBytes = new(float64(*v))
-	}
-	return milliCPU, memoryBytes
+	return tick.Float(t.Advice.Reclaimed.MilliCPU), tick.Float(t.Advice.Reclaimed.MemoryBytes)
 }
 
 // reclaimPool is the size of the reclaimed pods' pool in milli-CPU.

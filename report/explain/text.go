@@ -16,13 +16,7 @@ const columns = 80
 
 func coresNumber(milliCPU float64) string { return view.Cores(&milliCPU) }
 
-func coresOf(milliCPU float64) string {
-	number := view.Cores(&milliCPU)
-	if number == "1.00" {
-		return "1.00 core"
-	}
-	return number + " cores"
-}
+func coresOf(milliCPU float64) string { return view.InCores(milliCPU) }
 
 func bytesOf(v float64) string { return view.Bytes(&v) }
 

@@ -4,7 +4,6 @@ package fleet
 
 import (
 	"context"
-	"slices"
 
 	"polder/lib/stage"
 	"polder/lib/tick"
@@ -37,25 +36,13 @@ func run(ctx context.Context, s *stage.Session, o *cluster.FleetOptions) (err er
 		return err
 	}
 	defer func() {
-		for _, t := range slices.Backward(targets) {
-			if e := t.Close(); e != nil && err == nil {
-				err = e
-			}
+		if e := targets.Close(); err == nil {
+			err = e
 		}
 	}()
 	return s.Filter(ctx, stage.Filter{
 		Section: tick.SectionReport,
 		Reads:   []string{tick.SectionSample, tick.SectionEviction},
-		Handle: func(_ context.Context, in stage.Incoming) (any, error) {
-			section := &tick.Report{Refused: in.Refused, Targets: []tick.Target{}}
-			for _, t := range targets {
-				result, err := t.Put(in)
-				if err != nil {
-					return nil, err
-				}
-				section.Targets = append(section.Targets, result)
-			}
-			return section, nil
-		},
+		Handle:  func(_ context.Context, in stage.Incoming) (any, error) { return targets.Put(in) },
 	})
 }

@@ -2,7 +2,6 @@ package reconcile
 
 import (
 	"math/rand/v2"
-	"strings"
 	"time"
 
 	"polder/lib/kube"
@@ -48,8 +47,7 @@ func Jitter(d time.Duration) time.Duration {
 
 // Permanent reports whether retrying soon is useless, because somebody must act first.
 func Permanent(err error) bool {
-	return kube.IsNotFound(err) || kube.IsForbidden(err) || kube.IsInvalid(err) ||
-		strings.Contains(err.Error(), "field not declared in schema")
+	return kube.IsNotFound(err) || kube.IsForbidden(err) || kube.IsInvalid(err) || kube.IsUnknownField(err)
 }
 
 // Waits before an external change is reverted: doubled each time that it happens again. The first one gives a process that was just asked

@@ -59,8 +59,8 @@ func (m *Model) Add(t *tick.Tick) {
 	if t.Advice != nil && t.Advice.Reclaimed != nil {
 		offered = *t.Advice.Reclaimed
 	}
-	m.offeredCPU = remember(m.offeredCPU, floatOf(offered.MilliCPU))
-	m.offeredMemory = remember(m.offeredMemory, floatOf(offered.MemoryBytes))
+	m.offeredCPU = remember(m.offeredCPU, tick.Float(offered.MilliCPU))
+	m.offeredMemory = remember(m.offeredMemory, tick.Float(offered.MemoryBytes))
 	if t.Isolation == nil {
 		return
 	}
@@ -219,7 +219,7 @@ func (m *Model) limits() map[string]string {
 	for _, c := range m.Tick.Advice.Cgroups {
 		var words []string
 		if c.CPUMaxMilliCPU != nil && *c.CPUMaxMilliCPU != tick.Unlimited {
-			words = append(words, "quota "+Cores(floatOf(c.CPUMaxMilliCPU)))
+			words = append(words, "quota "+Cores(tick.Float(c.CPUMaxMilliCPU)))
 		}
 		if c.CPUIdle != nil && *c.CPUIdle {
 			words = append(words, "idle")

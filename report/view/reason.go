@@ -17,14 +17,7 @@ var (
 
 // Amounts is a reason or a message with its figures in the units of the screen: cores, and GiB. A figure that is a part of a name stays.
 func Amounts(text string) string {
-	text = replaceWords(milliCPUs, text, func(s string) string {
-		switch number := Cores(amountIn(strings.TrimSuffix(s, "m"))); number {
-		case "1.00":
-			return "1.00 core"
-		default:
-			return number + " cores"
-		}
-	})
+	text = replaceWords(milliCPUs, text, func(s string) string { return InCores(*amountIn(strings.TrimSuffix(s, "m"))) })
 	text = replaceWords(inBytes, text, func(s string) string {
 		digits := strings.TrimRight(s, " bytesofmrB")
 		if strings.Contains(s, "memory") {
@@ -36,6 +29,15 @@ func Amounts(text string) string {
 		text = replaceWords(bareSum, text, func(s string) string { return Bytes(amountIn(s)) })
 	}
 	return text
+}
+
+// InCores formats an amount of CPU with its unit.
+func InCores(milliCPU float64) string {
+	number := Cores(&milliCPU)
+	if number == "1.00" {
+		return "1.00 core"
+	}
+	return number + " cores"
 }
 
 // replaceWords replaces the matches of an expression that are whole words: a pod may be called job-20m, and a cgroup /batch/20m.

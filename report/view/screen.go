@@ -300,9 +300,9 @@ func (m *Model) offerLine(look Look) []*line {
 	}
 	width := max(8, (look.Width-60)/2)
 	l := (&line{}).add(heading, "reclaimed ")
-	l.add(good, Cores(floatOf(r.MilliCPU))).add(plain, " cores ")
+	l.add(good, Cores(tick.Float(r.MilliCPU))).add(plain, " cores ")
 	l.sparkline(m.offeredCPU, width, Cores)
-	l.add(plain, "   ").add(good, Bytes(floatOf(r.MemoryBytes))).add(plain, " memory ")
+	l.add(plain, "   ").add(good, Bytes(tick.Float(r.MemoryBytes))).add(plain, " memory ")
 	l.sparkline(m.offeredMemory, width, nil)
 	lines := []*line{l}
 	if look.Height < 20 {

@@ -32,7 +32,7 @@ func TableLine(t *tick.Tick, note string) string {
 	offered, memory, share, reclaim := missing, missing, missing, missing
 	if a := t.Advice; a != nil {
 		if a.Reclaimed != nil {
-			offered, memory = Cores(floatOf(a.Reclaimed.MilliCPU)), Bytes(floatOf(a.Reclaimed.MemoryBytes))
+			offered, memory = Cores(tick.Float(a.Reclaimed.MilliCPU)), Bytes(tick.Float(a.Reclaimed.MemoryBytes))
 		}
 		share, reclaim = poolCPUs(a, tick.PoolShare), poolCPUs(a, tick.PoolReclaim)
 	}

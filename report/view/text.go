@@ -103,14 +103,6 @@ func Span(d time.Duration) string {
 	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }
 
-func floatOf(v *int64) *float64 {
-	if v == nil {
-		return nil
-	}
-	f := float64(*v)
-	return &f
-}
-
 // Name is a pod's name with its namespace, safe for a terminal.
 func Name(namespace, name string) string {
 	if namespace == "" {
