@@ -116,13 +116,13 @@ func cpuTime(b *testing.B) time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// benchTree creates the cgroups, as pods of one container, and returns their parent.
+// benchTree creates the cgroups, as kubelet's pods of one container, and returns their parent.
 func benchTree(b *testing.B) string {
 	b.Helper()
 	if os.Getuid() != 0 {
 		b.Skip("not root")
 	}
-	base := fmt.Sprintf("/polder-bench-%d", os.Getpid())
+	base := fmt.Sprintf("/polder-bench-%d/kubepods", os.Getpid())
 	h, err := cgroup.Detect("/")
 	if err != nil || h.Mode() == cgroup.ModeV2 {
 		b.Skipf("no cgroup v1: %v", err)
@@ -132,11 +132,11 @@ func benchTree(b *testing.B) string {
 		if err != nil {
 			b.Skip(err)
 		}
-		for i := -1; i < benchGroups; i++ {
-			at := dir
-			if i >= 0 {
-				at = filepath.Join(dir, fmt.Sprintf("pod%04d", i))
-			}
+		paths := []string{filepath.Dir(dir), dir}
+		for i := range benchGroups {
+			paths = append(paths, filepath.Join(dir, fmt.Sprintf("pod%04d", i)))
+		}
+		for _, at := range paths {
 			if err := os.Mkdir(at, 0o755); err != nil && !os.IsExist(err) {
 				b.Skip(err)
 			}
