@@ -28,7 +28,7 @@ func switches(t *testing.T, thread string) int {
 
 // One thread has the slack, and it is the runtime's monitor: the one that wakes again and again while the process does nothing but compute.
 func TestTheMonitorWakesSeldom(t *testing.T) {
-	need.Root(t)
+	need.Nice(t)
 	if err := calmMonitor(); err != nil {
 		t.Fatal(err)
 	}

@@ -56,19 +56,30 @@ func BPF(t testing.TB) {
 	if _, err := os.Stat("/sys/kernel/btf/vmlinux"); err != nil {
 		t.Skip("needs a kernel that describes its types (CONFIG_DEBUG_INFO_BTF)")
 	}
+	capabilities(t, 1<<unix.CAP_BPF|1<<unix.CAP_PERFMON, "CAP_BPF and CAP_PERFMON")
+}
+
+// Nice skips a test that changes how other threads are scheduled: it needs CAP_SYS_NICE, which root in a container may lack.
+func Nice(t testing.TB) {
+	t.Helper()
+	capabilities(t, 1<<unix.CAP_SYS_NICE, "CAP_SYS_NICE")
+}
+
+// capabilities skips a test that needs all capabilities of a mask, which have these names.
+func capabilities(t testing.TB, needed uint64, names string) {
+	t.Helper()
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, rest, _ := strings.Cut(string(status), "\nCapEff:\t")
 	text, _, _ := strings.Cut(rest, "\n")
-	capabilities, err := strconv.ParseUint(text, 16, 64)
+	effective, err := strconv.ParseUint(text, 16, 64)
 	if err != nil {
 		t.Fatal(err)
 	}
-	const needed = 1<<unix.CAP_BPF | 1<<unix.CAP_PERFMON
-	if capabilities&needed != needed {
-		t.Skip("needs CAP_BPF and CAP_PERFMON")
+	if effective&needed != needed {
+		t.Skip("needs " + names)
 	}
 }
 
