@@ -25,7 +25,7 @@ check: ## lint, unit tests and scripts, to run between two edits: two minutes at
 test: ## everything that runs on this machine itself, on its real cgroups; as root it installs missing packages: ten minutes the first time
 	@$(TIER) native
 
-test-deep: ## virtual machines, real clusters and nodes, faults at length, a minute's fuzz of each target: 35 minutes
+test-deep: ## virtual machines, real clusters and nodes, faults at length, a minute's fuzz of each target: 35 to 46 minutes
 	@$(TIER) deep
 
 lint: ## golangci-lint (.golangci.yml), shfmt, shellcheck

@@ -11,7 +11,9 @@ import (
 
 // A stop ends the wait for an input that sends nothing: one tick without decisions does not tell whether the recording has any.
 func TestInsertDecisionsStops(t *testing.T) {
-	for name, text := range map[string]string{"no tick": "", "one tick": `{"v":1,"node":"n","time":"2026-11-21T12:00:00Z","sample":{}}` + "\n"} {
+	for name, text := range map[string]string{
+		"no tick": "", "one tick": `{"v":1,"node":"n","time":"2026-11-21T12:00:00Z","sample":{}}` + "\n",
+	} {
 		t.Run(name, func(t *testing.T) {
 			in, into := io.Pipe()
 			defer into.Close()

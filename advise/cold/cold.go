@@ -108,7 +108,8 @@ func (st *State) Advise(t *tick.Tick, a *tick.Advice, s Settings) *State {
 		return nil
 	}
 	if t.Sample.MemoryReclaim == nil {
-		a.Reasons = append(a.Reasons, reason.ColdMemory+"cgroups have no memory.reclaim (it needs cgroup version 2 and Linux 5.19): nothing is reclaimed")
+		a.Reasons = append(a.Reasons, reason.ColdMemory+
+			"cgroups have no memory.reclaim (it needs cgroup version 2 and Linux 5.19): nothing is reclaimed")
 		return nil
 	}
 	if st == nil {

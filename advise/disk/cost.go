@@ -41,7 +41,8 @@ func (st *State) adviseCosts(t *tick.Tick, a *tick.Advice, desired []tick.DiskCo
 	}
 	st.Costs = names
 	if len(names) > 0 {
-		a.Reasons = append(a.Reasons, fmt.Sprintf(reason.DiskCosts+"%s (%s)", phrase.Count(len(names), "disk"), policy.Quote(strings.Join(names, ", "))))
+		a.Reasons = append(a.Reasons, fmt.Sprintf(reason.DiskCosts+"%s (%s)",
+			phrase.Count(len(names), "disk"), policy.Quote(strings.Join(names, ", "))))
 	}
 	for _, disk := range st.UndoCosts {
 		desired = append(desired, tick.DiskCost{Disk: disk})

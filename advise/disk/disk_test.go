@@ -42,7 +42,8 @@ func newRun(version int) *run {
 func (r *run) tickAfter(seconds int) string {
 	r.second += seconds
 	r.advice = &tick.Advice{}
-	r.st = r.st.Advise(&tick.Tick{Node: "n", Time: begin.Add(time.Duration(r.second) * time.Second), Sample: &r.sample}, r.advice, r.settings, r.strategy)
+	at := begin.Add(time.Duration(r.second) * time.Second)
+	r.st = r.st.Advise(&tick.Tick{Node: "n", Time: at, Sample: &r.sample}, r.advice, r.settings, r.strategy)
 	if d := cmp.Diff(r.advice.Cgroups, r.advice.Fallback); d != "" {
 		return "the fallback differs: " + d
 	}

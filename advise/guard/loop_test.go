@@ -216,8 +216,8 @@ func TestAServiceThatWaitsByItself(t *testing.T) {
 	}
 }
 
-// varying runs an hour in which the service's own waiting varies about a level: every so many seconds it changes by up to the width. It returns
-// for how many seconds something was taken from batch, and how much longer than by itself the service waited on average.
+// varying runs an hour in which the service's own waiting varies about a level: every so many seconds it changes by up to the width. It
+// returns for how many seconds something was taken from batch, and how much longer than by itself the service waited on average.
 func (p *plant) varying(t *testing.T, level, width float64, every int) (held int, excess float64) {
 	t.Helper()
 	for s := range 3600 {

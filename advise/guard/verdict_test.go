@@ -39,7 +39,7 @@ func TestWhatIsCompared(t *testing.T) {
 	one := waiting{pod: &tick.Pod{Name: "web", UID: "web"}, resource: resourceCPU, level: 2, permille: 40}
 	other, disk, busier := one, one, one
 	other.pod, disk.resource, busier.level = &tick.Pod{Name: "other", UID: "other"}, resourceIO, 3
-	cause := step{Service: "web", Resource: resourceCPU}
+	cause, another := step{Service: "web", Resource: resourceCPU}, step{Service: "other", Resource: resourceCPU}
 	var history *service
 	st := &State{}
 	for range 3 {
@@ -59,7 +59,7 @@ func TestWhatIsCompared(t *testing.T) {
 		"another resource":              {func(*State) {}, &disk, history, false},
 		"a level without a mean":        {func(*State) {}, &busier, history, false},
 		"no history":                    {func(*State) {}, &one, nil, false},
-		"two causes":                    {func(st *State) { st.Steps = []step{{Service: "other", Resource: resourceCPU}, cause} }, &one, history, false},
+		"two causes":                    {func(st *State) { st.Steps = []step{another, cause} }, &one, history, false},
 		"the last step is not yet felt": {func(st *State) { st.ExhaustedSince = begin.Add(1 - takeAfter) }, &one, history, false},
 		"a step is left":                {func(st *State) { st.ExhaustedSince = time.Time{} }, &one, history, false},
 	} {

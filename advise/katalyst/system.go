@@ -43,7 +43,8 @@ func systemUse(in inputs, members []member) (sys system) {
 		reserved = float64(max(int64(in.shape.online.Size())*1000-in.milliCPU, int64(in.shape.Reserved.Size())*1000))
 	}
 	if sys.milliCPU = max(used-reserved, 0); sys.milliCPU >= 0.5 {
-		sys.reasons = append(sys.reasons, reason.SystemUse(used)+fmt.Sprintf(" (machine %.0fm, confined %.0fm, system pods %.0fm; %.0fm are reserved): not offered",
+		sys.reasons = append(sys.reasons, reason.SystemUse(used)+fmt.Sprintf(
+			" (machine %.0fm, confined %.0fm, system pods %.0fm; %.0fm are reserved): not offered",
 			policy.Amount(nodeUse(s)), confined, systemPods, reserved))
 	}
 	if hasKubelet {

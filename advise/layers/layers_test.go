@@ -51,7 +51,8 @@ func TestReboot(t *testing.T) {
 		t.Fatalf("state %+v", st)
 	}
 	st.Reboot()
-	if st.Class != nil || st.Limits != nil || st.Cold != nil || st.Disk != nil || st.Guard == nil || len(st.Guard.Batch)+len(st.Guard.Steps) > 0 {
+	if st.Class != nil || st.Limits != nil || st.Cold != nil || st.Disk != nil ||
+		st.Guard == nil || len(st.Guard.Batch)+len(st.Guard.Steps) > 0 {
 		t.Errorf("after a reboot: %+v", st)
 	}
 	if st.Reboot(); len(st.Guard.Services) != 1 {

@@ -145,7 +145,8 @@ func TestConfineTierBesideOneLikeIt(t *testing.T) {
 			}
 		}
 		a := &tick.Advice{}
-		if after := ConfineTier(a, &tick.Sample{Pods: []tick.Pod{job}, Tiers: kubelets, CgroupVersion: 2}, "", lists); after != "" || len(a.Cgroups) > 0 {
+		sample := &tick.Sample{Pods: []tick.Pod{job}, Tiers: kubelets, CgroupVersion: 2}
+		if after := ConfineTier(a, sample, "", lists); after != "" || len(a.Cgroups) > 0 {
 			t.Errorf("%s alone: %+v, %q", class, a.Cgroups, a.Reasons)
 		}
 	}

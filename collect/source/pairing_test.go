@@ -236,8 +236,8 @@ func TestConfigIsKept(t *testing.T) {
 	}
 }
 
-// A user's own rules find pods too. A cgroup whose name only resembles a pod's, or that is outside of kubelet's cgroups, is described by the
-// rules alone; of two cgroups in cgroups that are named like kubelet's, the one below the configured cgroupRoot is the pod's.
+// A user's own rules find pods too. A cgroup whose name only resembles a pod's, or that is outside of kubelet's cgroups, is described by
+// the rules alone; of two cgroups in cgroups that are named like kubelet's, the one below the configured cgroupRoot is the pod's.
 func TestJoinByRules(t *testing.T) {
 	m := newMachine(t)
 	m.cgroup("/own/kubepods/pod"+uidA, "1")
@@ -246,8 +246,8 @@ func TestJoinByRules(t *testing.T) {
 	m.cgroup("/batch.slice/kubepods/pod"+uidB, "1")
 	m.cgroup("/podman.slice", "1")
 	m.cgroup("/batch.slice", "1")
-	rules, err := classify.Parse("own.yaml", []byte("rules: [{cgroup: /**/kubepods/pod*, class: shared}, {cgroup: /*.slice, class: reclaimed}, "+
-		"{cgroup: /batch.slice/a/*, class: reclaimed}]"))
+	rules, err := classify.Parse("own.yaml", []byte("rules: [{cgroup: /**/kubepods/pod*, class: shared}, "+
+		"{cgroup: /*.slice, class: reclaimed}, {cgroup: /batch.slice/a/*, class: reclaimed}]"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -260,7 +260,8 @@ func TestJoinByRules(t *testing.T) {
 	collector := New(&Env{Host: h, Rules: rules, Cluster: c, Log: slog.New(slog.DiscardHandler), Now: time.Now})
 	defer collector.Close()
 	want := []string{
-		"/batch.slice batch.slice", "/batch.slice/a/pod" + uidA + " pod" + uidA, "/batch.slice/kubepods/pod" + uidB + " pod" + uidB + " missing: cluster",
+		"/batch.slice batch.slice", "/batch.slice/a/pod" + uidA + " pod" + uidA,
+		"/batch.slice/kubepods/pod" + uidB + " pod" + uidB + " missing: cluster",
 		"/kubepods/pod" + uidB + " db", "/own/kubepods/pod" + uidA + " web", "/podman.slice podman.slice",
 	}
 	var got []string

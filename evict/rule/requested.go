@@ -191,7 +191,8 @@ func (w *requestsWindow) measure(
 		f.Candidates, f.Others = nil, nil
 	} else {
 		f.Need, f.Reason, f.WhyWait = math.Ceil(sum-b.lower*offered/100), reasonEvicted, whyWait
-		f.Message = fmt.Sprintf("pods of priority %d or lower request %s of %s, over %.0f%% of the %s that the node offers: %s must be released to reach %.0f%%",
+		f.Message = fmt.Sprintf("pods of priority %d or lower request %s of %s, over %.0f%% of the %s that the node offers: "+
+			"%s must be released to reach %.0f%%",
 			maxPriority, x.text(sum), x.name, b.upper, x.text(offered), x.text(f.Need), b.lower)
 	}
 	m.Findings = append(m.Findings, f)

@@ -74,7 +74,8 @@ func TestOf(t *testing.T) {
 func TestOutside(t *testing.T) {
 	for _, cgroup := range []string{
 		"", "/", "/node-0", "/batch/podium", "/pod" + uid, "/batch.slice/pod" + uid, "/besteffort/pod" + uid,
-		"/kubepodsx/pod" + uid, "/my-kubepods/pod" + uid, "/kubepods-old", "/batch.slice/my-kubepods-job.service", "/batch.slice/batch-kubepodsx.slice",
+		"/kubepodsx/pod" + uid, "/my-kubepods/pod" + uid, "/kubepods-old",
+		"/batch.slice/my-kubepods-job.service", "/batch.slice/batch-kubepodsx.slice",
 		"/batch.slice/my-kubepods.slice/my-kubepods-pod1.slice", // systemd puts this slice below my.slice
 		"/batch.slice/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod1.slice",
 		"/kubepods-besteffort.slice/kubepods-besteffort-pod1.slice",
@@ -123,7 +124,9 @@ func TestRoots(t *testing.T) {
 			}
 		}
 	}
-	for root, want := range map[string]string{"/a/kubepods": "/a/kubepods/burstable", "/kubepods.slice": "/kubepods.slice/kubepods-burstable.slice"} {
+	for root, want := range map[string]string{
+		"/a/kubepods": "/a/kubepods/burstable", "/kubepods.slice": "/kubepods.slice/kubepods-burstable.slice",
+	} {
 		if got := TierBelow(root, "burstable"); got != want {
 			t.Errorf("below %s: %s; want %s", root, got, want)
 		}
@@ -131,7 +134,9 @@ func TestRoots(t *testing.T) {
 }
 
 func FuzzOf(f *testing.F) {
-	for _, seed := range []string{"/kubepods/besteffort/pod1/c", "/kubepods.slice/kubepods-pod1_2.slice/c.scope/x", "/a.slice/a-kubepods.slice", "//", ""} {
+	for _, seed := range []string{
+		"/kubepods/besteffort/pod1/c", "/kubepods.slice/kubepods-pod1_2.slice/c.scope/x", "/a.slice/a-kubepods.slice", "//", "",
+	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, cgroup string) {

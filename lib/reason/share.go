@@ -51,7 +51,8 @@ func After(clause string) string {
 	return "; " + clause
 }
 
-var share = regexp.MustCompile(`^` + tick.PoolShare + `: reserve (\d+)m(?: of (\d+)m)? \((.*?)\) \+ need (\d+)m of (\d+) containers?(?: \+ system (\d+)m)? = (\d+)m -> (\d+)(?: (CPUs) in whole cores|(m))(?:; (.*))?$`)
+var share = regexp.MustCompile(`^` + tick.PoolShare + `: reserve (\d+)m(?: of (\d+)m)? \((.*?)\)` +
+	` \+ need (\d+)m of (\d+) containers?(?: \+ system (\d+)m)? = (\d+)m -> (\d+)(?: (CPUs) in whole cores|(m))(?:; (.*))?$`)
 
 // ParseShare reads the sum of the pool share.
 func ParseShare(text string) (s Share, ok bool) {
@@ -106,7 +107,8 @@ func (b Shrink) String() string {
 func (b Floor) String() string {
 	switch {
 	case b.Divided > 0:
-		return fmt.Sprintf("%d CPUs are needed, the shared pools divide %d: the reclaimed pool keeps its floor of %s (%s)", b.Need, b.Divided, b.Floor, b.FloorFrom)
+		return fmt.Sprintf("%d CPUs are needed, the shared pools divide %d: the reclaimed pool keeps its floor of %s (%s)",
+			b.Need, b.Divided, b.Floor, b.FloorFrom)
 	case b.Floor.IsWhole:
 		return fmt.Sprintf("the reclaimed pool keeps its floor of %s (%s)", b.Floor, b.FloorFrom)
 	}
@@ -125,8 +127,9 @@ func (b Off) String() string {
 var (
 	holdDown = regexp.MustCompile(`^(?:hold-down:|held at) (\d+)( CPUs|m) for (\d+)s more \(hold ([^:]+): (.*)\)$`)
 	shrink   = regexp.MustCompile(`^(\d+) CPUs (?:are needed:|would do,) it shrinks by (\d+) (?:per|a) step \(shrink-step: (.*)\)$`)
-	floor    = regexp.MustCompile(`^(?:(\d+) CPUs are needed, the shared pools divide (\d+): )?the reclaimed (?:pool keeps its|pods keep their) floor of (\d+)( CPUs|m) \((.*)\)$`)
-	off      = regexp.MustCompile(`^nothing is reclaimed, so (?:it has|(the shared pools have)) all but the floor of (\d+)( CPUs|m) \((.*)\)$`)
+	floor    = regexp.MustCompile(`^(?:(\d+) CPUs are needed, the shared pools divide (\d+): )?` +
+		`the reclaimed (?:pool keeps its|pods keep their) floor of (\d+)( CPUs|m) \((.*)\)$`)
+	off = regexp.MustCompile(`^nothing is reclaimed, so (?:it has|(the shared pools have)) all but the floor of (\d+)( CPUs|m) \((.*)\)$`)
 )
 
 // ParseBound reads a [HoldDown], [Shrink], [Floor] or [Off]; nil for another clause.

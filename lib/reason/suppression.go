@@ -42,7 +42,8 @@ type Suppression struct {
 // String returns the reason.
 func (s Suppression) String() string { return fmt.Sprintf("suppression: %s -> %s", s.Budget, s.Result) }
 
-var suppression = regexp.MustCompile(`^suppression: capacity (\d+)m \* (\d+) % \(cpuSuppressThresholdPercent\) - services (\d+)m \((\d+) pods?\) - system (\d+)m \((.*?)\) = (-?\d+)m(?:, (at least .*?))? -> (.*)$`)
+var suppression = regexp.MustCompile(`^suppression: capacity (\d+)m \* (\d+) % \(cpuSuppressThresholdPercent\) ` +
+	`- services (\d+)m \((\d+) pods?\) - system (\d+)m \((.*?)\) = (-?\d+)m(?:, (at least .*?))? -> (.*)$`)
 
 // ParseSuppression reads a reason.
 func ParseSuppression(text string) (s Suppression, ok bool) {

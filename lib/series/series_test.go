@@ -127,7 +127,9 @@ func TestCounters(t *testing.T) {
 	add("r", tick.StateCreated)
 	add("r")
 	x := add("r", tick.StateRequested)
-	for _, want := range []string{"polder_evictions_total[n r requested]2", "polder_evictions_total[n r created]1", "polder_ticks_total[n evict]6"} {
+	for _, want := range []string{
+		"polder_evictions_total[n r requested]2", "polder_evictions_total[n r created]1", "polder_ticks_total[n evict]6",
+	} {
 		if got := text(n.Samples(x)); !slices.Contains(got, want) {
 			t.Errorf("want %s in %q", want, got)
 		}

@@ -40,7 +40,8 @@ func describeDisks(t *tick.Tick, about *tick.Pod) (s []string) {
 	if t.Advice != nil {
 		for _, r := range slices.Backward(t.Advice.Reasons) {
 			if x, ok := reason.ParseGuardStep(r); ok && x.Kind == tick.GuardStepDisk {
-				s = append(s, fmt.Sprintf("Step %d of %d was taken from batch's disks at %s, because %s.", x.OfKind, x.Most, brief(x.At), plain(x.Because)))
+				s = append(s, fmt.Sprintf("Step %d of %d was taken from batch's disks at %s, because %s.",
+					x.OfKind, x.Most, brief(x.At), plain(x.Because)))
 				break
 			}
 		}

@@ -92,8 +92,8 @@ func describeSuppression(s reason.Suppression) string {
 	if s.Minimum != "" {
 		result = s.Minimum + ", " + result
 	}
-	return fmt.Sprintf("Batch pods may have what is left of %d %% of the machine's %s (cpuSuppressThresholdPercent) after the services' %s and "+
-		"the system's %s (%s): %s, so %s.", s.Percent, coresOf(float64(s.CapacityMilliCPU)), coresOf(float64(s.ServicesMilliCPU)),
+	return fmt.Sprintf("Batch pods may have what is left of %d %% of the machine's %s (cpuSuppressThresholdPercent) after the services' %s "+
+		"and the system's %s (%s): %s, so %s.", s.Percent, coresOf(float64(s.CapacityMilliCPU)), coresOf(float64(s.ServicesMilliCPU)),
 		coresOf(float64(s.SystemMilliCPU)), plain(s.SystemFrom), coresOf(float64(s.RestMilliCPU)), plain(result))
 }
 

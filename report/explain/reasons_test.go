@@ -12,17 +12,24 @@ import (
 // Each bound of policy katalyst's sum has a sentence, with several shared pools too. Another clause is quoted.
 func TestBindings(t *testing.T) {
 	floor := reason.CPUs(4)
+	atMost := reason.HoldDown{Size: floor, Remaining: 1500 * time.Millisecond, Hold: 30 * time.Second, HoldFrom: "default"}
+	divided := reason.Floor{Floor: floor, FloorFrom: "default", Need: 12, Divided: 44}
+	small := reason.Floor{Floor: reason.Amount{MilliCPU: 200}, FloorFrom: "default"}
 	for bound, want := range map[string]string{
-		reason.HoldDown{Size: floor, Remaining: 1500 * time.Millisecond, Hold: 30 * time.Second, HoldFrom: "default"}.String(): "keep what they got for 2 seconds more (hold 30s, default).",
-		reason.Shrink{Need: 4, Step: 2, StepFrom: "default"}.String():                                                          "4 CPUs would suffice; the rest is given back 2 CPUs at a time (shrink-step, default).",
-		reason.Floor{Floor: floor, FloorFrom: "default", Need: 12, Divided: 44}.String():                                       "only the floor of 4.00 cores was left to reclaimed pods (default).",
-		reason.Floor{Floor: reason.Amount{MilliCPU: 200}, FloorFrom: "default"}.String():                                       "only the floor of 0.20 cores was left to reclaimed pods (default).",
-		reason.Off{Floor: floor, FloorFrom: "default", IsSeveral: true}.String():                                               "Reclaiming was switched off",
+		atMost.String():  "keep what they got for 2 seconds more (hold 30s, default).",
+		divided.String(): "only the floor of 4.00 cores was left to reclaimed pods (default).",
+		small.String():   "only the floor of 0.20 cores was left to reclaimed pods (default).",
+		reason.Shrink{Need: 4, Step: 2, StepFrom: "default"}.String(): "4 CPUs would suffice; the rest is given back 2 CPUs at a time " +
+			"(shrink-step, default).",
+		reason.Off{Floor: floor, FloorFrom: "default", IsSeveral: true}.String(): "Reclaiming was switched off",
 		"other pools need 2000m": "Advise adds: other pools need 2.00 cores.",
 	} {
-		s := reason.Share{Pool: tick.PoolShare, ReserveMilliCPU: 2000, ReserveOfMilliCPU: 4000, ReserveFrom: "default", Size: floor, Bound: bound}
+		s := reason.Share{
+			Pool: tick.PoolShare, ReserveMilliCPU: 2000, ReserveOfMilliCPU: 4000, ReserveFrom: "default", Size: floor, Bound: bound,
+		}
 		b, found := shareOf([]string{"other", s.String()})
-		if text := b.describe(48_000); !found || !strings.HasPrefix(text, "The services of the pool share had 4 of 48 CPUs.") || !strings.Contains(text, want) {
+		const begin = "The services of the pool share had 4 of 48 CPUs."
+		if text := b.describe(48_000); !found || !strings.HasPrefix(text, begin) || !strings.Contains(text, want) {
 			t.Errorf("%q; want %q in it", text, want)
 		}
 	}
@@ -48,11 +55,13 @@ func TestWhyNothing(t *testing.T) {
 func TestOtherReasons(t *testing.T) {
 	pod := &tick.Pod{Name: "spark", Cgroup: "/b/spark"}
 	x := &tick.Tick{Advice: &tick.Advice{Reasons: []string{
-		"a step for spark is near", `guard: service "shop/memory-NUMA" waits for a CPU`, "memory: 5 bytes", "NUMA node 0: none", reason.Mid + "cpu: 1m",
+		"a step for spark is near", `guard: service "shop/memory-NUMA" waits for a CPU`, "memory: 5 bytes", "NUMA node 0: none",
+		reason.Mid + "cpu: 1m",
 		"cgroup /b/spark-2 is not confined", `cgroup /b/spark is not confined: memory`, reason.BatchClass + "idle: 1 pod", reason.SystemUse(5),
 	}}}
 	want := []string{
-		"a step for spark is near", "cgroup /b/spark is not confined: memory", `guard: service "shop/memory-NUMA" waits for a CPU`, "cgroup /b/spark-2 is not confined",
+		"a step for spark is near", "cgroup /b/spark is not confined: memory",
+		`guard: service "shop/memory-NUMA" waits for a CPU`, "cgroup /b/spark-2 is not confined",
 	}
 	if got := otherReasons(x, pod, 9); strings.Join(got, "|") != strings.Join(want, "|") {
 		t.Errorf("%q; want %q", got, want)

@@ -92,7 +92,7 @@ var tiers = []tier{
 		runs:  []run{{packages: []string{"./tests/node/..."}, args: []string{"-count=1", "-p=2", "-timeout=45m"}}},
 	},
 	{
-		name: "vmnode", takes: "18 minutes",
+		name: "vmnode", takes: "20 minutes",
 		does:  "the guides on a real node in a virtual machine: kubelet, cgroup v2, 48 CPUs; others with systemd, v2 and v1",
 		setup: []setup{kernel, debian, cluster},
 		// Three at once took three times the CPU time for the same steps.

@@ -376,7 +376,8 @@ exec setpriv --reuid=65534 --regid=65534 --clear-groups sleep 1000`)...)
 	})
 	t.Run("broken FIFO", func(t *testing.T) {
 		// No tool ends because of it, and no tool can detect it: the two ends are different FIFOs.
-		if out, err := m.run("sh", "-ec", "rm /run/polder/2.fifo; systemd-tmpfiles --create /usr/local/lib/polder/systemd/tmpfiles.d/polder.conf; systemctl restart polder-advise.service; "+
+		if out, err := m.run("sh", "-ec", "rm /run/polder/2.fifo; "+
+			"systemd-tmpfiles --create /usr/local/lib/polder/systemd/tmpfiles.d/polder.conf; systemctl restart polder-advise.service; "+
 			untilNotAlive+"systemctl start polder-heartbeat.service || true"); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
@@ -486,8 +487,9 @@ func (m *machine) checkConfined(t *testing.T) {
 	for _, tool := range tools {
 		want[tool] = may{Seccomp: true, TimerSlack: "1000000", Capabilities: "0000000000000000"}
 	}
-	want["isolate"] = may{Seccomp: true, TimerSlack: "1000000", Capabilities: "000000c000000000", Root: true, Cgroups: true} // CAP_BPF, CAP_PERFMON
-	want["evict"] = may{Seccomp: true, TimerSlack: "1000000", Capabilities: "0000000000000020"}                              // CAP_KILL
+	// CAP_BPF and CAP_PERFMON, and CAP_KILL
+	want["isolate"] = may{Seccomp: true, TimerSlack: "1000000", Capabilities: "000000c000000000", Root: true, Cgroups: true}
+	want["evict"] = may{Seccomp: true, TimerSlack: "1000000", Capabilities: "0000000000000020"}
 
 	got := map[string]may{}
 	for tool, pid := range m.pids() {

@@ -31,7 +31,10 @@ var resourceNames = [resources]struct{ native, batch, mid, unit, margin, limit, 
 		"cpu", reason.BatchCPU, reason.Mid + "cpu", "m", "cpuReclaimThresholdPercent", "batchCPUThresholdPercent", "midCPUThresholdPercent",
 		"midStaticCPUReservedPercent",
 	},
-	{"memory", "batch-memory", reason.Mid + "memory", " B", "memoryReclaimThresholdPercent", "batchMemoryThresholdPercent", "midMemoryThresholdPercent", "midStaticMemoryReservedPercent"},
+	{
+		"memory", "batch-memory", reason.Mid + "memory", " B", "memoryReclaimThresholdPercent", "batchMemoryThresholdPercent",
+		"midMemoryThresholdPercent", "midStaticMemoryReservedPercent",
+	},
 }
 
 // amounts has a value of each resource, resourceFlags a yes or no of each.

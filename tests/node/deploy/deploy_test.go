@@ -433,7 +433,8 @@ func (d *deployment) logs() string {
 	return logs
 }
 
-// confined checks the processes: no capability, a seccomp filter, no new privileges, the expected users, and that deploy/s6/calm started them.
+// confined checks the processes: no capability, a seccomp filter, no new privileges, the expected users, and that
+// deploy/s6/calm started them.
 func (d *deployment) confined() {
 	d.t.Helper()
 	for name, pid := range d.running() {
