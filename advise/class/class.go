@@ -58,15 +58,19 @@ const IdleOnHosts = "idle on hosts"
 // cgroup. A pod whose cgroup is unknown has no class either, because there is no cgroup to set it on.
 func Of(setting string, p *tick.Pod) string {
 	at := kubepods.Of(p.Cgroup)
-	isOutside := at.Level == kubepods.Outside
 	switch {
 	case !hasCgroup(p):
 		return None
-	case isOutside && p.QoSSource == tick.QoSFromRule: // a cgroup of a plain host, which only a rule of the classification makes a pod
-	case setting == IdleOnHosts, qos.KubernetesOf(p) != qos.BestEffort, !isOutside && at.BestEffort == "":
+	case IsOfHost(p):
+	case setting == IdleOnHosts, qos.KubernetesOf(p) != qos.BestEffort, at.Level != kubepods.Outside && at.BestEffort == "":
 		return None
 	}
 	return className(setting)
+}
+
+// IsOfHost reports whether a pod is a cgroup of a plain host, which only a rule of the classification makes a pod.
+func IsOfHost(p *tick.Pod) bool {
+	return p.QoSSource == tick.QoSFromRule && hasCgroup(p) && !kubepods.Contains(p.Cgroup)
 }
 
 // className returns the class that a setting means, one of [Names].

@@ -10,7 +10,7 @@ import (
 // confine pins each container to its pool, and in the fallback the reclaimed ones to the floor and the shared ones to all CPUs that this
 // frees. Nothing is desired of containers that have CPUs from kubelet, and of pods that have not started. If the reclaimed pods had quotas
 // before, their own limits are restored.
-func confine(members []member, groups []group, avail cpuSet, l *layout, hadQuota bool) (cgroups, fallback []tick.Cgroup) {
+func confine(s *shape, members []member, groups []group, avail cpuSet, l *layout, hadQuota bool) (cgroups, fallback []tick.Cgroup) {
 	cgroups = make([]tick.Cgroup, 0, len(members)+1)
 	fallback = make([]tick.Cgroup, 0, len(members)+1)
 	for i := range members {
@@ -18,7 +18,7 @@ func confine(members []member, groups []group, avail cpuSet, l *layout, hadQuota
 		if m.hasExclusive || m.Missing == tick.MissingCgroup {
 			continue
 		}
-		list, floor := listsOf(m, groups, avail, l)
+		list, floor := listsOf(s, m, groups, avail, l)
 		if list == "" {
 			continue
 		}
@@ -40,10 +40,12 @@ func confine(members []member, groups []group, avail cpuSet, l *layout, hadQuota
 }
 
 // listsOf returns the CPUs of a pod, now and in the fallback; empty if it is not confined.
-func listsOf(m *member, groups []group, avail cpuSet, l *layout) (current, fallback string) {
+func listsOf(s *shape, m *member, groups []group, avail cpuSet, l *layout) (current, fallback string) {
 	switch share := groups[m.group].cpus.list; {
 	case m.class == tick.QoSShared && m.isRampingUp:
 		return avail.list, l.exceptFloor.list
+	case m.overlaps:
+		return s.union(groups[m.group].cpus, l.reclaim).list, avail.list
 	case m.class == tick.QoSShared:
 		return share, l.exceptFloor.list
 	case m.class == tick.QoSReclaimed && l.reclaim.IsEmpty():

@@ -24,6 +24,7 @@ type dynamic struct {
 	withheld   customconfig.Amounts // not offered
 	minimum    customconfig.Amounts // offered at least
 	negligible customconfig.Amounts // too little to be offered
+	overlap    *bool                // shared pods also run on the reclaim pool's CPUs; nil if it is not configured
 
 	reasons []string // values that are invalid, or not used
 }
@@ -113,7 +114,7 @@ func readDynamic(raw tick.Raw) *dynamic {
 	for _, err := range r.Errs {
 		d.reasons = append(d.reasons, fmt.Sprintf("%s: ignored", d.source(strings.TrimPrefix(err.Error(), "reclaimedResourceConfig."))))
 	}
-	d.isOff = r.IsDisabled
+	d.isOff, d.overlap = r.IsDisabled, r.AllowsOverlap
 	d.reserve, d.floor = r.Amounts[customconfig.FieldReserve], r.Amounts[customconfig.FieldFloor]
 	d.withheld, d.minimum, d.negligible = r.Amounts[customconfig.FieldWithhold], r.Amounts[customconfig.FieldMinimum],
 		r.Amounts[customconfig.FieldIgnoreBelow]

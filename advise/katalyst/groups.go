@@ -27,6 +27,7 @@ type group struct {
 	hold          holdDown
 	current       cpuSet
 	desired, size int
+	isShort       bool // it needs more than the floor of the reclaimed side leaves
 	boundText     string
 	cpus          cpuSet
 }
@@ -167,6 +168,7 @@ func sizeSeveral(in inputs, groups []group, avail cpuSet, limit int) (union cpuS
 	case sum > units:
 		sizes = divideUnits(needs, units, unit)
 		for i := range groups {
+			groups[i].isShort = true
 			groups[i].boundText = reason.Floor{
 				Floor: reason.CPUs(in.floorCPUs()), FloorFrom: in.floorFrom, Need: groups[i].desired, Divided: units * unit,
 			}.String()

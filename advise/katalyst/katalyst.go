@@ -76,6 +76,8 @@ type divided struct {
 	Share         string `json:"share,omitempty"`
 	ShareMilliCPU int64  `json:"shareMilliCPU,omitempty"`
 	holdDown
+	// ShortAt is when the shared pools last needed more than the floor of the reclaimed side leaves; zero means never.
+	ShortAt time.Time `json:"shortAt,omitzero"`
 	// Named are the shared pools that pods ask for.
 	Named map[string]*poolState `json:"named,omitempty"`
 	// Dedicated are the CPUs of each dedicated pod, by namespace/name; Bound are the pods whose memory nodes were set, by
@@ -247,7 +249,7 @@ func appendText(list []string, text string) []string {
 
 // withoutSizes returns a division without the pools' sizes. Sizes that were only guessed cause no hold-down.
 func (d divided) withoutSizes() divided {
-	d.Share, d.ShareMilliCPU, d.holdDown, d.Named = "", 0, holdDown{}, nil
+	d.Share, d.ShareMilliCPU, d.holdDown, d.ShortAt, d.Named = "", 0, holdDown{}, time.Time{}, nil
 	return d
 }
 

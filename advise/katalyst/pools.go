@@ -36,7 +36,9 @@ func divideByPools(in inputs, members []member, systemMilliCPU float64, previous
 	}
 	milliCPU, why := offeredMilliCPU(in, l.reclaim.Set)
 	d.advice.Reclaimed, d.advice.Reasons = &tick.Reclaimed{MilliCPU: &milliCPU}, appendText(d.advice.Reasons, why)
-	d.advice.Cgroups, d.advice.Fallback = confine(members, groups, available, l, d.HadQuota)
+	d.recordShortage(in.now, groups)
+	d.advice.Reasons = appendText(d.advice.Reasons, markOverlaps(in, members, d.ShortAt))
+	d.advice.Cgroups, d.advice.Fallback = confine(in.shape, members, groups, available, l, d.HadQuota)
 	d.Tier = policy.ConfineTier(&d.advice, in.sample, d.Tier,
 		policy.BatchLists{Batch: l.reclaim.list, Floor: l.floor.list, All: in.shape.online.list})
 	return d
@@ -102,12 +104,13 @@ func (g *group) sizeSingle(in inputs, avail cpuSet, limit int) string {
 	}
 	share := in.shape.resize(avail, g.current, desired, limit)
 	desiredSize, currentSize := share.Size(), g.current.Size()
+	g.isShort = ceilCPUs(raw) > float64(limit)
 
 	boundText := ""
 	switch remaining := g.hold.remaining(in.now, in.settings.Hold); {
 	case in.isOff:
 		boundText = reason.Off{Floor: reason.CPUs(in.floorCPUs()), FloorFrom: in.floorFrom}.String()
-	case ceilCPUs(raw) > float64(limit):
+	case g.isShort:
 		boundText = reason.Floor{Floor: reason.CPUs(in.floorCPUs()), FloorFrom: in.floorFrom}.String()
 	case desiredSize >= currentSize:
 	case remaining > 0:

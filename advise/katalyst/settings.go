@@ -29,6 +29,9 @@ type Settings struct {
 	UnknownMemoryBytes int64
 	// PoolMinCPUs is the number of CPUs below which a machine is too small for pools: there Limit applies.
 	PoolMinCPUs int
+	// Overlap selects whether shared pods also run on the reclaim pool's CPUs: one of [Overlaps], or empty for the configuration of the
+	// cluster, and [OverlapShort] without one.
+	Overlap string
 	// The guard, the limits of memory and the share of the disks are off by default, because the guide has none of them.
 	layers.Shared
 	// Limit selects what limits reclaimed pods on a machine that is too small for pools: [LimitQuota], or, for pods that have one, their
@@ -99,6 +102,7 @@ func (s Settings) clampedTo(milliCPU, bytes int64) Settings {
 type resolved struct {
 	reserveMilliCPU, floorMilliCPU, reserveMemoryBytes int64
 	reserveFrom, floorFrom, reserveMemoryFrom          string
+	overlap, overlapFrom                               string
 	*dynamic
 }
 
@@ -123,6 +127,17 @@ func (s Settings) resolve(dyn *dynamic, small bool, machineMilliCPU, machineByte
 	r.reserveMilliCPU, r.reserveFrom = pick(s.ReserveMilliCPU, "reserve-cpu", dyn.reserve.MilliCPU, customconfig.FieldReserve, defaultReserveMilliCPU, machineMilliCPU)
 	r.floorMilliCPU, r.floorFrom = pick(s.FloorMilliCPU, "floor-cpu", dyn.floor.MilliCPU, customconfig.FieldFloor, defaultFloorMilliCPU, machineMilliCPU)
 	r.reserveMemoryBytes, r.reserveMemoryFrom = pick(s.ReserveMemoryBytes, "reserve-memory", dyn.reserve.Bytes, customconfig.FieldReserve, defaultReserveMemoryBytes, machineBytes)
+	switch {
+	case s.Overlap != "":
+		r.overlap, r.overlapFrom = s.Overlap, s.source("share-overlap")
+	case dyn.overlap != nil:
+		r.overlap, r.overlapFrom = OverlapOff, dyn.source(customconfig.FieldOverlap)
+		if *dyn.overlap {
+			r.overlap = OverlapOn
+		}
+	default:
+		r.overlap, r.overlapFrom = OverlapShort, "default"
+	}
 	return r
 }
 

@@ -23,6 +23,7 @@ type shape struct {
 	exclusiveCounts map[string]int
 	nodesOfSet      map[string]cpus.Set
 	remainders      map[string]cpuSet
+	unions          map[[2]string]cpuSet
 	resizes         map[resizeKey]cpuSet
 	layouts         map[layoutKey]*layout
 	placements      map[string][]cpuSet
@@ -104,6 +105,11 @@ func (s *shape) withoutDedicated(dedicated map[string]cpuSet) cpuSet {
 		}
 		return newCPUSet(avail)
 	})
+}
+
+// union returns the CPUs of both sets.
+func (s *shape) union(a, b cpuSet) cpuSet {
+	return cached(&s.unions, [2]string{a.list, b.list}, func() cpuSet { return newCPUSet(a.Union(b.Set)) })
 }
 
 type resizeKey struct {

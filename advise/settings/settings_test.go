@@ -73,6 +73,7 @@ func TestBounds(t *testing.T) {
 		"shrink-step":          {"x"},
 		"unknown-cpu":          {"x"},
 		"unknown-memory":       {"1GiB"},
+		"share-overlap":        {"", "yes", "Short"},
 		"pool-min-cpus":        {"0", "1.5", "-3"},
 		"limit":                {"none"},
 		"harvest-price":        {"-1", "1000001", "NaN", "Inf"},

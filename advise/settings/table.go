@@ -207,6 +207,11 @@ func (s *Settings) katalystRows() []Row {
 	reserveCPU.Katalyst = adminQoS(customconfig.FieldReserve, "cpu")
 	reserveMemory.Katalyst = adminQoS(customconfig.FieldReserve, "memory")
 	floorCPU.Katalyst = adminQoS(customconfig.FieldFloor, "cpu")
+	overlap := oneOf("share-overlap", &k.Overlap, katalyst.Overlaps,
+		"services also on the reclaim pool's CPUs ("+strings.Join(katalyst.Overlaps, ", ")+"; default short)\n"+
+			"short is for plain hosts: while services need more than the floor leaves them, they have its CPUs as well, before "+
+			"batch, which is in a lower scheduling class.")
+	overlap.Katalyst = customconfig.FieldOverlap
 	return []Row{
 		reserveCPU.withDefaultText("4, a tenth of a small machine"),
 		reserveMemory.withDefaultText("5Gi, a tenth of a small machine"),
@@ -215,6 +220,7 @@ func (s *Settings) katalystRows() []Row {
 		milliCPU("shrink-step", &k.ShrinkStepMilliCPU, "maximum of CPUs by which the shared pool shrinks in one step"),
 		milliCPU("unknown-cpu", &k.UnknownMilliCPU, "`CPU` of a service's container whose use is unknown"),
 		bytes("unknown-memory", &k.UnknownMemoryBytes, "memory of such a container"),
+		overlap.withDefaultText("short"),
 		whole("pool-min-cpus", &k.PoolMinCPUs, "fewer CPUs have no pools: class or quota limits batch"),
 		oneOf("limit", &k.Limit, []string{katalyst.LimitClass, katalyst.LimitQuota},
 			"what limits batch without pools (class, quota; default class)\n"+

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 
 	"polder/lib/evictconfig"
 	"polder/lib/quantity"
@@ -22,6 +23,9 @@ const (
 	FieldIgnoreBelow = "minIgnoredReclaimedResourceForReport"
 )
 
+// FieldOverlap is the path of a field of advise's outside of that section.
+const FieldOverlap = "advisorConfig.cpuAdvisorConfig.allowSharedCoresOverlapReclaimedCores"
+
 // Amounts are an object's CPU and memory; nil if it has none.
 type Amounts struct{ MilliCPU, Bytes *int64 }
 
@@ -30,6 +34,8 @@ type Reclaimed struct {
 	// IsDisabled means that nothing is reclaimed.
 	IsDisabled bool
 	Amounts    map[string]Amounts // by field
+	// AllowsOverlap is whether shared pods also run on the reclaimed CPUs; nil if the object does not say.
+	AllowsOverlap *bool
 	// Unused are the paths of fields that are set and that advise does not support.
 	Unused []string
 	// Errs are the fields that are invalid.
@@ -60,7 +66,34 @@ func ReclaimedOf(config Object) *Reclaimed {
 			r.unused(v, name)
 		}
 	}
+	r.readOverlap(config)
 	return r
+}
+
+// readOverlap reads [FieldOverlap].
+func (r *Reclaimed) readOverlap(config Object) {
+	path := strings.Split(FieldOverlap, ".")
+	section := map[string]any(config)
+	for i, name := range path {
+		v := section[name]
+		if v == nil {
+			return
+		}
+		if i == len(path)-1 {
+			allow, err := evictconfig.ReadBool(v)
+			if err != nil {
+				r.Errs = append(r.Errs, &FieldError{path, err})
+				return
+			}
+			r.AllowsOverlap = new(allow == true)
+			return
+		}
+		var ok bool
+		if section, ok = v.(map[string]any); !ok {
+			r.Errs = append(r.Errs, &FieldError{path[:i+1], errors.New("want an object")})
+			return
+		}
+	}
 }
 
 // amounts reads {"cpu": "4", "memory": "5Gi"}.

@@ -129,9 +129,8 @@ func (c colocation) polder(policy string) (end func()) {
 	}
 }
 
-// colocate compares the service beside the batch job in each way. With a line of shell and with each policy the service waits less than
-// beside the unmanaged job or, if its pool has fewer CPUs than it has threads, gets more CPU; and batch runs.
-// Emulated CPUs have no meaningful latency.
+// colocate compares the service beside the batch job in each way. With a line of shell and with each policy the service waits clearly less
+// than beside the unmanaged job, and batch runs. Emulated CPUs have no meaningful latency.
 func colocate(t *T) {
 	const span = 2 * time.Second
 	c := t.newColocation()
@@ -149,10 +148,9 @@ func colocate(t *T) {
 		var now wire.Share
 		if !within(func() bool {
 			now = c.shares(span)
-			return (now.WaitedPercent < unmanaged.WaitedPercent*0.8 || now.ServiceCPUs > unmanaged.ServiceCPUs*1.1) && now.BatchCPUs >= 0.5
+			return now.WaitedPercent < unmanaged.WaitedPercent*0.8 && now.BatchCPUs >= 0.5
 		}) {
-			t.Errorf("%s: %s; want the service to wait clearly less than unmanaged, or to get clearly more CPU, and batch to run",
-				way.name, shareText(now))
+			t.Errorf("%s: %s; want the service to wait clearly less than unmanaged, and batch to run", way.name, shareText(now))
 		}
 		t.Logf("%s: %s", way.name, shareText(now))
 		end()

@@ -1,0 +1,66 @@
+package katalyst
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"polder/advise/class"
+	"polder/lib/tick"
+)
+
+// Values of [Settings.Overlap]: whether the shared pods also run on the reclaim pool's CPUs (Katalyst's
+// allowSharedCoresOverlapReclaimedCores). The pools have the same sizes with it: batch keeps to the reclaim pool.
+const (
+	// OverlapShort lets services of a plain host run there while they need more CPUs than the floor leaves them. Confined, they would wait
+	// for each other while batch runs on the floor; here the kernel gives them the floor's CPUs first, because batch is in a lower class.
+	OverlapShort = "short"
+	OverlapOn    = "on"
+	OverlapOff   = "off"
+)
+
+// Overlaps contains all values.
+var Overlaps = []string{OverlapShort, OverlapOn, OverlapOff}
+
+// recordShortage records when the shared pools last needed more than the floor of the reclaimed side leaves.
+func (d *divided) recordShortage(now time.Time, groups []group) {
+	isShort := slices.ContainsFunc(groups, func(g group) bool { return g.isShort })
+	if isShort || d.ShortAt.After(now) { // the clock was set back
+		d.ShortAt = now
+	}
+}
+
+// markOverlaps marks the shared pods that also run on the reclaim pool's CPUs, and returns the reason, empty if there are none. Like a
+// pool, a shortage has a hold-down, so that CPU lists do not alternate.
+func markOverlaps(in inputs, members []member, shortAt time.Time) string {
+	isShort := !shortAt.IsZero() && in.now.Sub(shortAt) < max(in.settings.Hold, 1)
+	if in.overlap == OverlapOff || in.overlap == OverlapShort && !(isShort && isBatchBesideServices(in, members)) {
+		return ""
+	}
+	count := 0
+	for i := range members {
+		m := &members[i]
+		if m.class == tick.QoSShared && !m.hasExclusive && (in.overlap == OverlapOn || class.IsOfHost(m.Pod)) {
+			m.overlaps = true
+			count++
+		}
+	}
+	switch {
+	case count == 0:
+		return ""
+	case in.overlap == OverlapOn:
+		return fmt.Sprintf("services run on the reclaim pool's CPUs, too (%s)", in.overlapFrom)
+	}
+	return fmt.Sprintf("services need more than the floor leaves: they run on the reclaim pool's CPUs, too, before batch (share-overlap: %s)", in.overlapFrom)
+}
+
+// isBatchBesideServices reports whether all batch is on the plain host and in a lower scheduling class than the services beside it.
+func isBatchBesideServices(in inputs, members []member) bool {
+	for i := range members {
+		m := &members[i]
+		if m.class == tick.QoSReclaimed && m.Missing == "" && (!class.IsOfHost(m.Pod) || class.Of(in.settings.Class.Class, m.Pod) == class.None) {
+			return false
+		}
+	}
+	return true
+}
