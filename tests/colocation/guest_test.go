@@ -68,8 +68,8 @@ func sharesText(cpus int, rows []wire.ShareRow) string {
 	fmt.Fprintf(&b, `
 In a guest (Debian's kernel, cgroup v2) of %d emulated CPUs. The service is busy half of the time on all CPUs, the batch job has twice as
 many threads as there are CPUs and is always busy. Waiting is the part of the time in which a thread of the service waited for a CPU
-(cpu.pressure, some); in a pool of fewer CPUs than it has threads these also wait for each other. Latency is not measured: emulated CPUs
-run when the host lets them. Medians of %d rounds, with minimum and maximum in brackets, by the guest's clock.
+(cpu.pressure, some); confined to fewer CPUs than it has threads (--share-overlap off) these also wait for each other. Latency is not
+measured: emulated CPUs run when the host lets them. Medians of %d rounds, with minimum and maximum in brackets, by the guest's clock.
 
 | method | the service's CPUs | the service waits | batch CPUs | machine busy |
 |---|---|---|---|---|

@@ -157,14 +157,15 @@ func colocate(t *T) {
 	}
 }
 
-// measureShares measures the service alone, beside the job, and beside it in each way, also under policy harvest without idle cores, and
-// with their number after [shareHistory].
+// measureShares measures the service alone, beside the job, and beside it in each way, also under policy katalyst where it confines services
+// as Katalyst does by default, and under policy harvest without idle cores, and with their number after [shareHistory].
 func measureShares(t *T) {
 	c := t.newColocation()
-	withoutIdleCores := fmt.Sprintf("--harvest-min-cpus %d", runtime.NumCPU()+1)
-	ways := append(c.ways(), shareWay{"Polder, policy harvest, " + withoutIdleCores, func() func() {
-		return c.polder("harvest " + withoutIdleCores)
-	}})
+	ways := c.ways()
+	for _, flags := range []string{"katalyst --share-overlap off", fmt.Sprintf("harvest --harvest-min-cpus %d", runtime.NumCPU()+1)} {
+		name, option, _ := strings.Cut(flags, " ")
+		ways = append(ways, shareWay{"Polder, policy " + name + ", " + option, func() func() { return c.polder(flags) }})
+	}
 	var rows []wire.ShareRow
 	measure := func(row int, name string) {
 		if row == len(rows) {
