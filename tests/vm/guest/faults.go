@@ -97,10 +97,10 @@ func hotplug(t *T) {
 	t.tool(0, "", "isolate --restore --if-exists --journal "+journal)
 }
 
-// hotplugSmall takes a CPU from a machine of 8, which makes it too small for pools: both sides get all CPUs, and the batch
+// hotplugSmall takes a CPU from a machine of 8 with pools, which makes it too small for them: both sides get all CPUs, and the batch
 // work a quota and the idle class, where the flags ask for them; and back.
 func hotplugSmall(t *T) {
-	p, journal := t.node("--hold 2s --limit quota --batch-class idle")
+	p, journal := t.node("--hold 2s --limit quota --batch-class idle --share-overlap off")
 	t.divided(p, "0-7")
 	t.setOnline(5, "0")
 	const left = "0-4,6-7"

@@ -182,9 +182,14 @@ func (t *T) pinsThreads(unit string) {
 	}
 }
 
-// choosesOnWait waits until the unit's isolate, confined as it is, has its program in the kernel: there is batch, and Polder's own tools
-// use enough of the guest's CPUs to count as a service.
+// choosesOnWait waits until the unit's isolate, confined as it is, has its program in the kernel, beside batch and a service.
 func (t *T) choosesOnWait(unit string) {
+	_, err := run("systemd-run", "--unit=web", "/usr/bin/guest", "spin", "1")
+	t.Must(err)
+	defer func() {
+		_, err := run("systemctl", "stop", "web.service")
+		t.Must(err)
+	}()
 	log := ""
 	if !within(func() bool {
 		log, _ = run("journalctl", "--no-pager", "--lines=500", "--output=cat", "--unit="+unit)
