@@ -95,12 +95,12 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 	a := &tick.Advice{Policy: Policy.Name}
 	s := t.Sample
 	if why := n.missingInput(a, s, d.Settings); why != "" {
-		return n.withoutDecision(a, t.Time, why)
+		return n.withoutDecision(a, t, why)
 	}
 	why := n.observeReservation(s)
 	need := n.observeDemand(t, d.Settings)
 	if math.IsNaN(need.milliCPU) {
-		return n.withoutDecision(a, t.Time, "the services' use is unknown (a first reading has no rates)")
+		return n.withoutDecision(a, t, "the services' use is unknown (a first reading has no rates)")
 	}
 	if n.Reservation == nil {
 		n.keepLastOffer(a, t.Time, why, "no new offer")
@@ -163,9 +163,10 @@ func (n *node) observeTime(now time.Time) {
 }
 
 // withoutDecision returns the advice if there is no decision.
-func (n *node) withoutDecision(a *tick.Advice, now time.Time, why string) *tick.Advice {
+func (n *node) withoutDecision(a *tick.Advice, t *tick.Tick, why string) *tick.Advice {
 	a.Fallback = n.Fallback
-	n.keepLastOffer(a, now, why, "no decision")
+	n.keepLastOffer(a, t.Time, why, "no decision")
+	policy.ClearIdleTiers(t.Sample, a)
 	return a
 }
 

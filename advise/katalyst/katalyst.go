@@ -122,6 +122,7 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 	in, why := n.observe(t, d.Settings)
 	if why != "" {
 		a.Reasons = []string{why + ": no decision"}
+		policy.ClearIdleTiers(t.Sample, a)
 		return a
 	}
 	members, faults := d.classify(in)

@@ -79,6 +79,7 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 		a.Reasons = []string{why}
 	}
 	if s == nil {
+		policy.ClearIdleTiers(t.Sample, a)
 		a.Fallback = n.Fallback
 		return a
 	}
@@ -94,9 +95,7 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 	n.Memory.Advise(t, s, a)
 	n.Resctrl.Advise(t, s, a)
 	a.Cgroups = merge(a.Cgroups, a)
-	if isDecided {
-		policy.ClearIdleTiers(t.Sample, a)
-	}
+	policy.ClearIdleTiers(t.Sample, a)
 	a.Fallback = merge(a.Fallback, a)
 	arePodsUnknown, m := t.Sample != nil && policy.PodsUnknown(t.Sample), machineOf(t.Sample)
 	switch {

@@ -9,8 +9,12 @@ import (
 
 // ClearIdleTiers removes cpu.idle from those of kubelet's cgroups above the pods' that have it, and gives them kubelet's weight. The kernel
 // accepts no weight for an idle cgroup, so that kubelet fails when it starts; an older version of isolate, or another program, left them
-// idle. The idle class is for pods' cgroups.
+// idle. The idle class is for pods' cgroups. Policies call it in ticks without a decision, too, because their cause may last until kubelet
+// starts.
 func ClearIdleTiers(s *tick.Sample, a *tick.Advice) {
+	if s == nil {
+		return
+	}
 	for i := range s.Tiers {
 		t := &s.Tiers[i]
 		if !t.CPUIdle || !IsCgroup(t.Cgroup) {
@@ -27,12 +31,19 @@ func ClearIdleTiers(s *tick.Sample, a *tick.Advice) {
 	}
 }
 
+// defaultTierRequest stands for an unknown request of a tier, in milli-CPU: its weight is the kernel's default on version 1, until kubelet
+// writes its own. A request of 0 would give the tier of services the weight of the BestEffort pods.
+const defaultTierRequest = 1000
+
 // tierRequest returns the CPU request in milli-CPU from which kubelet calculates a tier's weight; negative if the name is not a tier's.
 func tierRequest(s *tick.Sample, name string) (milliCPU float64) {
 	switch name {
 	case tick.TierBestEffort:
 		return 0
 	case tick.TierBurstable:
+		if PodsUnknown(s) {
+			return defaultTierRequest
+		}
 		for i := range s.Pods {
 			p := &s.Pods[i]
 			if !p.Ended() && qos.KubernetesOf(p) == qos.Burstable && p.Requests != nil && p.Requests.MilliCPU != nil {
@@ -46,7 +57,7 @@ func tierRequest(s *tick.Sample, name string) (milliCPU float64) {
 				return *resources.MilliCPU
 			}
 		}
-		return 1000 // the kernel's default, until kubelet writes its own
+		return defaultTierRequest
 	}
 	return -1
 }
