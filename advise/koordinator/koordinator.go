@@ -105,6 +105,8 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 	case isDecided:
 		n.State.Advise(t, a, d.Settings, m, diskStrategy(s, a))
 	default: // the machine is unknown: what is set of disks and memory stays unchanged
+		const text = "the topology, or which CPUs kubelet assigned exclusively, is unknown: batch's disk limits and memory limits stay unchanged"
+		a.Reasons = append(a.Reasons, text)
 		n.Class = n.Class.Advise(t, a, d.Settings.Class, m)
 		n.Guard = n.Guard.Advise(t, a, d.Settings.Guard, m)
 	}

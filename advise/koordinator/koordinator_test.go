@@ -426,3 +426,38 @@ func TestUnknownPodsUndoNothing(t *testing.T) {
 		t.Errorf("after the outage: %s", encoded(t, a.Cgroups))
 	}
 }
+
+// Without the topology, and until kubelet's state was read once, only batch's class and the guard are decided, and a reason says so.
+func TestUnknownMachine(t *testing.T) {
+	for name, c := range map[string]struct {
+		change  func(*tick.Sample)
+		unknown string
+	}{
+		"no topology": {func(s *tick.Sample) { s.Topology = nil }, "no topology in the sample"},
+		"kubelet's state was never read": {func(s *tick.Sample) {
+			s.Kubelet, s.Errors = nil, []tick.SourceError{{Source: "kubelet", Error: "no permission"}}
+		}, "kubelet's state could not be read yet"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := New(Settings{
+				Limits: limits.Settings{Batch: limits.Cap},
+				Disk:   disk.Settings{Limits: []tick.DiskLimit{{Disk: "sda", ReadsPerSecond: new(int64(100))}}},
+			})
+			for second := range 3 {
+				a := d.Decide(nodeTick(second, c.change))
+				if text := encoded(t, a.Cgroups); strings.Contains(text, "memoryMaxBytes") || strings.Contains(text, "ioMax") {
+					t.Errorf("second %d: limits %s", second, text)
+				}
+				reasons := strings.Join(a.Reasons, "\n")
+				const want = "batch's disk limits and memory limits stay unchanged"
+				if !strings.Contains(reasons, want) || !strings.Contains(reasons, c.unknown) {
+					t.Errorf("second %d: reasons %q; want %q and %q", second, a.Reasons, c.unknown, want)
+				}
+			}
+			decided := d.Decide(nodeTick(3))
+			if text := strings.Join(decided.Reasons, "\n"); strings.Contains(text, "stay unchanged") {
+				t.Errorf("with all inputs: reasons %q", decided.Reasons)
+			}
+		})
+	}
+}
