@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"polder/lib/reason"
 	"polder/lib/tick"
 )
 
@@ -77,7 +78,7 @@ func (k *kswapd) measure(x *memoryCheck, due, continued bool) {
 		if !due { // a pod may have ended since the measurement
 			f.WhyWait = "waits for the next period's rate"
 		}
-		f.Message = fmt.Sprintf("kswapd reclaimed %.0f pages a second, over the threshold of %.0f, %s", k.Rate, threshold, howLong)
+		f.Message = fmt.Sprintf("kswapd reclaimed %.0f pages a second, over the "+reason.Threshold+"%.0f, %s", k.Rate, threshold, howLong)
 	}
 	x.m.Findings = append(x.m.Findings, f)
 }

@@ -141,7 +141,7 @@ func (w *memoryWindow) free(x *memoryCheck) {
 		taint := taintMemoryPressure
 		f.Taint = &taint
 		f.Candidates, f.Others = x.candidates(x.s.MemorySystemRanking, threshold-free, -1, ofClasses(tick.QoSReclaimed))
-		f.Message = fmt.Sprintf("%s of the node's memory are free, under the threshold of %s", mebibytes(free), mebibytes(threshold))
+		f.Message = fmt.Sprintf("%s of the node's memory are free, under the "+reason.Threshold+"%s", mebibytes(free), mebibytes(threshold))
 	}
 	x.m.Findings = append(x.m.Findings, f)
 }

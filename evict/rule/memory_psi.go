@@ -6,6 +6,7 @@ import (
 
 	"polder/lib/phrase"
 	"polder/lib/podwait"
+	"polder/lib/reason"
 	"polder/lib/tick"
 )
 
@@ -61,7 +62,7 @@ func measurePSI(x *memoryCheck, l *condition) {
 		}
 		f.Candidates, f.Others = x.relievingCandidates(value, accept)
 		f.Message = fmt.Sprintf(
-			"tasks wait for memory %.2f%% of the time, over the threshold of %.2f%%, and %d pods for %.2f%% on average, for %s: %s",
+			"tasks wait for memory %.2f%% of the time, over the "+reason.Threshold+"%.2f%%, and %d pods for %.2f%% on average, for %s: %s",
 			value, threshold, stalled, sum/float64(stalled), lasted.Round(time.Second), allowed)
 	}
 	x.m.Findings = append(x.m.Findings, f)

@@ -195,7 +195,7 @@ func (r resource) newFinding(
 	if met {
 		f.Candidates = indispensableFirst(candidates, threshold)
 		f.GracePeriodSeconds = graceSeconds(s.ReclaimedGracePeriod)
-		f.Message = fmt.Sprintf("reclaimed pods request %s of %s, over the %sthreshold of %s (%v x the %s offered)",
+		f.Message = fmt.Sprintf("reclaimed pods request %s of %s, over the %s"+reason.Threshold+"%s (%v x the %s offered)",
 			r.text(sum), r.name, kind, r.text(threshold), factor, r.text(offered))
 	}
 	return f

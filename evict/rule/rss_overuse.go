@@ -6,6 +6,7 @@ import (
 
 	"polder/lib/evictconfig"
 	"polder/lib/phrase"
+	"polder/lib/reason"
 	"polder/lib/tick"
 )
 
@@ -72,7 +73,7 @@ func (w *rssWindow) Measure(s *Settings, t *tick.Tick) Measure {
 			start = l.Start
 		}
 		f.Candidates = append(f.Candidates, Candidate{Pod: p, Rank: []float64{min(rss/threshold, maxAmount)}, Releases: 1, Message: fmt.Sprintf(
-			"pod %s uses %s of resident memory, over the threshold of %s (%.2f x its request of %s)",
+			"pod %s uses %s of resident memory, over the "+reason.Threshold+"%s (%.2f x its request of %s)",
 			p.Name, mebibytes(rss), mebibytes(threshold), threshold/request, mebibytes(request))})
 	}
 	if len(unknown) > 0 {

@@ -120,7 +120,7 @@ func (w *waitingWindow) Measure(all *Settings, t *tick.Tick) Measure {
 	f.Tolerance, f.Cooldown, f.GracePeriodSeconds = s.Duration, s.Cooldown, graceSeconds(s.GracePeriod)
 	if met {
 		f.Candidates = w.source.candidates(t, value)
-		f.Message = fmt.Sprintf("service %s waits for %s for %.0f ms per second, over the threshold of %.0f ms, for %s",
+		f.Message = fmt.Sprintf("service %s waits for %s for %.0f ms per second, over the "+reason.Threshold+"%.0f ms, for %s",
 			worst.Name, w.source.resource, value, threshold, w.Waiting.metFor(t.Time).Round(time.Second))
 	}
 	m.Findings = append(m.Findings, f)

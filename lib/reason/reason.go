@@ -1,4 +1,4 @@
-// Package reason has the wordings of advise's reasons, and of evict's errors, that report recognizes. One definition writes and reads each,
+// Package reason has the wordings of advise's reasons, and of evict's errors and messages, that report recognizes. One definition writes and reads each,
 // so that a changed wording cannot break the reader. Reasons that are only quoted are written where they arise.
 package reason
 
@@ -40,6 +40,12 @@ func NotMeasured(what, why string) string { return what + ": " + why + notMeasur
 
 // IsNotMeasured reports whether an error is one of [NotMeasured].
 func IsNotMeasured(text string) bool { return strings.HasSuffix(text, notMeasured) }
+
+// Threshold precedes the threshold that a value passed in the message of an eviction. The message has the value, too.
+const Threshold = "threshold of "
+
+// HasThreshold reports whether an eviction's message has a value and the threshold that it passed.
+func HasThreshold(message string) bool { return strings.Contains(message, Threshold) }
 
 // IsOffer reports whether a reason has the amount of CPU that is offered, or why none is.
 func IsOffer(text string) bool {

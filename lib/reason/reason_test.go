@@ -59,6 +59,9 @@ func TestReadersFindWhatWritersWrote(t *testing.T) {
 	if text := SystemUse(77); !IsSystemUse(text) {
 		t.Errorf("%q is not recognized", text)
 	}
+	if text := "70% is used, at or over the " + Threshold + "60%: 1 must be released"; !HasThreshold(text) {
+		t.Errorf("%q is not recognized", text)
+	}
 }
 
 // Recordings of version 0.1 have other wordings.
@@ -84,11 +87,13 @@ func TestOtherTexts(t *testing.T) {
 		"suppression: " + Budget{Percent: 65}.String() + "; no CPU is left for batch pods", "guard: a step of disk is reverted: x",
 		"hold-down: 12 CPUs for 24s more (hold long: default)", "system: 5 bytes of memory are used by system pods",
 		"batch class: weight 16", "batch disks: limits of blkioQOS", "disk costs: cgroup version 1 has no io.cost", "memory: none is offered",
+		"3 pods use more resident memory than their thresholds",
 	} {
 		_, isShare := ParseShare(text)
 		_, isSuppression := ParseSuppression(text)
 		_, isStep := ParseGuardStep(text)
-		if isShare || isSuppression || isStep || ParseBound(text) != nil || IsSystemUse(text) || IsDisk(text) || IsOffer(text) {
+		if isShare || isSuppression || isStep || ParseBound(text) != nil || IsSystemUse(text) || IsDisk(text) || IsOffer(text) ||
+			HasThreshold(text) {
 			t.Errorf("%q is recognized", text)
 		}
 	}

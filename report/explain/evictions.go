@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"polder/lib/clip"
+	"polder/lib/reason"
 	"polder/lib/tick"
 )
 
@@ -133,7 +133,7 @@ func (e *eviction) describe(clock func(time.Time) string) string {
 	if e.failure != "" {
 		text += " The error: " + clip.Clean(e.failure) + "."
 	}
-	if f := e.finding; f != nil && !strings.Contains(e.message, "threshold of") { // otherwise the message has the figures
+	if f := e.finding; f != nil && !reason.HasThreshold(e.message) { // otherwise the message has the figures
 		text += fmt.Sprintf(" Measured: %s %s; the threshold is %s.",
 			describeScope(f.Scope, f.Part), measure(f.Scope, f.Part, f.Value), measure(f.Scope, f.Part, f.Threshold))
 	}
