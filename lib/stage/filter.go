@@ -201,7 +201,7 @@ func (s *Session) handle(ctx context.Context, f Filter, a inputLine, out *sink) 
 	if f.Terminal {
 		return nil
 	}
-	defer s.notify.keepAlive()() // the write waits while the next stage is down, and this tool would be killed for it
+	defer s.keepAlive(out)() // the write waits while the next stage is down, and this tool would be killed for it
 	return out.forward(a.line, f.Section, section)
 }
 
@@ -308,6 +308,28 @@ func (s *Session) refusal(l *tick.Line) (sentence, word string) {
 // notifyAlive touches the heartbeat file and notifies the service manager's watchdog.
 func (s *Session) notifyAlive() {
 	s.notify.alive()
+	s.touchHeartbeat()
+}
+
+// heartbeatInterval is how often the heartbeat is touched while a write waits: less than the limit of any check. Tests wait less.
+var heartbeatInterval = 5 * time.Second
+
+// keepAlive keeps the watchdog and the heartbeat informed until stop is called, because a tool whose write waits for the next stage is
+// healthy. If its heartbeat stopped once the FIFO was full, a next stage that hangs would never be far behind it, and would not be
+// restarted. The heartbeat of a tool without a FIFO after it says that ticks pass the whole pipe, and is not touched.
+func (s *Session) keepAlive(out *sink) (stop func()) {
+	stopNotifying := s.notify.keepAlive()
+	if s.HeartbeatFile == "" || !out.stream.isFIFO || out.mailbox != nil {
+		return stopNotifying
+	}
+	stopTouching := repeat(heartbeatInterval, s.touchHeartbeat)
+	return func() {
+		stopTouching()
+		stopNotifying()
+	}
+}
+
+func (s *Session) touchHeartbeat() {
 	if s.HeartbeatFile == "" {
 		return
 	}

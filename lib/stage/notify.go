@@ -103,24 +103,28 @@ func (n *notifier) watchdogTicks() (often <-chan time.Time, stop func()) {
 // keepAlive notifies the watchdog until stop is called, because a tool whose write waits for the next stage is healthy. When stop has
 // returned nothing more is sent.
 func (n *notifier) keepAlive() (stop func()) {
-	often, stopTicks := n.watchdogTicks()
-	if often == nil {
+	if n == nil || n.watchdogTimeout < 3 {
 		return func() {}
 	}
-	done, ended := make(chan struct{}), make(chan struct{})
+	return repeat(n.watchdogTimeout/3, n.alive)
+}
+
+// repeat calls f at an interval until stop is called. When stop has returned f is not called again.
+func repeat(interval time.Duration, f func()) (stop func()) {
+	often, done, ended := time.NewTicker(interval), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
 		for {
 			select {
-			case <-often:
-				n.alive()
+			case <-often.C:
+				f()
 			case <-done:
 				return
 			}
 		}
 	}()
 	return func() {
-		stopTicks()
+		often.Stop()
 		close(done)
 		<-ended
 	}

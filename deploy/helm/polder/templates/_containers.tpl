@@ -30,14 +30,15 @@ reads. Each tool's heartbeat lies beside its output.
     runAsUser: 0
     runAsGroup: 0
     {{- end }}
-  {{- /* A tick came through this tool, and through the whole pipe in report's case. advise waits where isolate does not read. */ -}}
+  {{- /* A tick came through this tool, and through the whole pipe in report's case, or one waits for the next tool. Where advise hangs,
+  isolate gets no ticks and is not ready. */ -}}
   {{- if ne .tool "advise" }}
   readinessProbe:
     exec: {command: [/usr/local/lib/polder/s6/alive, {{ $v.heartbeat.readySeconds | quote }}, {{ .beat }}]}
     periodSeconds: {{ $v.heartbeat.periodSeconds }}
     timeoutSeconds: 10
   {{- end }}
-  {{- /* advise waits where isolate does not read, and its heartbeat stands still: to restart it would mend nothing. */ -}}
+  {{- /* A tool that waits for the next one to read touches its heartbeat, so only the first one that hangs is far behind the one before it. */ -}}
   {{- if ne .tool "advise" }}
   livenessProbe:
     exec: {command: [/usr/local/lib/polder/s6/alive, {{ $v.heartbeat.restartSeconds | quote }}, {{ .beat }}{{ with .upstream }}, {{ . }}{{ end }}]}
