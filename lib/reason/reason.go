@@ -1,5 +1,5 @@
-// Package reason has the wordings of advise's reasons, and of evict's errors and messages, that report recognizes. One definition writes and reads each,
-// so that a changed wording cannot break the reader. Reasons that are only quoted are written where they arise.
+// Package reason has the wordings of advise's reasons, and of evict's errors and messages, that report recognizes. One definition writes
+// and reads each, so that a changed wording cannot break the reader. Reasons that are only quoted are written where they arise.
 package reason
 
 import (
