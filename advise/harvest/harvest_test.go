@@ -542,6 +542,23 @@ func TestCapacityChanges(t *testing.T) {
 	}
 }
 
+// TestLessThanAByteIsNoMachine: the services' use would become a part that is not a number, and the state of all later ticks.
+func TestLessThanAByteIsNoMachine(t *testing.T) {
+	d := New(Defaults())
+	idle := machine(0)
+	idle.Memory.AvailableBytes, idle.Pods = idle.Memory.TotalBytes, nil
+	_ = d.Decide(at(0, idle))
+	broken := machine(0)
+	broken.Memory.TotalBytes, broken.Pods = new(1e-300), nil
+	if a := d.Decide(at(time.Second, broken)); a.Reclaimed.MemoryBytes != nil {
+		t.Errorf("offer of a machine of less than a byte: %d", *a.Reclaimed.MemoryBytes)
+	}
+	a, _ := run(d, time.Minute, 30, steady(4000))
+	if a.Reclaimed.MemoryBytes == nil || *a.Reclaimed.MemoryBytes == 0 {
+		t.Errorf("nothing is offered half an hour later: %q", a.Reasons)
+	}
+}
+
 // withoutLimits returns the defaults without limits and protection of memory, for tests of batch's CPUs.
 func withoutLimits() Settings {
 	s := Defaults()

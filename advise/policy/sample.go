@@ -41,15 +41,20 @@ func RSSBytes(p *tick.Pod) (bytes float64) {
 	return bytes
 }
 
-// MachineBytes returns the machine's memory: the Node object's capacity, else the kernel's total; 0 if both are unknown.
+// MachineBytes returns the machine's memory: the Node object's capacity, else the kernel's total; 0 if both are unknown. Less than a byte
+// counts as unknown: a part of it would not be a finite number.
 func MachineBytes(s *tick.Sample) float64 {
+	total := 0.0
 	switch {
 	case s.Capacity != nil && s.Capacity.MemoryBytes != nil:
-		return Amount(s.Capacity.MemoryBytes)
+		total = Amount(s.Capacity.MemoryBytes)
 	case s.Memory != nil:
-		return Amount(s.Memory.TotalBytes)
+		total = Amount(s.Memory.TotalBytes)
 	}
-	return 0
+	if total < 1 {
+		return 0
+	}
+	return total
 }
 
 // PodsUnknown reports whether there are pods of Kubernetes and the API server's data is missing for all of them: collect was started

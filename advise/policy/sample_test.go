@@ -171,6 +171,7 @@ func TestMachineBytes(t *testing.T) {
 		{nil, total, 9},
 		{nil, nil, 0},
 		{nil, &tick.NodeMemory{}, 0},
+		{nil, &tick.NodeMemory{TotalBytes: new(1e-300)}, 0},
 	} {
 		if got := MachineBytes(&tick.Sample{Capacity: tt.capacity, Memory: tt.memory}); got != tt.want {
 			t.Errorf("%+v: %v, want %v", tt, got, tt.want)
