@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sort"
 )
@@ -104,14 +105,15 @@ func indexes(lists []string) (map[int]int, error) {
 	return index(m)
 }
 
+// index goes in the order of the IDs, so that the same lists always have the same error.
 func index(lists map[int]string) (map[int]int, error) {
 	of := map[int]int{}
-	for id, list := range lists {
-		cpus, err := Parse(list)
+	for _, id := range slices.Sorted(maps.Keys(lists)) {
+		cpus, err := Parse(lists[id])
 		if err != nil {
 			return nil, err
 		}
-		for _, cpu := range cpus.UnsortedList() {
+		for _, cpu := range cpus.List() {
 			if _, isDuplicate := of[cpu]; isDuplicate {
 				return nil, fmt.Errorf("CPU %d is named twice", cpu)
 			}

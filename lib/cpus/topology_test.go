@@ -147,6 +147,16 @@ func TestNewTopologyRefuses(t *testing.T) {
 	}
 }
 
+// TestErrorsOfTopologiesAreTheSame: a decision again, of the same recording, has the same reasons.
+func TestErrorsOfTopologiesAreTheSame(t *testing.T) {
+	for range 50 {
+		_, err := NewTopology(Shape{Online: "0-3", NUMA: map[int]string{0: "0-3", 1: "2-3", 2: "1"}})
+		if want := "NUMA node: CPU 2 is named twice"; err == nil || err.Error() != want {
+			t.Fatalf("%v, want %q", err, want)
+		}
+	}
+}
+
 // machine draws a machine: cores of 1 to 4 threads over 1 to 4 NUMA nodes, with any numbering.
 func machine(t *rapid.T) *Topology {
 	threads := rapid.IntRange(1, 4).Draw(t, "threads")
