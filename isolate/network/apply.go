@@ -81,7 +81,7 @@ func (a *Applier) Apply(out *tick.NetworkIsolation, desired *tick.Network) {
 		return
 	}
 	waiting, release := a.unnamedLinks(desired)
-	p := plan.Make(desired, observed, release)
+	p := plan.Make(desired, observed, waiting, release)
 	for _, problem := range p.Problems {
 		if problem.IsPersistent {
 			r.failOnce(linkName(problem.Link), "", problem.Text)
@@ -89,8 +89,7 @@ func (a *Applier) Apply(out *tick.NetworkIsolation, desired *tick.Network) {
 			r.fail(linkName(problem.Link), "", fmt.Errorf("%s", problem.Text))
 		}
 	}
-	isWaiting := func(l plan.Link) bool { return l.IsOurs() && slices.Contains(waiting, l.Name) }
-	if !slices.ContainsFunc(observed, isWaiting) { // until a link is released, its packets stay marked
+	if len(p.Marks) > 0 || !p.IsWaiting { // without marks, those of the last advice stay until the last link is released
 		r.markPackets(&p)
 	}
 	failed := r.runSteps(p.Steps)
@@ -122,6 +121,7 @@ func (a *Applier) unnamedLinks(desired *tick.Network) (waiting, release []string
 			waiting = append(waiting, name)
 		}
 	}
+	slices.Sort(waiting)
 	slices.Sort(release)
 	return waiting, release
 }

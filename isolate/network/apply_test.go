@@ -360,6 +360,32 @@ func TestRelease(t *testing.T) {
 	}
 }
 
+// Where the advice names another link instead, as after a failover, packets get its classes at once, and keep those of the former link
+// until that is released.
+func TestAnotherLink(t *testing.T) {
+	m := newMachine(t)
+	addLink(t, "eth1")
+	var marks []string
+	for _, links := range [][]string{{"eth0"}, {"eth1"}, {"eth1", "eth0"}, {"eth1"}} {
+		both := &tick.Network{}
+		for _, name := range links {
+			both.Links = append(both.Links, desired(name).Links...)
+		}
+		m.checkNoErrors(m.apply(both))
+		comment, _, err := m.tables.stateOf(inet)
+		if err != nil {
+			t.Fatal(err)
+		}
+		marks = append(marks, comment)
+	}
+	m.time = m.time.Add(releaseAfter + time.Second)
+	m.apply(desired("eth1"))
+	released, _, _ := m.tables.stateOf(inet)
+	if marks[1] == marks[0] || marks[1] != marks[2] || marks[1] != marks[3] || released == marks[1] || released == "" {
+		t.Errorf("marks of eth0, then eth1, both, eth1: %q; after the release of eth0: %q", marks, released)
+	}
+}
+
 // In another network namespace, links and tables of the same names are others: the journal is refused there.
 func TestJournalOfAnotherNamespace(t *testing.T) {
 	namespace(t)

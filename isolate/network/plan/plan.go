@@ -127,11 +127,14 @@ type Plan struct {
 	Problems []Problem
 	// Shaped are the links that are, or will be, shaped as desired.
 	Shaped []string
+	// IsWaiting means that a link is still shaped that the advice does not name.
+	IsWaiting bool
 }
 
-// Make compares the desired state with the observed one. release are links that isolate shapes and that no advice has named for long:
+// Make compares the desired state with the observed one. waiting and release are links that isolate shapes and that this advice does not
+// name: waiting ones stay shaped, and their classes keep the marks of the same number. release are those that no advice has named for long:
 // Polder's qdiscs there are removed, so that the kernel restores its own.
-func Make(desired *tick.Network, links []Link, release []string) Plan {
+func Make(desired *tick.Network, links []Link, waiting, release []string) Plan {
 	m := planner{links: map[string]*Link{}}
 	for i := range links {
 		m.links[links[i].Name] = &links[i]
@@ -146,6 +149,12 @@ func Make(desired *tick.Network, links []Link, release []string) Plan {
 	if desired != nil {
 		for i := range desired.Links { // an invalid advice releases no link
 			isAdvised[desired.Links[i].Link] = true
+		}
+	}
+	for _, name := range waiting {
+		if l := m.links[name]; l != nil && l.IsOurs() {
+			m.plan.IsWaiting = true
+			m.keepMarked(l)
 		}
 	}
 	for _, name := range release {
@@ -286,6 +295,22 @@ func (m *planner) assignMarks(links []*tick.NetworkLink) {
 	}
 }
 
+// minorOf returns the minor number of a marked class, which is the same on all links.
+func minorOf(mark uint32) uint16 { return MinorDefault + uint16(mark>>markShift) }
+
+func targetOf(l *Link, mark uint32) Target {
+	return Target{Index: l.Index, Mark: mark, Priority: Handle<<16 | uint32(minorOf(mark))}
+}
+
+// keepMarked keeps the packets of a link marked that is shaped, though the advice does not name it.
+func (m *planner) keepMarked(l *Link) {
+	for _, mark := range m.plan.Marks {
+		if slices.ContainsFunc(l.Classes, func(c Class) bool { return c.Minor == minorOf(mark.Mark) }) {
+			m.plan.Targets = append(m.plan.Targets, targetOf(l, mark.Mark))
+		}
+	}
+}
+
 // link adds the steps for one link.
 func (m *planner) link(d *tick.NetworkLink) {
 	l := m.links[d.Link]
@@ -315,8 +340,8 @@ func (m *planner) link(d *tick.NetworkLink) {
 			if !ok {
 				continue
 			}
-			minor += uint16(mark >> markShift)
-			m.plan.Targets = append(m.plan.Targets, Target{Index: l.Index, Mark: mark, Priority: Handle<<16 | uint32(minor)})
+			m.plan.Targets = append(m.plan.Targets, targetOf(l, mark))
+			minor = minorOf(mark)
 		}
 		class := Class{minor, uint64(c.RateBitsPerSecond) / 8, uint64(c.CeilingBitsPerSecond) / 8, uint32(c.Priority)}
 		set(class, c.Class)

@@ -161,7 +161,7 @@ func TestAnyAdvice(t *testing.T) {
 		before := slices.Clone(k.links)
 		desired := drawDesired(t)
 		due := rapid.SliceOfDistinct(rapid.SampledFrom(names), rapid.ID).Draw(t, "due")
-		p := Make(desired, k.links, due)
+		p := Make(desired, k.links, nil, due)
 		touched := map[string]bool{}
 		for _, s := range p.Steps {
 			touched[s.Link] = true
@@ -178,7 +178,7 @@ func TestAnyAdvice(t *testing.T) {
 			}
 		}
 		checkMarks(t, &p, k.links)
-		again := Make(desired, k.links, nil)
+		again := Make(desired, k.links, nil, nil)
 		if len(again.Steps) > 0 {
 			t.Fatalf("the same again: %+v", again.Steps)
 		}
@@ -209,7 +209,7 @@ func TestStepDescriptions(t *testing.T) {
 		{Class: "services", RateBitsPerSecond: 9e8, CeilingBitsPerSecond: 1e9, Default: true},
 		{Class: "batch", RateBitsPerSecond: 1e8, CeilingBitsPerSecond: 5e8, Priority: 7, Cgroups: []string{"/b"}},
 	}}}}
-	p := Make(desired, []Link{{Name: "eth0", Index: 3, RootKind: "fq_codel"}}, nil)
+	p := Make(desired, []Link{{Name: "eth0", Index: 3, RootKind: "fq_codel"}}, nil, nil)
 	var got []string
 	for _, s := range p.Steps {
 		got = append(got, string(s.Op)+" "+s.Name)
