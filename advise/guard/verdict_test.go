@@ -88,3 +88,21 @@ func TestMean(t *testing.T) {
 		t.Errorf("%v of %v observations", value, m.Count)
 	}
 }
+
+// A tick without the service's use, as that of a container's start, has no verdict: what the service would learn from it has no level.
+func TestNoVerdictWithoutTheServicesUse(t *testing.T) {
+	unknown := web(300, 0)
+	unknown.UsageMilliCPU = nil
+	for before := range 120 {
+		r := &fixture{}
+		r.times(60, web(0, 1000), job("job", 0)) // alone
+		a := r.times(before, web(300, 1000), job("job", 6000))
+		if before > 0 && hasReason(a, "batch is not the cause") {
+			return
+		}
+		if a = r.tick(unknown, job("job", 6000)); hasReason(a, "batch is not the cause") {
+			t.Fatalf("after %d ticks, a verdict without the service's use: %q", before, a.Reasons)
+		}
+	}
+	t.Error("no verdict in two minutes")
+}

@@ -137,7 +137,7 @@ func (st *State) compare(t *tick.Tick, a *tick.Advice, v *view, s Settings, m cl
 			if level >= 0 && (isAlone || isAtFloor && permille > w.target) {
 				history = st.learn(&w, history, learnedAt, now)
 			}
-			if st.isOnlyCause(&w) {
+			if level >= 0 && st.isOnlyCause(&w) { // without a level, the verdict could not be learned
 				cause := w
 				v.cause = &cause
 			}
