@@ -173,6 +173,7 @@ func TestForms(t *testing.T) {
 	t.Run("hangs", func(t *testing.T) {
 		d.t = t
 		d.hangs("isolate")
+		d.hangs("advise")
 	})
 	t.Run("state", func(t *testing.T) {
 		d.t = t

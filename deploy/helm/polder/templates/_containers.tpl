@@ -38,8 +38,7 @@ reads. Each tool's heartbeat lies beside its output.
     periodSeconds: {{ $v.heartbeat.periodSeconds }}
     timeoutSeconds: 10
   {{- end }}
-  {{- /* A tool that waits for the next one to read touches its heartbeat, so only the first one that hangs is far behind the one before it. */ -}}
-  {{- if ne .tool "advise" }}
+  {{- /* A tool that waits for the next one to read touches its heartbeat, so only the first one that hangs is far behind the one before it. */}}
   livenessProbe:
     exec: {command: [/usr/local/lib/polder/s6/alive, {{ $v.heartbeat.restartSeconds | quote }}, {{ .beat }}{{ with .upstream }}, {{ . }}{{ end }}]}
     {{- if eq .tool "report" }}
@@ -52,7 +51,6 @@ reads. Each tool's heartbeat lies beside its output.
     periodSeconds: {{ $v.heartbeat.periodSeconds }}
     timeoutSeconds: 10
     terminationGracePeriodSeconds: 5 # who hangs does not hear SIGTERM
-  {{- end }}
   {{- with include "polder.metrics-ports" (dict "root" .root "tools" (list (.port | default .tool))) | trim }}{{ nindent 2 . }}{{ end }}
   resources: {{- toYaml (index $v (.port | default .tool)).resources | nindent 4 }}
 {{- end }}
