@@ -157,8 +157,8 @@ func colocate(t *T) {
 	}
 }
 
-// measureShares measures the service alone, beside the job, and beside it in each way, also under policy katalyst where it confines services
-// as Katalyst does by default, and under policy harvest without idle cores, and with their number after [shareHistory].
+// measureShares measures the service alone, beside the job, and beside it in each way, also under policy katalyst where it confines
+// services as Katalyst does by default, and under policy harvest without idle cores, and with their number after [shareHistory].
 func measureShares(t *T) {
 	c := t.newColocation()
 	ways := c.ways()
