@@ -51,7 +51,8 @@ func markOverlaps(in inputs, members []member, shortAt time.Time) string {
 	case in.overlap == OverlapOn:
 		return fmt.Sprintf("services run on the reclaim pool's CPUs, too (%s)", in.overlapFrom)
 	}
-	return fmt.Sprintf("services need more than the floor leaves: they run on the reclaim pool's CPUs, too, before batch (share-overlap: %s)", in.overlapFrom)
+	const text = "services need more than the floor leaves: they run on the reclaim pool's CPUs, too, before batch (share-overlap: %s)"
+	return fmt.Sprintf(text, in.overlapFrom)
 }
 
 // isBatchBesideServices reports whether all batch is on the plain host and in a lower scheduling class than the services beside it.

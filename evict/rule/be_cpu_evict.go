@@ -150,7 +150,8 @@ func (w *beCPUWindow) Measure(s *Settings, t *tick.Tick) Measure {
 	f.Since = formatTime(w.Pressure.Start)
 	if f.Met {
 		f.Need, f.WhyWait, f.Reason = need, whyWait, reasonSatisfaction
-		f.Message = fmt.Sprintf("BE pods may use %s of the %s of CPU that they request (%.0f%%, at or below the "+reason.Threshold+"%.0f%%), and use %s: %s must be released to approach %.0f%%",
+		f.Message = fmt.Sprintf("BE pods may use %s of the %s of CPU that they request (%.0f%%, at or below the "+
+			reason.Threshold+"%.0f%%), and use %s: %s must be released to approach %.0f%%",
 			milliCPU(current.limit), milliCPU(current.request), percent, x.lower, milliCPU(current.usage), milliCPU(need), x.upper)
 		f.addBEPods(t)
 	}

@@ -81,7 +81,8 @@ func memoryUsed(r *Rule, b bounds, t *tick.Tick, l *condition, m *Measure) (Find
 	f.Since = formatTime(l.Start)
 	if f.Met {
 		f.Need = b.need(percent, capacity)
-		f.Message = fmt.Sprintf("%.0f%% of the node's memory is used (%s of %s), at or over the "+reason.Threshold+"%.0f%%: %s must be released to reach %.0f%%",
+		f.Message = fmt.Sprintf("%.0f%% of the node's memory is used (%s of %s), at or over the "+reason.Threshold+
+			"%.0f%%: %s must be released to reach %.0f%%",
 			percent, mebibytes(used), mebibytes(capacity), b.upper, mebibytes(f.Need), b.lower)
 	}
 	return f, true

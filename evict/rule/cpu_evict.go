@@ -82,7 +82,8 @@ func (w *cpuEvictWindow) Measure(s *Settings, t *tick.Tick) Measure {
 	f.Since = formatTime(w.Pressure.Start)
 	if f.Met {
 		f.Need, f.WhyWait = need, whyWait
-		f.Message = fmt.Sprintf("%.0f%% of the node's CPU is used, at or over the "+reason.Threshold+"%.0f%%: %s must be released to reach %.0f%%",
+		f.Message = fmt.Sprintf("%.0f%% of the node's CPU is used, at or over the "+reason.Threshold+
+			"%.0f%%: %s must be released to reach %.0f%%",
 			percent, b.upper, milliCPU(need), b.lower)
 		f.addPermitted(t, *th.EvictEnabledPriorityThreshold, func(p *tick.Pod) (float64, bool) { return amount(p.UsageMilliCPU) })
 	}

@@ -91,6 +91,7 @@ func (l *numaMemory) finding(x *memoryCheck, name string, node int, free, total,
 		x.m.Errors = append(x.m.Errors, fmt.Sprintf("%s (%s): the memory of %d pods there is unknown, they are not evicted: %s", ScopeMemory,
 			name, len(x.unknownPods), phrase.First(x.unknownPods, shownNames)))
 	}
-	f.Message = fmt.Sprintf("%s of %s's memory are free, under the "+reason.Threshold+"%s, %s: %s", mebibytes(free), name, mebibytes(threshold), l.streak, allowed)
+	f.Message = fmt.Sprintf("%s of %s's memory are free, under the "+reason.Threshold+"%s, %s: %s",
+		mebibytes(free), name, mebibytes(threshold), l.streak, allowed)
 	return f
 }

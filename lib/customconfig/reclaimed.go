@@ -73,27 +73,28 @@ func ReclaimedOf(config Object) *Reclaimed {
 // readOverlap reads [FieldOverlap].
 func (r *Reclaimed) readOverlap(config Object) {
 	path := strings.Split(FieldOverlap, ".")
-	section := map[string]any(config)
-	for i, name := range path {
-		v := section[name]
-		if v == nil {
+	last := len(path) - 1
+	for i, name := range path[:last] {
+		if config[name] == nil {
 			return
 		}
-		if i == len(path)-1 {
-			allow, err := evictconfig.ReadBool(v)
-			if err != nil {
-				r.Errs = append(r.Errs, &FieldError{path, err})
-				return
-			}
-			r.AllowsOverlap = new(allow == true)
-			return
-		}
-		var ok bool
-		if section, ok = v.(map[string]any); !ok {
+		child, isObject := config[name].(map[string]any)
+		if !isObject {
 			r.Errs = append(r.Errs, &FieldError{path[:i+1], errors.New("want an object")})
 			return
 		}
+		config = child
 	}
+	v := config[path[last]]
+	if v == nil {
+		return
+	}
+	allow, err := evictconfig.ReadBool(v)
+	if err != nil {
+		r.Errs = append(r.Errs, &FieldError{path, err})
+		return
+	}
+	r.AllowsOverlap = new(allow == true)
 }
 
 // amounts reads {"cpu": "4", "memory": "5Gi"}.

@@ -280,7 +280,8 @@ func (c Command) sharedFlags(s *Session, with *process) *Flags {
 		f.Path(&s.State, "state", "", "keep the state between runs in `FILE`")
 	}
 	f.Category(processFlags)
-	f.Path(&s.HeartbeatFile, "heartbeat", "", "touch `FILE` after every tick, for a liveness check\nAlso while a tick waits in a FIFO for the next tool, because then that one is to be checked.")
+	f.Path(&s.HeartbeatFile, "heartbeat", "", "touch `FILE` after every tick, for a liveness check\n"+
+		"Also while a tick waits in a FIFO for the next tool, because then that one is to be checked.")
 	f.String(&s.MetricsAddr, "metrics-addr", "", "serve metrics for Prometheus at `HOST:PORT` (default off)\nThe path is /metrics. There is neither encryption nor a password.")
 	f.Choice(&with.logLevel, "log-level", "info", "minimum level to log", "debug", "info", "warn", "error")
 	f.Choice(&with.logFormat, "log-format", "text", "form of the log", "text", "json")

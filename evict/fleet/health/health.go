@@ -118,7 +118,8 @@ func (s *State) act(settings Settings, t *tick.Tick, n *Node, since time.Time, e
 	d.IsDue = downtime >= settings.EvictAfter
 	var pods []*tick.Pod
 	if d.IsDue {
-		d.Message = fmt.Sprintf("the node's agent has not been ready for %s (%s now), over the "+reason.Threshold+"%s", downtime.Round(time.Second), describeState(t.Sample.Agent.State), settings.EvictAfter)
+		d.Message = fmt.Sprintf("the node's agent has not been ready for %s (%s now), over the "+reason.Threshold+"%s",
+			downtime.Round(time.Second), describeState(t.Sample.Agent.State), settings.EvictAfter)
 		pods = Reclaimed(t, evictable)
 	}
 	n.NotReadySince = since
