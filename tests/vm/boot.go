@@ -73,10 +73,10 @@ func (l *Lab) runOnce(ctx context.Context, m Machine, dir string, suites []strin
 	names := strings.Join(suites, ",")
 	args := append(m.Arguments(),
 		"-kernel", l.kernel, "-initrd", initramfs,
-		"-append", fmt.Sprintf("%s %s=%s %s=node-%d %s", qemu.Parameters(), wire.SuiteParameter, names, wire.HostParameter, m.CPUs(), m.Parameters),
+		"-append", fmt.Sprintf("%s %s=%s %s=node-%d", m.KernelParameters(), wire.SuiteParameter, names, wire.HostParameter, m.CPUs()),
 		"-serial", "file:"+console, "-serial", "file:"+results)
 	start := time.Now()
-	cpu, err := qemu.Run(ctx, args, console, results)
+	cpu, err := m.Run(ctx, args, console, results)
 	r := &Report{Seconds: time.Since(start).Seconds(), CPUSeconds: cpu.Seconds()}
 	r.read(console, results)
 	switch {

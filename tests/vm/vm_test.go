@@ -44,7 +44,7 @@ func need(t *testing.T) {
 }
 
 // runSuites runs suites in one guest, and each of their tests as a subtest.
-func runSuites(t *testing.T, m Machine, suites ...string) {
+func runSuites(t *testing.T, m Machine, suites ...string) *Report {
 	t.Helper()
 	need(t)
 	t.Parallel() // a guest mostly waits for the next tick
@@ -61,6 +61,7 @@ func runSuites(t *testing.T, m Machine, suites ...string) {
 	if err != nil {
 		t.Errorf("%v; the end of the console:\n%s", err, r.Tail())
 	}
+	return r
 }
 
 // asTests makes a subtest of each of the guest's tests.
@@ -98,6 +99,16 @@ func TestColdMemory(t *testing.T)   { runSuites(t, Small, "cold") }
 func TestSharedDisks(t *testing.T)  { runSuites(t, withDisk(Small), "disks") }
 func TestVersion1(t *testing.T)     { runSuites(t, Small, "v1", "hybrid") }
 func TestSystemdGuest(t *testing.T) { runSuites(t, Small, SystemdSuite) }
+
+// A guest with a slower clock runs its suite, and takes so many times longer.
+func TestDilatedGuest(t *testing.T) {
+	const times = 3
+	m := qemu.Tiny
+	m.Dilation = times
+	if r := runSuites(t, m, "clock"); r.Seconds < times*r.UptimeSeconds {
+		t.Errorf("%.2f s by the guest's clock took %.2f s; want %d times as many at least", r.UptimeSeconds, r.Seconds, times)
+	}
+}
 
 // withDisk is a machine with a slow disk.
 func withDisk(m Machine) Machine {

@@ -129,7 +129,7 @@ func (o *Options) boot(ctx context.Context, dir, disk string) (*Node, error) {
 	}
 	args := append(o.Machine.Arguments(),
 		"-kernel", kernel, "-initrd", filepath.Join(dir, "initramfs"),
-		"-append", qemu.Parameters()+" net.ifnames=0 "+o.Machine.Parameters+o.cgroupParameters(),
+		"-append", o.Machine.KernelParameters()+" net.ifnames=0 "+o.cgroupParameters(),
 		"-serial", "file:"+n.console,
 		"-drive", "file="+disk+",format=raw,if=none,id=disk,cache=unsafe,snapshot=on", "-device", "virtio-blk-pci,drive=disk",
 		"-netdev", fmt.Sprintf("user,id=net,ipv6=off,hostfwd=tcp:127.0.0.1:%d-:%d,hostfwd=tcp:127.0.0.1:%d-:%d", ports[0], wire.AgentPort, ports[1], wire.KubeletPort),

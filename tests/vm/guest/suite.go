@@ -30,7 +30,7 @@ type test struct {
 }
 
 var suites = []suite{
-	guide48, load48, basics, cold, sharedDisks, redisDisk, shareOfCPUs, newFiles,
+	guide48, load48, basics, cold, sharedDisks, redisDisk, shareOfCPUs, newFiles, guestClock,
 	version1, hybrid, faults, systemd, packaged, record48, wedged, crashing,
 }
 

@@ -18,6 +18,9 @@ type Machine struct {
 	DiskFile string
 	// Parameters are further kernel parameters.
 	Parameters string
+	// Dilation makes shares of CPU and waiting comparable, if it is not 0 (see [Machine.steady]): the guest's clock is so many times slower
+	// than the host's.
+	Dilation int
 }
 
 // The machines that tests run on.

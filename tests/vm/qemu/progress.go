@@ -34,6 +34,12 @@ func Watch(pid int, files ...string) *Progress {
 	return &Progress{pid: pid, files: files, silentCPU: silentCPU, silentWall: silentWall, at: time.Now()}
 }
 
+// slowDown allows for a guest whose clock is so many times slower: its signs of life are rarer.
+func (p *Progress) slowDown(dilation int) {
+	p.silentCPU *= time.Duration(max(dilation, 1))
+	p.silentWall *= time.Duration(max(dilation, 1))
+}
+
 // ErrHangs is the reason if a machine that ran something hangs, which an emulated one on a busy host does now and then: its CPUs wait for
 // one another. A program that hangs in a guest is none: the guest goes on to write its signs of life.
 var ErrHangs = errors.New("the guest hangs")

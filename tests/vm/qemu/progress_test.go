@@ -52,4 +52,11 @@ func TestStalledByClock(t *testing.T) {
 	if p.Stalled() == nil {
 		t.Errorf("it waits for ever")
 	}
+	if p.slowDown(3); p.Stalled() != nil {
+		t.Errorf("a guest with a slower clock has no more time")
+	}
+	p.at = p.at.Add(-2 * silentWall)
+	if p.Stalled() == nil {
+		t.Errorf("such a guest has it for ever")
+	}
 }

@@ -2,6 +2,8 @@ package qemu
 
 import (
 	"bytes"
+	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -20,6 +22,25 @@ func TestMADT(t *testing.T) {
 		if got := [2]byte{at[2], at[3]}; got != want {
 			t.Errorf("entry %d is processor %d with APIC %d, want %v", entry, got[0], got[1], want)
 		}
+	}
+}
+
+// A machine with a slower clock has idle CPUs that poll, and a counter with as many more ticks a second; others have neither.
+func TestDilation(t *testing.T) {
+	khz := func(m Machine) (khz float64) {
+		for word := range strings.FieldsSeq(m.KernelParameters()) {
+			if text, found := strings.CutPrefix(word, "tsc_early_khz="); found {
+				khz, _ = strconv.ParseFloat(text, 64)
+			}
+		}
+		return khz
+	}
+	usual, slow := Machine{Parameters: "own=1"}, Machine{Dilation: 3}
+	if got := usual.KernelParameters(); strings.Contains(got, steadyParameter) || !strings.Contains(got, " own=1") {
+		t.Errorf("the usual parameters are %q", got)
+	}
+	if got := slow.KernelParameters(); !strings.Contains(got, " "+steadyParameter) || khz(slow) != 3*khz(usual) {
+		t.Errorf("the parameters are %q; usually %q", got, usual.KernelParameters())
 	}
 }
 

@@ -18,7 +18,7 @@ const BootAttempts = 3
 // ErrNoBoot is the reason if a machine never ran anything.
 var ErrNoBoot = errors.New("the machine does not boot")
 
-// Parameters are the kernel's for every guest on a host that may be busy:
+// KernelParameters are the machine's own, and those for every guest on a host that may be busy:
 //
 //   - no_timer_check: it panics otherwise where its timer does not tick within some milliseconds.
 //   - tsc=reliable: all emulated CPUs share one time stamp counter, so that a late reading has no meaning. The kernel
@@ -27,13 +27,19 @@ var ErrNoBoot = errors.New("the machine does not boot")
 //     some seconds. A guest that really hangs writes nothing any more, which [Progress] sees: their reports would count as a sign of life.
 //   - mitigations=off: page tables that change with every system call cost an emulator most of its speed.
 //   - tsc_early_khz: see frequency.
-func Parameters() string { return parameters + " " + frequency() }
+func (m Machine) KernelParameters() string {
+	all := parameters + " " + frequency(max(m.Dilation, 1)) + " " + m.Parameters
+	if m.Dilation > 0 {
+		all += " " + steadyParameter
+	}
+	return all
+}
 
 const parameters = "console=ttyS0 panic=-1 no_timer_check tsc=reliable nowatchdog rcupdate.rcu_cpu_stall_suppress=1 mitigations=off"
 
 // Run runs QEMU in a process group of its own, which is killed as a whole when the context ends, and which dies with this
 // process. It is also killed if its guest, which writes the files, hangs.
-func Run(ctx context.Context, args []string, files ...string) (cpu time.Duration, err error) {
+func (m Machine) Run(ctx context.Context, args []string, files ...string) (cpu time.Duration, err error) {
 	// The death signal comes when the thread that started QEMU ends, so that thread must be kept.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -45,10 +51,16 @@ func Run(ctx context.Context, args []string, files ...string) (cpu time.Duration
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 5 * time.Second
+	if m.Dilation > 0 {
+		if err := m.steady(ctx, cmd); err != nil {
+			return 0, err
+		}
+	}
 	if err := cmd.Start(); err != nil {
 		return 0, err
 	}
 	progress := Watch(cmd.Process.Pid, files...)
+	progress.slowDown(m.Dilation)
 	go func() {
 		tick := time.NewTicker(time.Second)
 		defer tick.Stop()

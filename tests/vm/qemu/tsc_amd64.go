@@ -10,10 +10,13 @@ import (
 func timeStamp() uint64
 
 // frequency sets the kernel's frequency of its time stamp counter: it is the host's. A guest that measures it itself, on a busy host,
-// is now and then wrong by a factor, and so is its clock then.
-var frequency = sync.OnceValue(func() string {
-	return fmt.Sprintf("tsc_early_khz=%d", timeStampKHz())
-})
+// is now and then wrong by a factor, and so is its clock then. If the guest's clock is slower the counter has more ticks in each of its
+// seconds.
+func frequency(dilation int) string {
+	return fmt.Sprintf("tsc_early_khz=%d", hostKHz()*int64(dilation))
+}
+
+var hostKHz = sync.OnceValue(timeStampKHz)
 
 func timeStampKHz() int64 {
 	begin, first := moment()
