@@ -44,6 +44,8 @@ func listsOf(s *shape, m *member, groups []group, avail cpuSet, l *layout) (curr
 	switch share := groups[m.group].cpus.list; {
 	case m.class == tick.QoSShared && m.isRampingUp:
 		return avail.list, l.exceptFloor.list
+	case m.overlaps && m.class == tick.QoSReclaimed:
+		return avail.list, l.floor.list
 	case m.overlaps:
 		return s.union(groups[m.group].cpus, l.reclaim).list, avail.list
 	case m.class == tick.QoSShared:

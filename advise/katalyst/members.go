@@ -14,7 +14,7 @@ type member struct {
 	class        string       // shared, dedicated or reclaimed; "" is left alone
 	isRampingUp  bool         // it has just started: it runs on all CPUs, and its request counts
 	hasExclusive bool         // it has CPUs that kubelet gave it exclusively
-	overlaps     bool         // it also runs on the reclaim pool's CPUs
+	overlaps     bool         // it also runs on the reclaim pool's CPUs; a reclaimed one on the shared pools'
 	key          string       // of a dedicated pod
 	enhancement  *enhancement // nil if it has none
 

@@ -10,13 +10,15 @@ import (
 )
 
 // Values of [Settings.Overlap]: whether the shared pods also run on the reclaim pool's CPUs (Katalyst's
-// allowSharedCoresOverlapReclaimedCores). The pools have the same sizes with it: batch keeps to the reclaim pool.
+// allowSharedCoresOverlapReclaimedCores). The pools and what is offered are the same with it.
 const (
-	// OverlapShort lets services of a plain host run there while they need more CPUs than the floor leaves them. Confined, they would wait
-	// for each other while batch runs on the floor; here the kernel gives them the floor's CPUs first, because batch is in a lower class.
+	// OverlapShort lets services of a plain host run there, and batch on theirs, while they need more CPUs than the floor leaves them: then
+	// pools divide nothing that would be enough for the services. Confined, these would wait for each other while batch runs on the floor;
+	// here the kernel gives them all CPUs first, because batch is in a lower class, and batch has what is left.
 	OverlapShort = "short"
-	OverlapOn    = "on"
-	OverlapOff   = "off"
+	// OverlapOn lets them run there always; batch keeps to the reclaim pool.
+	OverlapOn  = "on"
+	OverlapOff = "off"
 )
 
 // Overlaps contains all values.
@@ -30,8 +32,8 @@ func (d *divided) recordShortage(now time.Time, groups []group) {
 	}
 }
 
-// markOverlaps marks the shared pods that also run on the reclaim pool's CPUs, and returns the reason, empty if there are none. Like a
-// pool, a shortage has a hold-down, so that CPU lists do not alternate.
+// markOverlaps marks the shared pods that also run on the reclaim pool's CPUs, and in a shortage the reclaimed ones that run on all. It
+// returns the reason, empty if there are none. Like a pool, a shortage has a hold-down, so that CPU lists do not alternate.
 func markOverlaps(in inputs, members []member, shortAt time.Time) string {
 	isShort := !shortAt.IsZero() && in.now.Sub(shortAt) < max(in.settings.Hold, 1)
 	if in.overlap == OverlapOff || in.overlap == OverlapShort && !(isShort && isBatchBesideServices(in, members)) {
@@ -51,7 +53,10 @@ func markOverlaps(in inputs, members []member, shortAt time.Time) string {
 	case in.overlap == OverlapOn:
 		return fmt.Sprintf("services run on the reclaim pool's CPUs, too (%s)", in.overlapFrom)
 	}
-	const text = "services need more than the floor leaves: they run on the reclaim pool's CPUs, too, before batch (share-overlap: %s)"
+	for i := range members {
+		members[i].overlaps = members[i].overlaps || members[i].class == tick.QoSReclaimed
+	}
+	const text = "services need more than the floor leaves: they and batch run on the CPUs of both, services before batch (share-overlap: %s)"
 	return fmt.Sprintf(text, in.overlapFrom)
 }
 

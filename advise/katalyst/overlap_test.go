@@ -19,8 +19,8 @@ func service(name string, cores float64) tick.Pod {
 	return p
 }
 
-// The guide's node with batch and services of a plain host: services that need more than the floor leaves have its CPUs as well, as long as
-// the kernel gives them these CPUs first. The pools are the guide's in any case.
+// The guide's node with batch and services of a plain host: services that need more than the floor leaves have its CPUs as well, and batch
+// has theirs, as long as the kernel gives services all of these first. The pools are the guide's in any case.
 func TestServicesRunOnTheFloorWhileTheyAreShort(t *testing.T) {
 	const (
 		all    = "0-47"
@@ -46,8 +46,8 @@ func TestServicesRunOnTheFloorWhileTheyAreShort(t *testing.T) {
 		{
 			"by default", nil, nil,
 			[]tick.Pod{service("web", 60), fromRule("job")},
-			map[string]string{"web": all, "job": floor},
-			"they run on the reclaim pool's CPUs, too, before batch (share-overlap: default)",
+			map[string]string{"web": all, "job": all},
+			"they and batch run on the CPUs of both, services before batch (share-overlap: default)",
 		},
 		{
 			"as many as the floor leaves are enough", nil, nil,
@@ -55,7 +55,7 @@ func TestServicesRunOnTheFloorWhileTheyAreShort(t *testing.T) {
 			map[string]string{"web": others, "job": floor},
 			"",
 		},
-		{"no batch", nil, nil, []tick.Pod{service("web", 60)}, map[string]string{"web": all}, "before batch"},
+		{"no batch", nil, nil, []tick.Pod{service("web", 60)}, map[string]string{"web": all}, "services before batch"},
 		{
 			"batch without a class", func(s *Settings) { s.Class.Class = class.None }, nil,
 			[]tick.Pod{service("web", 60), fromRule("job")},
@@ -130,14 +130,15 @@ func TestServicesRunOnTheFloorWhileTheyAreShort(t *testing.T) {
 				t.Errorf("CPU lists (-want +got):\n%s", diff)
 			}
 			reasons := strings.Join(a.Reasons, "\n")
-			if !strings.Contains(reasons, c.reason) || c.reason == "" && strings.Contains(reasons, "reclaim pool's CPUs, too") {
+			if !strings.Contains(reasons, c.reason) || c.reason == "" && (strings.Contains(reasons, "reclaim pool's CPUs, too") || strings.Contains(reasons, "the CPUs of both")) {
 				t.Errorf("the reasons are\n%s\nwant %q among them", reasons, c.reason)
 			}
 		})
 	}
 }
 
-// A shortage has the pools' hold-down: after it the services have their pool alone again. Where advise has stopped they keep all CPUs.
+// A shortage has the pools' hold-down: after it services and batch have their pools alone again. Where advise has stopped services keep all
+// CPUs, and batch the floor.
 func TestOverlapEndsAfterTheHoldDown(t *testing.T) {
 	d := New(Defaults())
 	for i, step := range []struct {
@@ -157,8 +158,11 @@ func TestOverlapEndsAfterTheHoldDown(t *testing.T) {
 		if got := listsByCgroup(a.Cgroups)["/web"]; got != step.list {
 			t.Errorf("at %v s: CPUs %s; want %s", step.seconds, got, step.list)
 		}
-		if got := listsByCgroup(a.Fallback)["/web"]; i == 0 && got != "0-47" {
-			t.Errorf("CPUs in the fallback: %s; want all", got)
+		if got := listsByCgroup(a.Cgroups)["/job"]; (got == "0-47") != (step.list == "0-47") {
+			t.Errorf("at %v s: batch has CPUs %s, and services %s; want all for both, or for none", step.seconds, got, step.list)
+		}
+		if got := listsByCgroup(a.Fallback); i == 0 && (got["/web"] != "0-47" || got["/job"] != "0,12,24,36") {
+			t.Errorf("CPUs in the fallback: %v; want all for the service, and the floor for batch", got)
 		}
 		d = restarted(t, d)
 	}
