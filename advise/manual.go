@@ -71,8 +71,8 @@ POLICY HARVEST
    The services' need is predicted from their largest use of the last 10 minutes and of the hour, and from earlier growth
    on this machine; the rest is offered, with few changes: the offer rises late and in steps, and falls in steps while the
    services have enough CPUs. New pods count with their requests for 10m. Memory is offered likewise; page cache that can be
-   reclaimed is not counted. Batch runs on all CPUs except whole cores for the services' use and a buffer of idle cores for their
-   bursts; services are not limited. Machines with fewer than 8 CPUs have no buffer: there the scheduling class limits batch. While
+   reclaimed is not counted. Batch leaves as many whole cores as it takes for a buffer of CPUs to be idle for the services' bursts;
+   services are not limited. Machines with fewer than 16 CPUs have no buffer: there the scheduling class limits batch. While
    the services' use is unknown the last offer is repeated; after 15m "advice.withdrawn" has the reason. --state has the history.
    docs/policy-harvest.md has the rules and the figures.
 

@@ -13,6 +13,8 @@ type demand struct {
 	milliCPU, bytes float64
 	// inUse is milliCPU without the unused part of what is reserved for the system.
 	inUse float64
+	// machineMilliCPU is what the whole machine uses, batch included, except on exclusive CPUs.
+	machineMilliCPU float64
 	// newMilliCPU and newBytes are the requests of new pods, as far as the pods do not use them yet.
 	newMilliCPU, newBytes float64
 	newPods               int
@@ -83,6 +85,10 @@ func (d *demand) cpu(t *tick.Tick, totals sums, reserved float64, outside *polic
 	if cpu := sample.CPU; cpu != nil && cpu.UsageMilliCPU != nil && *cpu.UsageMilliCPU >= 0 {
 		machine = cpu.UsageMilliCPU
 	}
+	d.machineMilliCPU = math.NaN()
+	if machine != nil {
+		d.machineMilliCPU = max(policy.Bounded(*machine)-totals.exclusive, 0)
+	}
 	switch {
 	case machine != nil && totals.isUseKnown:
 		system := max(policy.Bounded(*machine)-totals.batch-totals.exclusive-totals.services, 0)
@@ -97,6 +103,10 @@ func (d *demand) cpu(t *tick.Tick, totals sums, reserved float64, outside *polic
 		d.milliCPU = math.NaN()
 	}
 }
+
+// idleMilliCPU is how much of the CPUs that batch may use was idle at least: what runs on reserved CPUs counts as if it ran on these.
+// NaN is unknown.
+func (d *demand) idleMilliCPU(cpus int) float64 { return max(float64(cpus)*1000-d.machineMilliCPU, 0) }
 
 // memory sets the services' memory from the machine's available memory, or else from the pods' working sets.
 func (d *demand) memory(sample *tick.Sample, totals sums) {

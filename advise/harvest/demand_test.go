@@ -155,9 +155,44 @@ func TestDemand(t *testing.T) {
 		}
 		n.observeReservation(s)
 		got := n.observeDemand(at(0, s), Defaults())
-		want := demand{milliCPU: tt.milliCPU, bytes: tt.bytes, inUse: tt.used, newPods: got.newPods}
+		want := demand{milliCPU: tt.milliCPU, bytes: tt.bytes, inUse: tt.used, machineMilliCPU: got.machineMilliCPU, newPods: got.newPods}
 		if diff := cmp.Diff(want, got, cmp.AllowUnexported(demand{}), cmpopts.EquateNaNs()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+		}
+	}
+}
+
+// What is idle of the CPUs that batch may use is what the machine does not use, except on exclusive CPUs, however little of that is known of
+// pods. Reserved CPUs are not batch's, and what runs there counts as if it ran on its. Unknown is not 0.
+func TestIdleCPUs(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		change   func(*tick.Sample)
+		reserved string
+		want     float64
+	}{
+		{"the machine has 12 such CPUs and uses 7000m", func(*tick.Sample) {}, "", 5000},
+		{"two more are reserved", func(*tick.Sample) {}, "0,8", 3000},
+		{"a service on exclusive CPUs", func(s *tick.Sample) {
+			s.Pods, s.CPU.UsageMilliCPU = append(s.Pods, podOf("own", tick.QoSShared, 2500)), new(9600.0)
+			own(&s.Pods[2])
+		}, "", 4900},
+		{"a service's use is unknown", func(s *tick.Sample) { forget(&s.Pods[0]) }, "", 5000},
+		{"it uses all", func(s *tick.Sample) { s.CPU.UsageMilliCPU = new(16000.0) }, "", 0},
+		{"it uses nothing", func(s *tick.Sample) { s.CPU.UsageMilliCPU = new(0.0) }, "", 12000},
+		{"its use is unknown", func(s *tick.Sample) { s.CPU = nil }, "", math.NaN()},
+		{"its use is negative", func(s *tick.Sample) { s.CPU.UsageMilliCPU = new(-1.0) }, "", math.NaN()},
+	} {
+		s := machine(4000)
+		tt.change(s)
+		n := &node{}
+		if err := n.updateShape(s.Topology, tt.reserved, "1-2,9-10"); err != nil {
+			t.Fatal(err)
+		}
+		n.observeReservation(s)
+		d := n.observeDemand(at(0, s), Defaults())
+		if got := d.idleMilliCPU(n.shape.Avail.Size()); !cmp.Equal(tt.want, got, cmpopts.EquateNaNs()) {
+			t.Errorf("%s: %v; want %v", tt.name, got, tt.want)
 		}
 	}
 }
@@ -238,7 +273,7 @@ func TestFirstTickOfBatchIsNotTheServices(t *testing.T) {
 		s.Pods, s.CPU.UsageMilliCPU = append(s.Pods, fresh), new(*s.CPU.UsageMilliCPU+5000)
 		a := d.Decide(at(time.Duration(second)*time.Second, s))
 		got := placeReason(t, a)
-		isKept := strings.Contains(got, "services use 4000m") && milli(t, a) >= milli(t, before)
+		isKept := strings.Contains(got, "services, which use 4000m ") && milli(t, a) >= milli(t, before)
 		if want := second <= 59+60; isKept != want {
 			t.Fatalf("after %d s: the offer is %dm (before %dm), %s; before: %s", second, milli(t, a), milli(t, before), got, place)
 		}

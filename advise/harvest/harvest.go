@@ -4,9 +4,9 @@
 //
 // The level is the services' use, by its largest values; the growth is the increase from that level in the spans of time that were observed
 // on this machine, chosen by cost: room costs its own size, and a span that outgrows it costs Price machines. The offer rises after a delay
-// and falls in steps while there is room, so that promised resources stay. Batch runs on all CPUs except whole cores for the services' use
-// and a buffer of idle cores for their bursts; the services run on all CPUs, and batch is in a scheduling class below them, so that no
-// burst waits for a tick.
+// and falls in steps while there is room, so that promised resources stay. Batch leaves as many whole cores as it takes for a buffer of
+// CPUs to be idle for the services' bursts; the services run on all CPUs, and batch is in a scheduling class below them, so that no burst
+// waits for a tick.
 //
 // Sources of the ideas:
 //   - Resource Central (Cortez and others, SOSP 2017): past use of machines predicts their future use; largest values over minutes.
@@ -14,7 +14,7 @@
 //     of each task; the sum is steadier.
 //   - Autopilot (Rzadca and others, EuroSys 2020): histograms of use that age with a half-life, and a choice by cost, in which too
 //     little, too much, and each change have their costs.
-//   - PerfIso (Iorgulescu and others, USENIX ATC 2018): a buffer of idle cores that follows the services; batch gets the rest.
+//   - PerfIso (Iorgulescu and others, USENIX ATC 2018): a buffer of CPUs that are idle as the machine shows it; batch gets the rest.
 //   - Heracles (Lo and others, ISCA 2015): take from batch immediately, return slowly; keep whole cores, not hyperthreads.
 package harvest
 
@@ -39,7 +39,7 @@ var Policy = policy.Policy{
 	Name: "harvest",
 	Doc: `what services will not need, predicted from their use
 What services will use within the hour is predicted from their largest use and from how it grew before on this machine; the
-rest is offered, and stays promised. Batch runs on all CPUs but those in use and a buffer of idle cores.`,
+rest is offered, and stays promised. Batch leaves whole cores, so that a buffer of CPUs is idle for bursts.`,
 	StateVersion: 2001,
 }
 
@@ -74,8 +74,9 @@ type node struct {
 	layers.State
 	Fallback []tick.Cgroup `json:"fallback,omitempty"`
 
-	shape   *shape // derived from the topology; rebuilt when that changes
-	outside policy.OutsideUse
+	shape     *shape // derived from the topology; rebuilt when that changes
+	outside   policy.OutsideUse
+	isGuarded bool // the guard had steps in force in the last tick
 }
 
 // LastUsed returns when the node was last seen.
@@ -120,6 +121,7 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 	milliCPU := int64(n.shape.Online.Size()) * 1000
 	m := class.Machine{MilliCPU: milliCPU, FloorMilliCPU: milliCPU / 10, CgroupVersion: s.CgroupVersion}
 	n.State.Advise(t, a, d.Settings.Shared, m, disk.Strategy{})
+	n.isGuarded = len(a.GuardSteps) > 0
 	a.Cgroups, a.Fallback = uniqueByPath(a.Cgroups), uniqueByPath(a.Fallback)
 	n.Fallback = a.Fallback
 	return a
@@ -260,7 +262,7 @@ func (n *node) placeBatch(a *tick.Advice, t *tick.Tick, need demand, s Settings)
 	weights := sh.allNUMA
 	if sh.Online.Size() < s.MinCPUs || len(sh.Cores) < 2 || sh.Avail.Size() <= sh.LargestCore() {
 		n.Placement.WithoutBatch, n.Placement.NeededAt = "", time.Time{}
-		const text = "%d CPUs are too few for idle cores (minimum %d): batch runs on all that it may use, " +
+		const text = "%d CPUs are too few for a buffer of idle CPUs (minimum %d): batch runs on all that it may use, " +
 			"with a lower scheduling class or weight than services"
 		a.Reasons = append(a.Reasons, fmt.Sprintf(text, sh.Online.Size(), s.MinCPUs))
 		n.Placement.IsConfined = n.Placement.IsConfined || sh.Avail.Size() < sh.Online.Size()
@@ -270,7 +272,7 @@ func (n *node) placeBatch(a *tick.Advice, t *tick.Tick, need demand, s Settings)
 		}
 	} else {
 		n.Placement.observeNUMA(t, sh)
-		d := n.Placement.divide(a, t.Time, sh, s)
+		d := n.Placement.divide(a, t.Time, sh, idleCPUs{need.idleMilliCPU(sh.Avail.Size()), n.isGuarded}, s)
 		n.Placement.IsConfined = true
 		weights = d.perNUMA
 		a.Pools = append(a.Pools, tick.Pool{Name: tick.PoolShare, CPUs: sh.availList}, tick.Pool{Name: tick.PoolReclaim, CPUs: d.batch})

@@ -20,6 +20,7 @@ func onNodes(batch cpus.Set, services ...float64) *tick.Sample {
 		sum += use
 	}
 	s := machine(sum)
+	s.CPU = nil // what is idle is unknown: batch leaves as many CPUs as services use, and a core
 	for i, use := range services {
 		node, _ := cpus.Parse(s.Topology.NUMANodes[i].CPUs)
 		part := 3000 * float64(node.Intersection(batch).Size()) / float64(batch.Size())

@@ -8,13 +8,14 @@ import (
 
 	"polder/advise/histogram"
 	"polder/advise/policy"
+	"polder/lib/cpus"
 	"polder/lib/tick"
 )
 
 // burstHalfLife is the time in which the weight of a growth between two ticks halves.
 const burstHalfLife = 10 * time.Minute
 
-// placement is where batch runs: on all CPUs except as many whole cores as the services use, and those that stay idle for their bursts.
+// placement is where batch runs: on all CPUs except as many whole cores as it takes for some CPUs to be idle for the services' bursts.
 type placement struct {
 	// Bursts are the growths of services' use within two ticks, as parts of the CPUs that batch may use.
 	Bursts histogram.Histogram `json:"bursts,omitempty"`
@@ -61,18 +62,52 @@ func (p *placement) observe(now time.Time, interval time.Duration, milliCPU, cap
 	p.Uses = slices.Delete(p.Uses, 0, max(len(p.Uses)-2, 0))
 }
 
-// divide decides the CPUs of batch: all that batch may use except the kept ones.
-func (p *placement) divide(a *tick.Advice, now time.Time, sh *shape, s Settings) *division {
+// idleCPUs is how much of the CPUs that batch may use was idle since the last tick, in milli-CPU; NaN if that is unknown. isGuarded is true
+// while the guard takes CPUs from batch, which are idle for that reason.
+type idleCPUs struct {
+	milliCPU  float64
+	isGuarded bool
+}
+
+// idleSlackMilliCPU is by how much fewer CPUs than wanted may be idle before batch leaves further ones.
+const idleSlackMilliCPU = 500
+
+// withoutBatch returns how many CPUs batch should leave, of which it now leaves some, so that as many as wanted are idle; grown is by how
+// many milli-CPU the services' use grew within two ticks.
+//
+// Services run on all CPUs. What they use of those with batch takes nothing from the others, and how much that is, only the machine shows.
+// If batch gets a CPU back at most one fewer is idle, so all surplus can be given back at once. If it leaves one services may use that
+// instead of another, so a shortage may take several ticks. The least are the wanted CPUs. The most are these besides as many as services
+// use, which is also the answer if nothing is known: if the idle CPUs are not, or batch has no list yet.
+func (idle idleCPUs) withoutBatch(current, wanted, used int, grown float64) int {
+	most := used + wanted
+	if current == 0 || math.IsNaN(idle.milliCPU) {
+		return most
+	}
+	missing := float64(wanted)*1000 - idle.milliCPU
+	switch {
+	case missing > idleSlackMilliCPU:
+		current += ceilCPUs(max(missing, grown))
+	case missing < 0 && !idle.isGuarded:
+		current += int(math.Ceil(missing / 1000))
+	}
+	return min(max(current, wanted), most)
+}
+
+// divide decides the CPUs of batch: all that batch may use except those that it leaves.
+func (p *placement) divide(a *tick.Advice, now time.Time, sh *shape, idleNow idleCPUs, s Settings) *division {
 	avail := sh.Avail.Size()
-	used := 0.0
+	used, least := 0.0, math.Inf(1)
 	for _, u := range p.Uses {
-		used = max(used, u.Use)
+		used, least = max(used, u.Use), min(least, u.Use)
 	}
 	part, observations := p.Bursts.Quantile(s.Burst)
 	burst := part * float64(avail) * 1000
 	idle := max(ceilCPUs(min(burst, float64(avail)*500)), sh.LargestCore()) // at most half of the machine
 	limit := max(avail-sh.floorCPUs(), 0)
-	desired := min(ceilCPUs(used)+idle, limit)
+	current, _ := cpus.Parse(p.WithoutBatch)
+	want := idleNow.withoutBatch(current.Intersection(sh.Avail).Size(), idle, ceilCPUs(used), used-least)
+	desired := min(want, limit)
 
 	split := p.NUMA.split(desired)
 	d := sh.divide(p.WithoutBatch, desired, limit, split)
@@ -89,13 +124,17 @@ func (p *placement) divide(a *tick.Advice, now time.Time, sh *shape, s Settings)
 	}
 	p.WithoutBatch, p.last = d.withoutBatch, d
 	floorText := ""
-	if ceilCPUs(used)+idle > limit {
+	if want > limit {
 		floorText = fmt.Sprintf("; batch keeps its floor of %d CPUs", avail-limit)
 	}
-	const text = "batch runs on %d of %d CPUs: services use %.0fm, and %d CPUs stay idle for their bursts " +
-		"(%s of %.0f growths within two ticks were up to %.0fm)%s%s%s"
+	idleText := "unknown"
+	if !math.IsNaN(idleNow.milliCPU) {
+		idleText = fmt.Sprintf("%.0fm", idleNow.milliCPU)
+	}
+	const text = "batch runs on %d of %d CPUs, so that %d CPUs are idle for bursts of the services, which use %.0fm (idle now: %s; " +
+		"%s of %.0f growths within two ticks were up to %.0fm)%s%s%s"
 	a.Reasons = append(a.Reasons, fmt.Sprintf(text,
-		d.size, avail, used, idle, percent(s.Burst), observations, burst, floorText, holdText, p.NUMA.text(sh, d)))
+		d.size, avail, idle, used, idleText, percent(s.Burst), observations, burst, floorText, holdText, p.NUMA.text(sh, d)))
 	return d
 }
 

@@ -1,6 +1,7 @@
 package harvest
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -23,29 +24,73 @@ func placeReason(t *testing.T, a *tick.Advice) string {
 	return a.Reasons[i]
 }
 
-// Cores that the services need no longer are batch's again after half a minute, and the reason states the remaining time.
+// busy returns a machine of which batch uses all that services leave, except some idle CPUs.
+func busy(services, idle float64) *tick.Sample {
+	s := machine(services)
+	batch := max(16000-services-idle, 0)
+	s.CPU.UsageMilliCPU, s.Pods[1].UsageMilliCPU = new(services+batch), &batch
+	return s
+}
+
+// Batch leaves CPUs at once if too few are idle, by at least as much as the services' use grew. What is not needed any more is batch's again
+// after half a minute, and the reason states the remaining time.
 func TestBatchWaitsForCores(t *testing.T) {
 	d := New(Defaults())
+	reason := func(batch, wanted int, use float64, idle float64, growths int, growth int, more string) string {
+		return fmt.Sprintf("batch runs on %d of 16 CPUs, so that %d CPUs are idle for bursts of the services, which use %.0fm "+
+			"(idle now: %.0fm; 99 %% of %d growths within two ticks were up to %dm)%s", batch, wanted, use, idle, growths, growth, more)
+	}
 	for _, step := range []struct {
-		second   int
-		services float64
-		want     string
+		second         int
+		services, idle float64
+		want           string
 	}{
-		{0, 3500, "batch runs on 10 of 16 CPUs: services use 3500m, and 2 CPUs stay idle for their bursts (99 % of 0 growths within two ticks were up to 0m)"},
-		{1, 7500, "batch runs on 4 of 16 CPUs: services use 7500m, and 4 CPUs stay idle for their bursts (99 % of 1 growths within two ticks were up to 4000m)"},
-		{2, 3500, "batch runs on 4 of 16 CPUs: services use 7500m, and 4 CPUs stay idle for their bursts (99 % of 2 growths within two ticks were up to 4000m)"},
-		{3, 3500, "batch runs on 4 of 16 CPUs: services use 3500m, and 4 CPUs stay idle for their bursts (99 % of 3 growths within two ticks were up to 4000m)" +
-			"; 8 CPUs without batch are enough, batch gets the others in 29s"},
-		{31, 3500, "batch runs on 4 of 16 CPUs: services use 3500m, and 4 CPUs stay idle for their bursts (99 % of 4 growths within two ticks were up to 4000m)" +
-			"; 8 CPUs without batch are enough, batch gets the others in 1s"},
-		{32, 3500, "batch runs on 8 of 16 CPUs: services use 3500m, and 4 CPUs stay idle for their bursts (99 % of 5 growths within two ticks were up to 4000m)"},
-		{33, 7500, "batch runs on 4 of 16 CPUs: services use 7500m, and 4 CPUs stay idle for their bursts (99 % of 6 growths within two ticks were up to 4000m)"},
-		{20, 3500, "batch runs on 4 of 16 CPUs: services use 3500m, and 4 CPUs stay idle for their bursts (99 % of 6 growths within two ticks were up to 4000m)" +
-			"; 8 CPUs without batch are enough, batch gets the others in 30s"}, // the clock was set back
+		{0, 3500, 0, reason(10, 2, 3500, 0, 0, 0, "")}, // what services use, and a core
+		{1, 7500, 0, reason(6, 4, 7500, 0, 1, 4000, "")},
+		{2, 3500, 4000, reason(6, 4, 7500, 4000, 2, 4000, "")},
+		{3, 3500, 6500, reason(6, 4, 3500, 6500, 3, 4000, "; 8 CPUs without batch are enough, batch gets the others in 29s")},
+		{31, 3500, 6500, reason(6, 4, 3500, 6500, 4, 4000, "; 8 CPUs without batch are enough, batch gets the others in 1s")},
+		{32, 3500, 6500, reason(8, 4, 3500, 6500, 5, 4000, "")},
+		{33, 7500, 1000, reason(4, 4, 7500, 1000, 6, 4000, "")},
+		// The clock was set back.
+		{20, 3500, 5000, reason(4, 4, 3500, 5000, 6, 4000, "; 8 CPUs without batch are enough, batch gets the others in 30s")},
 	} {
-		a := d.Decide(at(time.Duration(step.second)*time.Second, machine(step.services)))
+		a := d.Decide(at(time.Duration(step.second)*time.Second, busy(step.services, step.idle)))
 		if diff := cmp.Diff(step.want, placeReason(t, a)); diff != "" {
 			t.Errorf("after %d s (-want +got):\n%s", step.second, diff)
+		}
+	}
+}
+
+// How many CPUs batch leaves follows from how many are idle: from as many as are wanted to these besides all that services use.
+func TestWithoutBatch(t *testing.T) {
+	unknown := math.NaN()
+	for _, tt := range []struct {
+		name                  string
+		idle                  idleCPUs
+		current, wanted, used int
+		grown                 float64
+		want                  int
+	}{
+		{"first", idleCPUs{milliCPU: 9000}, 0, 2, 12, 0, 14},
+		{"unknown", idleCPUs{milliCPU: unknown}, 4, 2, 12, 0, 14},
+		{"as wanted", idleCPUs{milliCPU: 2000}, 4, 2, 12, 0, 4},
+		{"nearly", idleCPUs{milliCPU: 1500}, 4, 2, 12, 0, 4},
+		{"too few", idleCPUs{milliCPU: 1499}, 4, 2, 12, 0, 5},
+		{"none", idleCPUs{}, 4, 2, 12, 0, 6},
+		{"in a burst", idleCPUs{}, 4, 2, 12, 5500, 10},
+		{"a burst that enough were idle for", idleCPUs{milliCPU: 2000}, 4, 2, 12, 5500, 4},
+		{"in a large burst", idleCPUs{}, 4, 2, 12, 1e12, 14},
+		{"at the most", idleCPUs{}, 14, 2, 12, 0, 14},
+		{"less than one CPU too many", idleCPUs{milliCPU: 2999}, 4, 2, 12, 0, 4},
+		{"one too many", idleCPUs{milliCPU: 3000}, 4, 2, 12, 0, 3},
+		{"far too many", idleCPUs{milliCPU: 20000}, 14, 2, 12, 0, 2},
+		{"too many, because the guard limits batch", idleCPUs{20000, true}, 14, 2, 12, 0, 14},
+		{"too few, although the guard limits batch", idleCPUs{0, true}, 4, 2, 12, 0, 6},
+		{"services use less than before", idleCPUs{milliCPU: 2000}, 14, 2, 4, 0, 6},
+	} {
+		if got := tt.idle.withoutBatch(tt.current, tt.wanted, tt.used, tt.grown); got != tt.want {
+			t.Errorf("%s: %d CPUs; want %d", tt.name, got, tt.want)
 		}
 	}
 }
@@ -72,15 +117,15 @@ func TestBatchKeepsItsFloor(t *testing.T) {
 		want  string
 		floor bool
 	}{
-		{[]float64{12000}, "batch runs on 2 of 16 CPUs: services use 12000m, and 2 CPUs stay idle", false},
-		{[]float64{12001}, "batch runs on 2 of 16 CPUs: services use 12001m, and 2 CPUs stay idle", true},
-		{[]float64{0, 4000}, "batch runs on 8 of 16 CPUs: services use 4000m, and 4 CPUs stay idle", false},
-		{[]float64{0, 13000}, "batch runs on 2 of 16 CPUs: services use 13000m, and 8 CPUs stay idle", true},
+		{[]float64{12000}, "batch runs on 2 of 16 CPUs, so that 2 CPUs are idle", false},
+		{[]float64{12001}, "batch runs on 2 of 16 CPUs, so that 2 CPUs are idle", true},
+		{[]float64{0, 4000}, "batch runs on 10 of 16 CPUs, so that 4 CPUs are idle", false},
+		{[]float64{0, 13000}, "batch runs on 2 of 16 CPUs, so that 8 CPUs are idle", true},
 	} {
 		d := New(Defaults())
 		var a *tick.Advice
 		for i, use := range tt.uses {
-			a = d.Decide(at(time.Duration(i)*time.Second, machine(use)))
+			a = d.Decide(at(time.Duration(i)*time.Second, busy(use, 0)))
 		}
 		if got := placeReason(t, a); !strings.HasPrefix(got, tt.want) || strings.HasSuffix(got, floor) != tt.floor {
 			t.Errorf("services use %v: %q; want %q", tt.uses, got, tt.want)

@@ -43,7 +43,7 @@ func Defaults() Settings {
 		NewPod:      10 * time.Minute,
 		Burst:       0.99,
 		BurstHold:   30 * time.Second,
-		MinCPUs:     8,
+		MinCPUs:     16,
 		Shared: layers.Shared{
 			Guard:  guard.Settings{Mode: guard.On, MarginPermille: guard.DefaultMarginPermille},
 			Limits: limits.Settings{Own: true, Batch: limits.Cap, Services: limits.ProtectIfPossible},

@@ -209,8 +209,8 @@ func (s *Settings) katalystRows() []Row {
 	floorCPU.Katalyst = adminQoS(customconfig.FieldFloor, "cpu")
 	overlap := oneOf("share-overlap", &k.Overlap, katalyst.Overlaps,
 		"services also on the reclaim pool's CPUs ("+strings.Join(katalyst.Overlaps, ", ")+"; default short)\n"+
-			"short is for plain hosts: while services need more than the floor leaves them, they have its CPUs as well, before "+
-			"batch, which is in a lower scheduling class.")
+			"short is for plain hosts: while services need more than the floor leaves them, they and batch run on the CPUs of both, "+
+			"services before batch, which is in a lower scheduling class.")
 	overlap.Katalyst = customconfig.FieldOverlap
 	return []Row{
 		reserveCPU.withDefaultText("4, a tenth of a small machine"),
@@ -242,8 +242,8 @@ func (s *Settings) harvestRows() []Row {
 			"maximum of one rise of the offer\nIt is also the maximum by which it falls in a minute while the services have enough CPUs."),
 		duration("harvest-hold", &h.Hold, "how long the offer must be too small before it rises"),
 		duration("harvest-new-pod", &h.NewPod, "how long a new pod's requests count if it uses less"),
-		part("harvest-burst", &h.Burst, "part of services' bursts that idle cores must cover"),
-		duration("harvest-burst-hold", &h.BurstHold, "how long a core is not needed before batch gets it"),
-		whole("harvest-min-cpus", &h.MinCPUs, "fewer CPUs have no idle cores: the class limits batch"),
+		part("harvest-burst", &h.Burst, "part of services' bursts that the buffer must cover"),
+		duration("harvest-burst-hold", &h.BurstHold, "how long a CPU is not needed before batch gets it"),
+		whole("harvest-min-cpus", &h.MinCPUs, "fewer CPUs have no buffer: the class limits batch"),
 	}
 }
