@@ -162,8 +162,8 @@ func TestDemand(t *testing.T) {
 	}
 }
 
-// What is idle of the CPUs that batch may use is what the machine does not use, except on exclusive CPUs, however little of that is known of
-// pods. Reserved CPUs are not batch's, and what runs there counts as if it ran on its. Unknown is not 0.
+// What is idle of the CPUs that batch may use is what the machine does not use, except on exclusive CPUs, however little is known of pods.
+// Reserved CPUs are not batch's, and what runs there counts as if it ran on its. Unknown is not 0.
 func TestIdleCPUs(t *testing.T) {
 	for _, tt := range []struct {
 		name     string

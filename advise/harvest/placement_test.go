@@ -32,8 +32,8 @@ func busy(services, idle float64) *tick.Sample {
 	return s
 }
 
-// Batch leaves CPUs at once if too few are idle, by at least as much as the services' use grew. What is not needed any more is batch's again
-// after half a minute, and the reason states the remaining time.
+// Batch leaves CPUs at once if too few are idle, by at least as much as the services' use grew. What is not needed any more is batch's
+// again after half a minute, and the reason states the remaining time.
 func TestBatchWaitsForCores(t *testing.T) {
 	d := New(Defaults())
 	reason := func(batch, wanted int, use float64, idle float64, growths int, growth int, more string) string {

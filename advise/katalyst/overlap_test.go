@@ -130,7 +130,8 @@ func TestServicesRunOnTheFloorWhileTheyAreShort(t *testing.T) {
 				t.Errorf("CPU lists (-want +got):\n%s", diff)
 			}
 			reasons := strings.Join(a.Reasons, "\n")
-			if !strings.Contains(reasons, c.reason) || c.reason == "" && (strings.Contains(reasons, "reclaim pool's CPUs, too") || strings.Contains(reasons, "the CPUs of both")) {
+			mentions := strings.Contains(reasons, "reclaim pool's CPUs, too") || strings.Contains(reasons, "the CPUs of both")
+			if !strings.Contains(reasons, c.reason) || c.reason == "" && mentions {
 				t.Errorf("the reasons are\n%s\nwant %q among them", reasons, c.reason)
 			}
 		})
