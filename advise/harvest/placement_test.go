@@ -3,6 +3,7 @@ package harvest
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -92,6 +93,30 @@ func TestWithoutBatch(t *testing.T) {
 		if got := tt.idle.withoutBatch(tt.current, tt.wanted, tt.used, tt.grown); got != tt.want {
 			t.Errorf("%s: %d CPUs; want %d", tt.name, got, tt.want)
 		}
+	}
+}
+
+// Beside services that are spread over all CPUs, and batch that uses all that it gets, the buffer becomes idle within seconds, and batch's
+// CPUs change seldom, although the services' use varies. What batch leaves is less than what services use.
+func TestBufferSettles(t *testing.T) {
+	const use, cpus, minutes = 7000.0, 16, 10
+	r := rand.New(rand.NewPCG(3, 4))
+	d := New(withoutLimits())
+	without, changes, shortTicks := 0, 0, 0
+	for second := range minutes * 60 {
+		now := use + 600*(r.Float64()-0.5)
+		idle := float64(without) * (1000 - now/cpus) // services use the same part of each CPU
+		next := cpus - cpusOf(t, d.Decide(at(time.Duration(second)*time.Second, busy(now, idle))).Cgroups).Size()
+		if second >= 60 && next != without {
+			changes++
+		}
+		if without = next; second >= 60 && idle < 1500 {
+			shortTicks++
+		}
+	}
+	if changes > minutes || shortTicks > minutes*60/20 || without >= ceilCPUs(use) {
+		t.Errorf("%d changes and %d ticks without enough idle CPUs in %d minutes; %d CPUs without batch at the end",
+			changes, shortTicks, minutes, without)
 	}
 }
 
