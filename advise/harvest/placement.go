@@ -103,10 +103,10 @@ func (p *placement) divide(a *tick.Advice, now time.Time, sh *shape, idleNow idl
 	}
 	part, observations := p.Bursts.Quantile(s.Burst)
 	burst := part * float64(avail) * 1000
-	idle := max(ceilCPUs(min(burst, float64(avail)*500)), sh.LargestCore()) // at most half of the machine
+	buffer := max(ceilCPUs(min(burst, float64(avail)*500)), sh.LargestCore()) // at most half of the machine
 	limit := max(avail-sh.floorCPUs(), 0)
 	current, _ := cpus.Parse(p.WithoutBatch)
-	want := idleNow.withoutBatch(current.Intersection(sh.Avail).Size(), idle, ceilCPUs(used), used-least)
+	want := idleNow.withoutBatch(current.Intersection(sh.Avail).Size(), buffer, ceilCPUs(used), used-least)
 	desired := min(want, limit)
 
 	split := p.NUMA.split(desired)
@@ -134,7 +134,7 @@ func (p *placement) divide(a *tick.Advice, now time.Time, sh *shape, idleNow idl
 	const text = "batch runs on %d of %d CPUs, so that %d CPUs are idle for bursts of the services, which use %.0fm (idle now: %s; " +
 		"%s of %.0f growths within two ticks were up to %.0fm)%s%s%s"
 	a.Reasons = append(a.Reasons, fmt.Sprintf(text,
-		d.size, avail, idle, used, idleText, percent(s.Burst), observations, burst, floorText, holdText, p.NUMA.text(sh, d)))
+		d.size, avail, buffer, used, idleText, percent(s.Burst), observations, burst, floorText, holdText, p.NUMA.text(sh, d)))
 	return d
 }
 
