@@ -65,7 +65,7 @@ func wakeEach(ctx context.Context, cpu int, interval time.Duration, ready chan<-
 	runtime.LockOSThread() // and the thread ends with this goroutine
 	var only unix.CPUSet
 	only.Set(cpu)
-	// Without this permission the thread comes first nearly as often, because it uses nearly no CPU time.
+	// Where this is not permitted the thread is a usual one, whose wakes make the host choose, too.
 	_ = unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1}, 0)
 	err := os.NewSyscallError("sched_setaffinity", unix.SchedSetaffinity(0, &only))
 	if ready <- err; err != nil {
