@@ -84,7 +84,7 @@ func sharesText(cpus int, rows []wire.ShareRow) string {
 In a guest (Debian's kernel, cgroup v2) of %d emulated CPUs. The service is busy half of the time on all CPUs, the batch job has twice as
 many threads as there are CPUs and is always busy. Waiting is the part of the time in which a thread of the service waited for a CPU
 (cpu.pressure, some); confined to fewer CPUs than it has threads (--share-overlap off) these also wait for each other.
-Medians of %d rounds, with minimum and maximum in brackets, by the guest's clock.
+Medians of %d rounds, with minimum and maximum in brackets, by the guest's clock; methods with an option of their own have one round.
 
 Emulated CPUs share those of the host. So that batch does not harm the service through the host, idle ones use as much of it as busy ones
 (idle=poll), the host chooses anew every 250 µs, and the guest's clock is three times slower than the host's. Latency is not measured: a
