@@ -21,9 +21,10 @@ type placement struct {
 	Bursts histogram.Histogram `json:"bursts,omitempty"`
 	// Uses are the uses of the last ticks, newest last.
 	Uses []use `json:"uses,omitempty"`
-	// WithoutBatch is the list of CPUs without batch, and NeededAt when all of them were last needed.
+	// WithoutBatch is the list of CPUs without batch, NeededAt when all of them were last needed, and NeededSince how many at most since then.
 	WithoutBatch string    `json:"kept,omitempty"`
 	NeededAt     time.Time `json:"needed,omitzero"`
+	NeededSince  int       `json:"neededSince,omitempty"`
 	// NUMA is on which NUMA nodes the services run; nil if unknown.
 	NUMA *numaUse `json:"numa,omitempty"`
 	// Tier is kubelet's cgroup of the BestEffort pods, if it was ever confined to batch's CPUs.
@@ -115,12 +116,19 @@ func (p *placement) divide(a *tick.Advice, now time.Time, sh *shape, idleNow idl
 		p.NeededAt = now
 	}
 	holdText := ""
+	if d.shrinks { // a state file may contain any value
+		p.NeededSince = min(max(p.NeededSince, desired), d.previousSize)
+	}
 	switch remaining := s.BurstHold - now.Sub(p.NeededAt); {
 	case !d.shrinks:
-		p.NeededAt = now
+		p.NeededAt, p.NeededSince = now, 0
 	case remaining > 0:
 		d = sh.divide(p.WithoutBatch, d.previousSize, limit, split)
-		holdText = fmt.Sprintf("; %d CPUs without batch are enough, batch gets the others in %.0fs", desired, math.Ceil(remaining.Seconds()))
+		const text = "; %d CPUs without batch are enough, batch gets the others in %.0fs"
+		holdText = fmt.Sprintf(text, p.NeededSince, math.Ceil(remaining.Seconds()))
+	default: // what was too much in every tick: the services' use varies, and a tick with little of it would take the buffer of the next one
+		d = sh.divide(p.WithoutBatch, p.NeededSince, limit, split)
+		p.NeededAt, p.NeededSince = now, 0
 	}
 	p.WithoutBatch, p.last = d.withoutBatch, d
 	floorText := ""

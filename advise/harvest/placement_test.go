@@ -120,6 +120,38 @@ func TestBufferSettles(t *testing.T) {
 	}
 }
 
+// Batch gets back what was too much in every tick of the hold-down: services whose use alternates leave many CPUs idle in some ticks, also
+// in the one in which it ends, and a batch that got all of these would take the buffer of the next tick, over and over.
+func TestBufferOfAlternatingServices(t *testing.T) {
+	const cpus, low, high, buffer, minutes = 48, 3000.0, 9000.0, 7000.0, 10
+	for _, period := range []int{2, 7} { // ticks, with high use in about half of them
+		r := rand.New(rand.NewPCG(3, 4))
+		d := New(withoutLimits())
+		without, changes, shortTicks := 0, 0, 0
+		for second := range minutes * 60 {
+			services := low + 300*r.Float64()
+			if second%period < period/2 {
+				services += high - low
+			}
+			idle := float64(without) * (1000 - services/cpus) // services use the same part of each CPU
+			s := machine(services)
+			s.Topology = &tick.Topology{CPUs: "0-47"}
+			s.CPU.UsageMilliCPU, s.Pods[1].UsageMilliCPU = new(cpus*1000-idle), new(cpus*1000-services-idle)
+			next := cpus - cpusOf(t, d.Decide(at(time.Duration(second)*time.Second, s)).Cgroups).Size()
+			if second >= 120 && next != without {
+				changes++
+			}
+			if without = next; second >= 120 && idle < buffer-idleSlackMilliCPU {
+				shortTicks++
+			}
+		}
+		if changes > 0 || shortTicks > 0 {
+			t.Errorf("in %d minutes of services that alternate every %d ticks there are %d changes, and %d ticks in which the buffer is not idle",
+				minutes, period, changes, shortTicks)
+		}
+	}
+}
+
 // Batch waits as long if the services had all that batch can lose.
 func TestBatchWaitsAtItsFloor(t *testing.T) {
 	d := New(Defaults())
@@ -127,7 +159,7 @@ func TestBatchWaitsAtItsFloor(t *testing.T) {
 		second   int
 		services float64
 		want     string
-	}{{0, 14000, "batch runs on 2 of 16"}, {1, 3500, "batch runs on 2 of 16"}, {2, 3500, "batch runs on 2 of 16"}, {31, 3500, "batch runs on 10 of 16"}} {
+	}{{0, 14000, "batch runs on 2 of 16"}, {1, 3500, "batch runs on 2 of 16"}, {2, 3500, "batch runs on 2 of 16"}, {31, 3500, "batch runs on 8 of 16"}} {
 		if got := placeReason(t, d.Decide(at(time.Duration(step.second)*time.Second, machine(step.services)))); !strings.HasPrefix(got, step.want) {
 			t.Errorf("after %d s: %s; want %s", step.second, got, step.want)
 		}
