@@ -34,7 +34,8 @@ type placement struct {
 	// Lists has the cgroups with a CPU list: a pod that is a service now must not keep that of batch.
 	Lists policy.SetCgroups `json:"lists,omitempty"`
 
-	last *division // the one in force since the last tick; nil in the first
+	grown float64   // by how many milli-CPU the services' use has grown within two ticks; 0 if it has not, or that is unknown
+	last  *division // the one in force since the last tick; nil in the first
 }
 
 // maxPause is how long the last uses are compared with: a difference across a longer pause is no burst, unless ticks are so rare.
@@ -52,12 +53,11 @@ func (p *placement) observe(now time.Time, interval time.Duration, milliCPU, cap
 		}
 		p.Bursts.Age(math.Exp2(-max(pause, 0).Minutes() / burstHalfLife.Minutes()))
 	}
-	if len(p.Uses) > 0 {
-		minimum := milliCPU
+	if p.grown = 0; len(p.Uses) > 0 {
 		for _, u := range p.Uses {
-			minimum = min(minimum, u.Use)
+			p.grown = max(p.grown, milliCPU-u.Use)
 		}
-		p.Bursts.Add((milliCPU - minimum) / max(capacity, 1))
+		p.Bursts.Add(p.grown / max(capacity, 1))
 	}
 	p.Uses = append(p.Uses, use{now, milliCPU})
 	p.Uses = slices.Delete(p.Uses, 0, max(len(p.Uses)-2, 0))
@@ -98,16 +98,16 @@ func (idle idleCPUs) withoutBatch(current, wanted, used int, grown float64) int 
 // divide decides the CPUs of batch: all that batch may use except those that it leaves.
 func (p *placement) divide(a *tick.Advice, now time.Time, sh *shape, idleNow idleCPUs, s Settings) *division {
 	avail := sh.Avail.Size()
-	used, least := 0.0, math.Inf(1)
+	used := 0.0
 	for _, u := range p.Uses {
-		used, least = max(used, u.Use), min(least, u.Use)
+		used = max(used, u.Use)
 	}
 	part, observations := p.Bursts.Quantile(s.Burst)
 	burst := part * float64(avail) * 1000
 	buffer := max(ceilCPUs(min(burst, float64(avail)*500)), sh.LargestCore()) // at most half of the machine
 	limit := max(avail-sh.floorCPUs(), 0)
 	current, _ := cpus.Parse(p.WithoutBatch)
-	want := idleNow.withoutBatch(current.Intersection(sh.Avail).Size(), buffer, ceilCPUs(used), used-least)
+	want := idleNow.withoutBatch(current.Intersection(sh.Avail).Size(), buffer, ceilCPUs(used), p.grown)
 	desired := min(want, limit)
 
 	split := p.NUMA.split(desired)

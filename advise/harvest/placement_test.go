@@ -96,6 +96,35 @@ func TestWithoutBatch(t *testing.T) {
 	}
 }
 
+// Batch leaves as much as the services' use grew only if it grew: in a tick in which it falls nothing but what is missing of the buffer.
+func TestFallingUseIsNoGrowth(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		uses []float64 // by second; no CPU is idle
+		want int       // CPUs without batch: 4, and the buffer, none of which is idle
+	}{
+		{"steady", []float64{9000, 9000, 9000}, 4 + 1},
+		{"it falls", []float64{9000, 9000, 4000}, 4 + 1},
+		{"it grows", []float64{9000, 9000, 12000}, 4 + 4},
+		{"it grows in two ticks", []float64{9000, 10500, 12000}, 4 + 4},
+	} {
+		d := New(withoutLimits())
+		var a *tick.Advice
+		for second, services := range tt.uses {
+			if second > 0 {
+				d.Nodes["n"].Placement.WithoutBatch = "44-47"
+			}
+			s := machine(services)
+			s.Topology = &tick.Topology{CPUs: "0-47"}
+			s.CPU.UsageMilliCPU, s.Pods[1].UsageMilliCPU = new(48000.0), new(48000-services)
+			a = d.Decide(at(time.Duration(second)*time.Second, s))
+		}
+		if got := 48 - cpusOf(t, a.Cgroups).Size(); got != tt.want {
+			t.Errorf("%s: %d CPUs without batch; want %d: %s", tt.name, got, tt.want, placeReason(t, a))
+		}
+	}
+}
+
 // Beside services that are spread over all CPUs, and batch that uses all that it gets, the buffer becomes idle within seconds, and batch's
 // CPUs change seldom, although the services' use varies. What batch leaves is less than what services use.
 func TestBufferSettles(t *testing.T) {
