@@ -35,7 +35,7 @@ func (d *divided) recordShortage(now time.Time, groups []group) {
 // markOverlaps marks the shared pods that also run on the reclaim pool's CPUs, and in a shortage the reclaimed ones that run on all. It
 // returns the reason, empty if there are none. Like a pool, a shortage has a hold-down, so that CPU lists do not alternate.
 func markOverlaps(in inputs, members []member, shortAt time.Time) string {
-	isShort := !shortAt.IsZero() && in.now.Sub(shortAt) < max(in.settings.Hold, 1)
+	isShort := !in.isOff && !shortAt.IsZero() && in.now.Sub(shortAt) < max(in.settings.Hold, 1) // without reclaim batch keeps to the floor
 	if in.overlap == OverlapOff || in.overlap == OverlapShort && !(isShort && isBatchBesideServices(in, members)) {
 		return ""
 	}

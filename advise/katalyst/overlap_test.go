@@ -55,6 +55,13 @@ func TestServicesRunOnTheFloorWhileTheyAreShort(t *testing.T) {
 			map[string]string{"web": others, "job": floor},
 			"",
 		},
+		{
+			"reclaim is off: batch keeps to the floor", nil,
+			tick.Raw(`{"katalyst":{"adminQoSConfiguration":{"namespace":"ks","name":"qos","config":{"reclaimedResourceConfig":{"enableReclaim":false}}}}}`),
+			[]tick.Pod{service("web", 60), fromRule("job")},
+			map[string]string{"web": others, "job": floor},
+			"",
+		},
 		{"no batch", nil, nil, []tick.Pod{service("web", 60)}, map[string]string{"web": all}, "services before batch"},
 		{
 			"batch without a class", func(s *Settings) { s.Class.Class = class.None }, nil,
