@@ -9,7 +9,7 @@ import (
 	"polder/lib/tick"
 )
 
-// Values of [Settings.Overlap]: whether the shared pods also run on the reclaim pool's CPUs (Katalyst's
+// Values of [Settings.Overlap]: whether the pods in the shared pools also run on the reclaim pool's CPUs (Katalyst's
 // allowSharedCoresOverlapReclaimedCores). The pools and what is offered are the same with it.
 const (
 	// OverlapShort lets services of a plain host run there, and batch on theirs, while they need more CPUs than the floor leaves them: then
@@ -32,8 +32,8 @@ func (d *divided) recordShortage(now time.Time, groups []group) {
 	}
 }
 
-// markOverlaps marks the shared pods that also run on the reclaim pool's CPUs, and in a shortage the reclaimed ones that run on all. It
-// returns the reason, empty if there are none. Like a pool, a shortage has a hold-down, so that CPU lists do not alternate.
+// markOverlaps marks the pods in the shared pools that also run on the reclaim pool's CPUs, and in a shortage the reclaimed ones that run on
+// all. It returns the reason, empty if there are none. Like a pool, a shortage has a hold-down, so that CPU lists do not alternate.
 func markOverlaps(in inputs, members []member, shortAt time.Time) string {
 	isShort := !in.isOff && !shortAt.IsZero() && in.now.Sub(shortAt) < max(in.settings.Hold, 1) // without reclaim batch keeps to the floor
 	if in.overlap == OverlapOff || in.overlap == OverlapShort && !(isShort && isBatchBesideServices(in, members)) {
@@ -42,7 +42,8 @@ func markOverlaps(in inputs, members []member, shortAt time.Time) string {
 	count := 0
 	for i := range members {
 		m := &members[i]
-		if m.class == tick.QoSShared && !m.hasExclusive && (in.overlap == OverlapOn || class.IsOfHost(m.Pod)) {
+		isInPool := m.class == tick.QoSShared || m.class == tick.QoSDedicated && m.ownCPUs == ""
+		if isInPool && !m.hasExclusive && (in.overlap == OverlapOn || class.IsOfHost(m.Pod)) {
 			m.overlaps = true
 			count++
 		}

@@ -31,6 +31,8 @@ func TestServicesRunOnTheFloorWhileTheyAreShort(t *testing.T) {
 	inKubelet := reclaimed("b")
 	inKubelet.Cgroup, inKubelet.QoSSource = "/kubepods/besteffort/podb", tick.QoSFromKatalyst
 	kubeService := shared("kube", 60)
+	dedicatedPod := service("db", 60)
+	dedicatedPod.QoS = tick.QoSDedicated
 	withConfig := func(value string) tick.Raw {
 		return tick.Raw(`{"katalyst":{"adminQoSConfiguration":{"namespace":"ks","name":"qos","config":{"advisorConfig":` + value + `}}}}`)
 	}
@@ -54,6 +56,12 @@ func TestServicesRunOnTheFloorWhileTheyAreShort(t *testing.T) {
 			[]tick.Pod{service("web", 40), fromRule("job")},
 			map[string]string{"web": others, "job": floor},
 			"",
+		},
+		{
+			"a dedicated one without CPUs of its own", nil, nil,
+			[]tick.Pod{service("web", 1), dedicatedPod, fromRule("job")},
+			map[string]string{"web": all, "db": all, "job": all},
+			"services before batch (share-overlap: default)",
 		},
 		{
 			"reclaim is off: batch keeps to the floor", nil,
