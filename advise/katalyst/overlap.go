@@ -2,10 +2,12 @@ package katalyst
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"time"
 
 	"polder/advise/class"
+	"polder/advise/policy"
 	"polder/lib/tick"
 )
 
@@ -32,8 +34,8 @@ func (d *divided) recordShortage(now time.Time, groups []group) {
 	}
 }
 
-// markOverlaps marks the pods in the shared pools that also run on the reclaim pool's CPUs, and in a shortage the reclaimed ones that run on
-// all. It returns the reason, empty if there are none. Like a pool, a shortage has a hold-down, so that CPU lists do not alternate.
+// markOverlaps marks the pods in the shared pools that also run on the reclaim pool's CPUs, and in a shortage the reclaimed ones that run
+// on all. It returns the reason, empty if there are none. Like a pool, a shortage has a hold-down, so that CPU lists do not alternate.
 func markOverlaps(in inputs, members []member, shortAt time.Time) string {
 	isShort := !in.isOff && !shortAt.IsZero() && in.now.Sub(shortAt) < max(in.settings.Hold, 1) // without reclaim batch keeps to the floor
 	if in.overlap == OverlapOff || in.overlap == OverlapShort && !(isShort && isBatchBesideServices(in, members)) {
@@ -42,8 +44,7 @@ func markOverlaps(in inputs, members []member, shortAt time.Time) string {
 	count := 0
 	for i := range members {
 		m := &members[i]
-		isInPool := m.class == tick.QoSShared || m.class == tick.QoSDedicated && m.ownCPUs == ""
-		if isInPool && !m.hasExclusive && (in.overlap == OverlapOn || class.IsOfHost(m.Pod)) {
+		if m.isInSharedPool() && (in.overlap == OverlapOn || class.IsOfHost(m.Pod)) {
 			m.overlaps = true
 			count++
 		}
@@ -61,7 +62,9 @@ func markOverlaps(in inputs, members []member, shortAt time.Time) string {
 	return fmt.Sprintf(text, in.overlapFrom)
 }
 
-// isBatchBesideServices reports whether all batch is on the plain host and in a lower scheduling class than the services beside it.
+// isBatchBesideServices reports whether all batch is on the plain host and in a lower scheduling class than all services. A class only
+// counts among siblings, so each service must be below the parent of batch's outermost cgroup: batch in /app/job comes after /app/web, but
+// while that uses nothing, /app competes with the service /db for batch.
 func isBatchBesideServices(in inputs, members []member) bool {
 	for i := range members {
 		m := &members[i]
@@ -69,5 +72,23 @@ func isBatchBesideServices(in inputs, members []member) bool {
 			return false
 		}
 	}
+	seen := map[string]bool{"/": true}
+	for outermost := range policy.OutermostBatch(in.sample) {
+		parent := path.Dir(outermost)
+		if seen[parent] {
+			continue
+		}
+		seen[parent] = true
+		for i := range members {
+			if m := &members[i]; m.isInSharedPool() && m.Missing != tick.MissingCgroup && !tick.IsBelow(m.Cgroup, parent) {
+				return false
+			}
+		}
+	}
 	return true
+}
+
+// isInSharedPool reports whether a pod runs on a shared pool's CPUs: one of class shared, or a dedicated one without CPUs of its own.
+func (m *member) isInSharedPool() bool {
+	return !m.hasExclusive && (m.class == tick.QoSShared || m.class == tick.QoSDedicated && m.ownCPUs == "")
 }

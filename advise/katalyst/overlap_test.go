@@ -153,6 +153,37 @@ func TestServicesRunOnTheFloorWhileTheyAreShort(t *testing.T) {
 	}
 }
 
+// A class only counts among siblings: batch comes after a service if that is below the parent of batch's outermost cgroup, and only then both
+// run on all CPUs.
+func TestOverlapNeedsBatchBesideAllServices(t *testing.T) {
+	for _, tt := range []struct {
+		name         string
+		job          string
+		batchCgroups []string
+		services     []string
+		want         bool
+	}{
+		{"at the top", "jobs/1", []string{"/jobs"}, []string{"web", "app/db"}, true},
+		{"beside all services", "system.slice/job", nil, []string{"system.slice/web", "system.slice/app/db"}, true},
+		{"beside one of two services", "app/job", nil, []string{"app/web", "db"}, false},
+		{"in a cgroup that may contain others", "jobs/1", nil, []string{"web"}, false},
+		{"beside a service, and one of kubelet's", "app/job", nil, []string{"app/web", "kubepods/podx"}, false},
+	} {
+		pods := []tick.Pod{fromRule(tt.job)}
+		for _, name := range tt.services {
+			pods = append(pods, service(name, 60))
+		}
+		tk := at(0, pods...)
+		tk.Sample.BatchCgroups = tt.batchCgroups
+		lists := listsByCgroup(New(Defaults()).Decide(tk).Cgroups)
+		for _, p := range pods {
+			if got := lists[p.Cgroup] == "0-47"; got != tt.want {
+				t.Errorf("%s: %s has CPUs %s; want all CPUs: %t", tt.name, p.Cgroup, lists[p.Cgroup], tt.want)
+			}
+		}
+	}
+}
+
 // A shortage has the pools' hold-down: after it services and batch have their pools alone again. Where advise has stopped services keep all
 // CPUs, and batch the floor.
 func TestOverlapEndsAfterTheHoldDown(t *testing.T) {
