@@ -41,6 +41,10 @@ type placement struct {
 // maxPause is how long the last uses are compared with: a difference across a longer pause is no burst, unless ticks are so rare.
 const maxPause = time.Minute
 
+// maxGap is the longest time between two ticks for which a hold-down counts, unless ticks are so rare. After a longer one nothing is known
+// of the time between: the CPUs were idle if isolate had applied the fallback.
+const maxGap = 10 * time.Second
+
 // observe adds a use in milli-CPU, of a capacity; interval is the time between two ticks, 0 if unknown.
 func (p *placement) observe(now time.Time, interval time.Duration, milliCPU, capacity float64) {
 	if n := len(p.Uses); n > 0 {
@@ -50,6 +54,9 @@ func (p *placement) observe(now time.Time, interval time.Duration, milliCPU, cap
 			p.Uses = nil
 		case pause > max(maxPause, 3*interval):
 			p.Uses = []use{{now, milliCPU}} // no growth is known
+		}
+		if interval > 0 && pause > max(maxGap, 3*interval) {
+			p.NeededAt = now
 		}
 		p.Bursts.Age(math.Exp2(-max(pause, 0).Minutes() / burstHalfLife.Minutes()))
 	}

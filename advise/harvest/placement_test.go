@@ -195,6 +195,33 @@ func TestBatchWaitsAtItsFloor(t *testing.T) {
 	}
 }
 
+// After a pause batch waits for its CPUs anew: they were idle because isolate had applied the fallback, which gives batch its floor. Ticks that
+// are always so rare are no pause.
+func TestBatchWaitsAfterAPause(t *testing.T) {
+	for _, tt := range []struct {
+		seconds  []int
+		interval float64
+		want     []int
+	}{
+		{[]int{0, 1, 41, 50, 60, 70, 71}, 1, []int{6, 6, 6, 6, 6, 6, 10}},
+		{[]int{0, 40, 80}, 40, []int{6, 6, 10}},
+	} {
+		d, got := New(withoutLimits()), []int(nil)
+		for i, second := range tt.seconds {
+			idle := 2000.0
+			if i >= 2 {
+				idle = 7000
+			}
+			s := busy(7500, idle)
+			s.IntervalSeconds = &tt.interval
+			got = append(got, cpusOf(t, d.Decide(at(time.Duration(second)*time.Second, s)).Cgroups).Size())
+		}
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("ticks at %v s: batch has %v CPUs; want %v", tt.seconds, got, tt.want)
+		}
+	}
+}
+
 // At most half of the machine is kept idle, and batch keeps its floor.
 func TestBatchKeepsItsFloor(t *testing.T) {
 	const floor = "; batch keeps its floor of 2 CPUs"
