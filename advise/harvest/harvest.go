@@ -262,9 +262,11 @@ func (n *node) placeBatch(a *tick.Advice, t *tick.Tick, need demand, s Settings)
 	weights := sh.allNUMA
 	if sh.Online.Size() < s.MinCPUs || len(sh.Cores) < 2 || sh.Avail.Size() <= sh.LargestCore() {
 		n.Placement.WithoutBatch, n.Placement.NeededAt = "", time.Time{}
-		const text = "%d CPUs are too few for a buffer of idle CPUs (minimum %d): batch runs on all that it may use, " +
-			"with a lower scheduling class or weight than services"
-		a.Reasons = append(a.Reasons, fmt.Sprintf(text, sh.Online.Size(), s.MinCPUs))
+		why := fmt.Sprintf("%d CPUs are too few for a buffer of idle CPUs (minimum %d)", sh.Online.Size(), s.MinCPUs)
+		if sh.Online.Size() >= s.MinCPUs {
+			why = fmt.Sprintf("batch may use %d of %d CPUs, no more than a core: no buffer of idle CPUs", sh.Avail.Size(), sh.Online.Size())
+		}
+		a.Reasons = append(a.Reasons, why+": batch runs on all that it may use, with a lower scheduling class or weight than services")
 		n.Placement.IsConfined = n.Placement.IsConfined || sh.Avail.Size() < sh.Online.Size()
 		if n.Placement.IsConfined && !sh.Avail.IsEmpty() { // some CPUs are not for batch, or the machine had more CPUs before
 			pinBatch(a, t.Sample.Pods, sh.availList, sh.availList)

@@ -257,26 +257,27 @@ func TestBurstsAge(t *testing.T) {
 	}
 }
 
-// Idle cores require eight CPUs, two cores, and more than one of them for batch and services.
+// Idle cores require as many CPUs as are set, two cores, and more than one of them for batch and services; a reason names what is missing.
 func TestIdleCoresNeedEnoughCPUs(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		topology tick.Topology
 		minCPUs  int
 		reserved string
-		want     bool
+		want     string // the beginning of the reason
 	}{
-		{"8 CPUs", tick.Topology{CPUs: "0-7", Cores: []string{"0-1", "2-3", "4-5", "6-7"}}, 8, "", true},
-		{"7 CPUs", tick.Topology{CPUs: "0-6"}, 8, "", false},
-		{"2 cores", tick.Topology{CPUs: "0-3", Cores: []string{"0-1", "2-3"}}, 1, "", true},
-		{"a core of two is left", tick.Topology{CPUs: "0-3", Cores: []string{"0-1", "2-3"}}, 1, "0-1", false},
-		{"one core", tick.Topology{CPUs: "0-3", Cores: []string{"0-3"}}, 1, "", false},
+		{"8 CPUs", tick.Topology{CPUs: "0-7", Cores: []string{"0-1", "2-3", "4-5", "6-7"}}, 8, "", "batch runs on 6 of 8 CPUs"},
+		{"7 CPUs", tick.Topology{CPUs: "0-6"}, 8, "", "7 CPUs are too few for a buffer of idle CPUs (minimum 8): batch runs on all"},
+		{"2 cores", tick.Topology{CPUs: "0-3", Cores: []string{"0-1", "2-3"}}, 1, "", "batch runs on 2 of 4 CPUs"},
+		{"a core of two is left", tick.Topology{CPUs: "0-3", Cores: []string{"0-1", "2-3"}}, 1, "0-1", "batch may use 2 of 4 CPUs, no more than a core: "},
+		{"one core", tick.Topology{CPUs: "0-3", Cores: []string{"0-3"}}, 1, "", "batch may use 4 of 4 CPUs, no more than a core: "},
 	} {
 		s, settings := machine(0), Defaults()
 		s.Topology, settings.MinCPUs, settings.ReservedCPUs = &tt.topology, tt.minCPUs, tt.reserved
 		a := New(settings).Decide(at(0, s))
-		if got := len(a.Pools) > 0; got != tt.want {
-			t.Errorf("%s: pools %+v, %q", tt.name, a.Pools, a.Reasons)
+		hasReason := slices.ContainsFunc(a.Reasons, func(r string) bool { return strings.HasPrefix(r, tt.want) })
+		if hasPools := len(a.Pools) > 0; hasPools != strings.HasPrefix(tt.want, "batch runs on") || !hasReason {
+			t.Errorf("%s: pools %+v, %q; want the reason %q", tt.name, a.Pools, a.Reasons, tt.want)
 		}
 	}
 }
