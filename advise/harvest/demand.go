@@ -13,7 +13,8 @@ type demand struct {
 	milliCPU, bytes float64
 	// inUse is milliCPU without the unused part of what is reserved for the system.
 	inUse float64
-	// machineMilliCPU is what the whole machine uses, batch included, except on exclusive CPUs.
+	// machineMilliCPU is what the whole machine uses, batch included, except on exclusive CPUs, and what the hypervisor takes from it: a CPU
+	// from which it takes time is not idle.
 	machineMilliCPU float64
 	// newMilliCPU and newBytes are the requests of new pods, as far as the pods do not use them yet.
 	newMilliCPU, newBytes float64
@@ -87,7 +88,8 @@ func (d *demand) cpu(t *tick.Tick, totals sums, reserved float64, outside *polic
 	}
 	d.machineMilliCPU = math.NaN()
 	if machine != nil {
-		d.machineMilliCPU = max(policy.Bounded(*machine)-totals.exclusive, 0)
+		stolen := policy.Amount(sample.CPU.StealMilliCPU)
+		d.machineMilliCPU = max(policy.Bounded(*machine)-totals.exclusive, 0) + stolen
 	}
 	switch {
 	case machine != nil && totals.isUseKnown:

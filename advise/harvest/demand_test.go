@@ -178,6 +178,8 @@ func TestIdleCPUs(t *testing.T) {
 			own(&s.Pods[2])
 		}, "", 4900},
 		{"a service's use is unknown", func(s *tick.Sample) { forget(&s.Pods[0]) }, "", 5000},
+		{"the hypervisor takes 1500m", func(s *tick.Sample) { s.CPU.StealMilliCPU = new(1500.0) }, "", 3500},
+		{"it takes less than nothing", func(s *tick.Sample) { s.CPU.StealMilliCPU = new(-1500.0) }, "", 5000},
 		{"it uses all", func(s *tick.Sample) { s.CPU.UsageMilliCPU = new(16000.0) }, "", 0},
 		{"it uses nothing", func(s *tick.Sample) { s.CPU.UsageMilliCPU = new(0.0) }, "", 12000},
 		{"its use is unknown", func(s *tick.Sample) { s.CPU = nil }, "", math.NaN()},

@@ -16,13 +16,13 @@ func TestParseStat(t *testing.T) {
 		ok       bool
 	}{
 		{
-			"busy is neither idle, iowait nor steal; guests are in user",
+			"busy is neither idle, iowait nor steal, which is counted apart; guests are in user",
 			sum + "cpu0 100 20 30 9000 50 6 7 800 40 4\ncpu2 1 0 0 0 0 0 0 0 0 0\nintr 5 cpu9\n",
-			[]CPUTime{{0, 163}, {2, 1}},
+			[]CPUTime{{0, 163, 800}, {2, 1, 0}},
 			true,
 		},
-		{"an old kernel's columns", "cpu0 1 2 3 4\n", []CPUTime{{0, 6}}, true},
-		{"no newline at the end", "cpu11 1 2 3 4 5 6 7", []CPUTime{{11, 19}}, true},
+		{"an old kernel's columns", "cpu0 1 2 3 4\n", []CPUTime{{0, 6, 0}}, true},
+		{"no newline at the end", "cpu11 1 2 3 4 5 6 7", []CPUTime{{11, 19, 0}}, true},
 		{"empty", "", nil, false},
 		{"only the sum", sum, nil, false},
 		{"too few columns", "cpu0 1 2 3\n", nil, false},

@@ -16,6 +16,8 @@ const TicksPerSecond = 100
 type CPUTime struct {
 	ID        int
 	BusyTicks uint64
+	// StealTicks is for how long the hypervisor ran something else while the CPU had something to run; 0 on kernels without that column.
+	StealTicks uint64
 }
 
 // CPUTimes reads /proc/stat into into, which it empties first and returns.
@@ -57,11 +59,11 @@ func ParseStat(data []byte, into []CPUTime) ([]CPUTime, error) {
 		if !ok || id > cpus.MaxID {
 			return into[:0], fmt.Errorf("%q is not a CPU", kernfile.Clip(name))
 		}
-		busy, err := busyTicks(rest)
+		busy, steal, err := busyTicks(rest)
 		if err != nil {
 			return into[:0], fmt.Errorf("line %q: %w", kernfile.Clip(line), err)
 		}
-		into = append(into, CPUTime{ID: int(id), BusyTicks: busy})
+		into = append(into, CPUTime{ID: int(id), BusyTicks: busy, StealTicks: steal})
 	}
 	if len(into) == 0 {
 		return into, errors.New("no line of a CPU")
@@ -69,23 +71,26 @@ func ParseStat(data []byte, into []CPUTime) ([]CPUTime, error) {
 	return into, nil
 }
 
-func busyTicks(columns []byte) (uint64, error) {
-	var busy uint64
+func busyTicks(columns []byte) (busy, steal uint64, err error) {
 	for i := 1; i <= columnsToRead; i++ {
 		var field []byte
 		if field, columns = kernfile.Field(columns); len(field) == 0 {
 			if i <= columnIdle {
-				return 0, errors.New("too few columns")
+				return 0, 0, errors.New("too few columns")
 			}
 			break // old kernels have fewer
 		}
 		n, ok := kernfile.Uint(field)
 		if !ok {
-			return 0, fmt.Errorf("%q is not a number", kernfile.Clip(field))
+			return 0, 0, fmt.Errorf("%q is not a number", kernfile.Clip(field))
 		}
-		if i != columnIdle && i != columnIOWait && i != columnSteal {
+		switch i {
+		case columnIdle, columnIOWait:
+		case columnSteal:
+			steal = n
+		default:
 			busy += n
 		}
 	}
-	return busy, nil
+	return busy, steal, nil
 }

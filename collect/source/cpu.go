@@ -9,19 +9,20 @@ import (
 	"polder/lib/tick"
 )
 
-// CPU is the whole node's CPU use and load. Time stolen by a hypervisor does not count as use.
+// CPU is the whole node's CPU use and load. Time stolen by a hypervisor does not count as use: it has a value of its own.
 var CPU = Source{
 	Name: "cpu",
-	Doc:  "use from /proc/stat, load from /proc/loadavg",
+	Doc:  "use and steal time from /proc/stat, load from /proc/loadavg",
 	New:  func(e *Env) Reader { return &cpuReader{host: e.Host} },
 }
 
 type cpuReader struct {
-	host                        *host.Host
-	times, before               []host.CPUTime
-	at                          float64
-	cpu                         tick.NodeCPU
-	usage, load1, load5, load15 float64
+	host                               *host.Host
+	times, before                      []host.CPUTime
+	at                                 float64
+	isStealUnknown                     bool // times are from the state of a version that did not save it
+	cpu                                tick.NodeCPU
+	usage, steal, load1, load5, load15 float64
 }
 
 func (c *cpuReader) Read(r *Round) error {
@@ -44,15 +45,27 @@ func (c *cpuReader) readUsage(r *Round) error {
 		c.times = c.times[:0]
 		return err
 	}
-	elapsed := at - c.at
-	c.at = at
+	elapsed, isStealUnknown := at-c.at, c.isStealUnknown
+	c.at, c.isStealUnknown = at, false
 	if len(c.before) == 0 || elapsed <= 0 {
 		return nil
 	}
 	total := c.subtract(r)
 	r.busySeconds = elapsed
 	c.cpu.UsageMilliCPU = known(&c.usage, milliCPU(total, elapsed), true)
+	c.cpu.StealMilliCPU = known(&c.steal, milliCPU(c.stolen(), elapsed), !isStealUnknown)
 	return nil
+}
+
+// stolen is how many ticks the hypervisor has stolen since the last round, from the CPUs that were online then.
+func (c *cpuReader) stolen() (ticks int64) {
+	for _, t := range c.times {
+		i := slices.IndexFunc(c.before, func(before host.CPUTime) bool { return before.ID == t.ID })
+		if i >= 0 && t.StealTicks > c.before[i].StealTicks { // some hypervisors let it decrease
+			ticks += int64(min(t.StealTicks-c.before[i].StealTicks, 1<<60))
+		}
+	}
+	return ticks
 }
 
 // subtract fills r.busy and returns its sum. CPUs that came online since the last round count from the next round on.
@@ -93,13 +106,15 @@ func milliCPU(ticks int64, seconds float64) float64 {
 
 func (c *cpuReader) Save(s *State) {
 	if len(c.times) > 0 {
-		s.CPUTimes = &CPUState{Seconds: c.at, CPUs: slices.Clone(c.times)} // saved while c.times is overwritten
+		s.CPUTimes = &CPUState{Seconds: c.at, HasSteal: true, CPUs: slices.Clone(c.times)} // saved while c.times is overwritten
 	}
 }
 
 func (c *cpuReader) Load(s *State) {
-	isPlausible := func(t host.CPUTime) bool { return t.ID >= 0 && t.ID <= cpus.MaxID && t.BusyTicks < 1<<60 }
+	isPlausible := func(t host.CPUTime) bool {
+		return t.ID >= 0 && t.ID <= cpus.MaxID && max(t.BusyTicks, t.StealTicks) < 1<<60
+	}
 	if s.CPUTimes != nil && !slices.ContainsFunc(s.CPUTimes.CPUs, func(t host.CPUTime) bool { return !isPlausible(t) }) {
-		c.times, c.at = s.CPUTimes.CPUs, s.CPUTimes.Seconds
+		c.times, c.at, c.isStealUnknown = s.CPUTimes.CPUs, s.CPUTimes.Seconds, !s.CPUTimes.HasSteal
 	}
 }

@@ -110,11 +110,12 @@ func usage(s *tick.Sample) map[string]float64 {
 
 func TestRates(t *testing.T) {
 	m := newMachine(t)
+	m.write("proc/stat", "cpu0 100 0 0 100 0 0 0 50\ncpu1 100 0 0 100 0 0 0 50\n")
 	m.cgroup("/a", "1000000")
 	m.cgroup("/back", "1000000")
 	c := m.collector("rules: [{cgroup: /*, class: shared}]")
 	s := c.Read(true)
-	if s.IntervalSeconds != nil || s.CPU.UsageMilliCPU != nil {
+	if s.IntervalSeconds != nil || s.CPU.UsageMilliCPU != nil || s.CPU.StealMilliCPU != nil {
 		t.Errorf("the first reading has rates: %+v", s)
 	}
 	if diff := cmp.Diff(map[string]float64{"/a": -1, "/back": -1}, usage(s)); diff != "" {
@@ -122,7 +123,7 @@ func TestRates(t *testing.T) {
 	}
 
 	m.write("proc/uptime", "1010.00 1.00")
-	m.write("proc/stat", "cpu0 600 0 0 900\ncpu2 9000 0 0 900\n") // cpu1 went offline, cpu2 came online
+	m.write("proc/stat", "cpu0 600 0 0 900 0 0 0 150\ncpu2 9000 0 0 900 0 0 0 7000\n") // cpu1 went offline, cpu2 came online
 	m.write("sys/devices/system/cpu/online", "0,2")
 	m.cgroup("/a", "6000000")
 	m.cgroup("/back", "1000") // created again with the same name
@@ -133,6 +134,9 @@ func TestRates(t *testing.T) {
 	}
 	if s.CPU.UsageMilliCPU == nil || *s.CPU.UsageMilliCPU != 500 {
 		t.Errorf("node usage = %v; want cpu0's 500 alone", s.CPU.UsageMilliCPU)
+	}
+	if s.CPU.StealMilliCPU == nil || *s.CPU.StealMilliCPU != 100 {
+		t.Errorf("stolen = %v; want cpu0's 100 alone", s.CPU.StealMilliCPU)
 	}
 	if s.Topology.CPUs != "0,2" || *s.Capacity.MilliCPU != 2000 {
 		t.Errorf("topology = %+v; want that of the CPUs that are online now", s.Topology)
@@ -223,6 +227,36 @@ func TestState(t *testing.T) {
 				t.Errorf("usage (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// A state that was saved without the steal time is no state in which none was stolen.
+func TestStealOfOlderState(t *testing.T) {
+	m := newMachine(t)
+	m.write("proc/stat", "cpu0 100 0 0 900 0 0 0 7000\n")
+	m.write("sys/devices/system/cpu/online", "0")
+	first := m.collector("rules: [{cgroup: /*, class: shared}]")
+	first.Read(true)
+	for _, hasSteal := range []bool{true, false} {
+		saved := first.Save()
+		saved.CPUTimes.HasSteal = hasSteal
+		if !hasSteal {
+			saved.CPUTimes.CPUs[0].StealTicks = 0
+		}
+		m.write("proc/uptime", "1010.00 1.00")
+		m.write("proc/stat", "cpu0 100 0 0 900 0 0 0 7100\n")
+		c := m.collector("rules: [{cgroup: /*, class: shared}]")
+		if !c.Load(saved, 1e9) {
+			t.Fatal("the state was not loaded")
+		}
+		if got := c.Read(true).CPU.StealMilliCPU; hasSteal != (got != nil && *got == 100) || hasSteal != (got != nil) {
+			t.Errorf("with steal time %v: %v", hasSteal, got)
+		}
+		m.write("proc/uptime", "1020.00 1.00")
+		m.write("proc/stat", "cpu0 100 0 0 900 0 0 0 7300\n")
+		if got := c.Read(true).CPU.StealMilliCPU; got == nil || *got != 200 {
+			t.Errorf("with steal time %v: in the next round %v; want 200", hasSteal, got)
+		}
 	}
 }
 

@@ -28,8 +28,10 @@ type State struct {
 
 // CPUState is a reading of /proc/stat.
 type CPUState struct {
-	Seconds float64        `json:"seconds"`
-	CPUs    []host.CPUTime `json:"cpus"`
+	Seconds float64 `json:"seconds"`
+	// HasSteal is false in states of versions that did not save the steal time.
+	HasSteal bool           `json:"hasSteal,omitempty"`
+	CPUs     []host.CPUTime `json:"cpus"`
 }
 
 // CounterState is a reading of a counter.

@@ -25,6 +25,7 @@ var (
 	sourceErrors        = counter("polder_source_errors_total", "Errors of collect's readings, by source.", "source")
 	nodeCPUs            = gauge("polder_node_cpus", "Online logical CPUs.")
 	nodeCPUUsage        = gauge("polder_node_cpu_usage_cores", "CPU time used by the node.")
+	nodeCPUSteal        = gauge("polder_node_cpu_steal_cores", "CPU time that the hypervisor took from CPUs with something to run.")
 	nodeLoad1           = gauge("polder_node_load1", "Load averaged over a minute.")
 	nodeLoad5           = gauge("polder_node_load5", "Load averaged over 5 minutes.")
 	nodePressure        = gauge("polder_node_stall_ratio", "Part of the last 10 seconds in which some or all tasks waited for a resource (PSI).", "resource", "tasks")
@@ -102,7 +103,7 @@ var (
 // All contains every metric that is derived from ticks, in the order of a page.
 var All = []*Metric{
 	tickTimestamp, ticks, droppedTicks, errorsTotal, sourceErrors,
-	nodeCPUs, nodeCPUUsage, nodeLoad1, nodeLoad5, nodePressure,
+	nodeCPUs, nodeCPUUsage, nodeCPUSteal, nodeLoad1, nodeLoad5, nodePressure,
 	nodeMemoryTotal, nodeMemoryAvail, nodeMemoryFree, nodeMemoryLow, nodeKswapdSteal,
 	diskUse, diskQueue, diskBytes, diskOperations, diskLatency,
 	numaCPUUsage, numaMemoryTotal, numaMemoryFree, linkReceived, linkSent,

@@ -20,6 +20,7 @@ func (p *page) sample(s *tick.Sample) {
 	}
 	if c := s.CPU; c != nil {
 		p.add(nodeCPUUsage, inCores(c.UsageMilliCPU))
+		p.add(nodeCPUSteal, inCores(c.StealMilliCPU))
 		p.add(nodeLoad1, c.Load1)
 		p.add(nodeLoad5, c.Load5)
 		p.addPressure("cpu", c.Pressure)

@@ -166,7 +166,9 @@ type TopologyNUMA struct {
 
 // NodeCPU is the whole node's CPU use and load.
 type NodeCPU struct {
-	UsageMilliCPU *float64  `json:"usageMilliCPU,omitempty"`
+	UsageMilliCPU *float64 `json:"usageMilliCPU,omitempty"`
+	// StealMilliCPU is the time that the hypervisor of a virtual machine took from CPUs that had something to run. It is not in the use.
+	StealMilliCPU *float64  `json:"stealMilliCPU,omitempty"`
 	Load1         *float64  `json:"load1,omitempty"`
 	Load5         *float64  `json:"load5,omitempty"`
 	Load15        *float64  `json:"load15,omitempty"`

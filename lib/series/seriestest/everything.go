@@ -16,7 +16,7 @@ func Everything() *tick.Tick {
 		V: tick.Version, Node: "n", Time: time.Unix(1795262400, 0).UTC(),
 		Sample: &tick.Sample{
 			IntervalSeconds: f(1), Topology: &tick.Topology{CPUs: "0-3"},
-			CPU: &tick.NodeCPU{UsageMilliCPU: f(1500), Load1: f(2), Load5: f(1), Pressure: psi},
+			CPU: &tick.NodeCPU{UsageMilliCPU: f(1500), StealMilliCPU: f(100), Load1: f(2), Load5: f(1), Pressure: psi},
 			Memory: &tick.NodeMemory{
 				TotalBytes: f(8e9), FreeBytes: f(1e9), AvailableBytes: f(4e9), LowWatermarkBytes: f(1e7), KswapdStealPerSecond: f(3), Pressure: psi,
 			},
