@@ -54,8 +54,8 @@ func (a *Applier) readBytes(f plan.File, name string) (int64, error) {
 	return strconv.ParseInt(text, 10, 64)
 }
 
-// droppableBytes returns how much of a cgroup's memory the kernel can drop: file pages except shared memory, and the slabs
-// that it reports as reclaimable.
+// droppableBytes returns how much of a cgroup's memory the kernel can drop: the file pages on its lists of pages to reclaim, and the slabs
+// that it reports as reclaimable. The line "file" also counts what it cannot drop: shared memory, locked pages, and ramfs.
 func (a *Applier) droppableBytes(f plan.File) int64 {
 	text, err := a.Hierarchy.ReadFile(f.Controller, f.Cgroup, "memory.stat")
 	if err != nil {
@@ -69,11 +69,9 @@ func (a *Applier) droppableBytes(f plan.File) int64 {
 			continue
 		}
 		switch name {
-		case "file", "slab_reclaimable":
+		case "active_file", "inactive_file", "slab_reclaimable":
 			sum += n
-		case "shmem":
-			sum -= n
 		}
 	}
-	return max(sum, 0)
+	return sum
 }

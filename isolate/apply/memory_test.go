@@ -16,10 +16,20 @@ func TestLimitDoesNotKill(t *testing.T) {
 		limit               int64
 		written             bool
 	}{
-		{"room", "1000000", "anon 1000000\nfile 0\nshmem 0", 1 << 20, true},
-		{"caches give way", "100000000", "anon 1000000\nfile 98000000\nshmem 0\nslab_reclaimable 500000", 2 << 20, true},
-		{"anonymous memory does not", "100000000", "anon 90000000\nfile 10000000\nshmem 0", 2 << 20, false},
-		{"nor does shared memory", "100000000", "anon 1000000\nfile 99000000\nshmem 99000000", 2 << 20, false},
+		{"room", "1000000", "anon 1000000\nfile 0\ninactive_file 0\nactive_file 0", 1 << 20, true},
+		{
+			"caches give way", "100000000",
+			"anon 1000000\nfile 98000000\ninactive_file 90000000\nactive_file 8000000\nslab_reclaimable 500000", 2 << 20, true,
+		},
+		{"anonymous memory does not", "100000000", "anon 90000000\nfile 10000000\ninactive_file 10000000\nactive_file 0", 2 << 20, false},
+		{
+			"nor does shared memory", "100000000",
+			"anon 1000000\nfile 99000000\nshmem 99000000\ninactive_anon 99000000\ninactive_file 0\nactive_file 0", 2 << 20, false,
+		},
+		{
+			"nor do locked file pages", "100000000",
+			"anon 1000000\nfile 99000000\nshmem 0\ninactive_file 0\nactive_file 0\nunevictable 99000000", 2 << 20, false,
+		},
 		{"nothing is known of it", "100000000", "", 2 << 20, false},
 		{"no limit", "100000000", "", tick.Unlimited, true},
 	} {
@@ -39,7 +49,7 @@ func TestLimitDoesNotKill(t *testing.T) {
 
 // Nor does a restore write such a limit, unless it is forced; it stays in the journal.
 func TestRestoreDoesNotKill(t *testing.T) {
-	const stat = "anon 90000000\nfile 10000000\nshmem 0"
+	const stat = "anon 90000000\nfile 10000000\ninactive_file 6000000\nactive_file 4000000"
 	for _, c := range []struct {
 		name, current, original string
 		force                   bool
