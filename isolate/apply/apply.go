@@ -47,6 +47,7 @@ type Applier struct {
 	rootLists      map[string]*file // the root's lists, by the name that they have in a child
 	machineChanged bool             // or the CPUs that kubelet assigned
 	kubelet        kubeletReading
+	rootSearchIn   int // rounds until kubelet's root cgroups are searched again
 	partitions     *cgroup.Partitions
 	partitionReads int // how often partitions were read
 	disks          diskReading

@@ -19,6 +19,10 @@ type kubeletReading struct {
 	err   string
 }
 
+// rootSearchInterval is the number of rounds after which kubelet's root cgroups are searched again, even if its state is the same: kubelet
+// creates them after it has written its state, which it may even have from before the last boot.
+const rootSearchInterval = 10
+
 // maxEarlierDefaults is the number of kubelet's earlier default lists that are remembered.
 const maxEarlierDefaults = 4
 
@@ -33,6 +37,7 @@ func (a *Applier) readKubelet() {
 		current.err = err.Error()
 	}
 	if current == a.kubelet {
+		a.searchRootsAgain()
 		return
 	}
 	a.kubelet, a.machineChanged = current, true
@@ -57,7 +62,23 @@ func (a *Applier) readKubelet() {
 		a.machine.Kubelet = k
 	}
 	if k := a.machine.Kubelet; k != nil {
-		k.Roots = a.kubeletRoots()
+		k.Roots, a.rootSearchIn = a.kubeletRoots(), rootSearchInterval
+	}
+}
+
+// searchRootsAgain searches kubelet's root cgroups after [rootSearchInterval] rounds. If they changed, the items are made again. Under the
+// policy "none" nothing depends on them.
+func (a *Applier) searchRootsAgain() {
+	k := a.machine.Kubelet
+	if k == nil || k.UnknownReason == "" && !k.WritesLists {
+		return
+	}
+	if a.rootSearchIn--; a.rootSearchIn > 0 {
+		return
+	}
+	a.rootSearchIn = rootSearchInterval
+	if roots := a.kubeletRoots(); !slices.Equal(roots, k.Roots) {
+		k.Roots, a.machineChanged = roots, true
 	}
 }
 

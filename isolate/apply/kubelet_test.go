@@ -80,6 +80,35 @@ func TestACgroupNamedLikeKubeletsHoldsNothing(t *testing.T) {
 	}
 }
 
+// A cgroup in which kubelet creates its root only after isolate has read its state, as after a boot, and has narrowed the cgroup, is
+// widened again; once the root is removed, it is narrowed.
+func TestKubeletsRootAppearsLater(t *testing.T) {
+	r := newRealTree(t, "node")
+	a, _ := newApplier(t, r.h, newKubeletDir(t, policyStatic).reader)
+	apply := func(want string) {
+		t.Helper()
+		var out tick.Isolation
+		for range rootSearchInterval {
+			out = a.Apply(r.lists("node", "0"))
+		}
+		if got := r.cpus("node"); got != want {
+			t.Errorf("node on %s, want %s; errors:\n%s", got, want, errorsOf(out))
+		}
+	}
+	apply("0")
+	if err := r.make("node/kubepods"); err != nil {
+		t.Fatal(err)
+	}
+	apply("0-1")
+	if got := r.cpus("node/kubepods"); got != "0-1" {
+		t.Errorf("kubepods on %s, want 0-1", got)
+	}
+	if err := os.Remove(r.dir("cpuset", "node/kubepods")); err != nil {
+		t.Fatal(err)
+	}
+	apply("0")
+}
+
 // CPUs that kubelet assigned are not changed, whatever is advised; a dry run reports the same and writes nothing.
 func TestExclusiveCPUsAreKept(t *testing.T) {
 	for _, dry := range []bool{true, false} {
