@@ -190,7 +190,13 @@ func (r *round) runStep(s plan.Step) error {
 			return fmt.Errorf("not written, because the journal failed: %w", err)
 		}
 	}
-	return r.links.execute(s)
+	err := r.links.execute(s)
+	if err == nil && s.Op == plan.RemoveRoot {
+		if err := r.Journal.recordRelease(s.Link, s.Index); err != nil {
+			r.Log.Warn("network: cannot record the release of a link in the journal; a restore will look at it again", "link", s.Link, "error", err)
+		}
+	}
+	return err
 }
 
 func describe(s plan.Step) string {

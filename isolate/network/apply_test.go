@@ -51,6 +51,20 @@ func addLink(t *testing.T, name string) netlink.Link {
 	return l
 }
 
+// setRoot sets a link's root qdisc, as another program does.
+func setRoot(t *testing.T, name string) {
+	t.Helper()
+	l, err := netlink.LinkByName(name)
+	if err == nil {
+		err = netlink.QdiscReplace(netlink.NewHtb(netlink.QdiscAttrs{
+			LinkIndex: l.Attrs().Index, Handle: netlink.MakeHandle(1, 0), Parent: netlink.HANDLE_ROOT,
+		}))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // machine is an Applier on the machine's own kernel, with the test's clock.
 type machine struct {
 	*Applier
@@ -279,13 +293,7 @@ func TestAJobsOwnCgroupsHideNoOthers(t *testing.T) {
 // A qdisc and a table of another program are not changed, which is reported once.
 func TestExternalChangesAreKept(t *testing.T) {
 	m := newMachine(t)
-	l, err := netlink.LinkByName("eth0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := netlink.QdiscReplace(netlink.NewHtb(netlink.QdiscAttrs{LinkIndex: l.Attrs().Index, Handle: netlink.MakeHandle(1, 0), Parent: netlink.HANDLE_ROOT})); err != nil {
-		t.Fatal(err)
-	}
+	setRoot(t, "eth0")
 	out := m.apply(desired("eth0"))
 	if len(out.Errors) != 1 || !strings.Contains(out.Errors[0].Error, "another program") || out.Applied > 0 {
 		t.Errorf("first %+v", out)
@@ -337,52 +345,6 @@ func TestContest(t *testing.T) {
 	m.apply(desired("eth0"))
 	if len(m.ownTables()) != 1 {
 		t.Error("the table did not come back")
-	}
-}
-
-// A link that no advice names any more is released after a minute, not before; also that of an earlier isolate.
-func TestRelease(t *testing.T) {
-	m := newMachine(t)
-	m.checkNoErrors(m.apply(desired("eth0")))
-	tables := m.ownTables()
-	m.restart()
-	m.time = m.time.Add(releaseAfter / 2)
-	m.apply(nil)
-	if got := m.link("eth0"); !got.IsOurs() || len(tables) == 0 || !slices.Equal(m.ownTables(), tables) {
-		t.Fatalf("after half the time %+v, tables %v, before %v", got, m.ownTables(), tables)
-	}
-	m.time = m.time.Add(releaseAfter/2 + time.Second)
-	if out := m.apply(nil); m.link("eth0").RootMajor != 0 || len(m.ownTables()) > 0 {
-		t.Errorf("after the time %+v, %+v, tables %v", m.link("eth0"), out, m.ownTables())
-	}
-	if out := m.apply(nil); out.Applied > 0 || len(out.Errors) > 0 {
-		t.Errorf("after that %+v", out)
-	}
-}
-
-// Where the advice names another link instead, as after a failover, packets get its classes at once, and keep those of the former link
-// until that is released.
-func TestAnotherLink(t *testing.T) {
-	m := newMachine(t)
-	addLink(t, "eth1")
-	var marks []string
-	for _, links := range [][]string{{"eth0"}, {"eth1"}, {"eth1", "eth0"}, {"eth1"}} {
-		both := &tick.Network{}
-		for _, name := range links {
-			both.Links = append(both.Links, desired(name).Links...)
-		}
-		m.checkNoErrors(m.apply(both))
-		comment, _, err := m.tables.stateOf(inet)
-		if err != nil {
-			t.Fatal(err)
-		}
-		marks = append(marks, comment)
-	}
-	m.time = m.time.Add(releaseAfter + time.Second)
-	m.apply(desired("eth1"))
-	released, _, _ := m.tables.stateOf(inet)
-	if marks[1] == marks[0] || marks[1] != marks[2] || marks[1] != marks[3] || released == marks[1] || released == "" {
-		t.Errorf("marks of eth0, then eth1, both, eth1: %q; after the release of eth0: %q", marks, released)
 	}
 }
 

@@ -11,12 +11,14 @@ import (
 	"polder/isolate/journal"
 )
 
-// entry is one line of the journal: a link or table that is about to be set.
+// entry is one line of the journal: a link or table that is about to be set, or a link that was released.
 type entry struct {
 	// Link is about to be shaped; Index is its number, which no other link of its name has, and Old the kind of its previous root qdisc.
 	Link  string `json:"link,omitempty"`
 	Index int    `json:"index,omitempty"`
 	Old   string `json:"old,omitempty"`
+	// IsReleased means that the link's root qdisc was removed again: what the link has from then on is not isolate's.
+	IsReleased bool `json:"released,omitempty"`
 	// Table is the family of a table that is about to be created.
 	Table string `json:"table,omitempty"`
 	// Namespace is the inode of the network namespace: in another one, links and tables of the same names are others.
@@ -94,11 +96,14 @@ func (j *Journal) load(e *entry) {
 	if e.Namespace != 0 && j.namespace != 0 && e.Namespace != j.namespace {
 		j.other = e.Namespace
 	}
-	if e.Table != "" {
+	switch {
+	case e.Table != "":
 		j.tables[e.Table] = true
-		return
+	case e.IsReleased:
+		delete(j.links, e.Link)
+	default:
+		j.links[e.Link] = *e
 	}
-	j.links[e.Link] = *e
 }
 
 // Links returns the names of the links that were shaped.
@@ -115,6 +120,14 @@ func (j *Journal) recordLink(link string, index int, old string) error {
 		return nil
 	}
 	return j.add(entry{Link: link, Index: index, Old: old})
+}
+
+// recordRelease records that a link is no longer shaped.
+func (j *Journal) recordRelease(link string, index int) error {
+	if j == nil || j.links[link].Index != index {
+		return nil
+	}
+	return j.add(entry{Link: link, Index: index, IsReleased: true})
 }
 
 // recordTable records a table before it is created.
