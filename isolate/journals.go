@@ -129,17 +129,24 @@ func noJournal(s *stage.Session, o options, ran string) error {
 	return nil
 }
 
-// restored prints what a restore did, and returns an error if something is left to restore.
+// restored prints what a restore did, or would do without --dry-run, and returns an error if something is left to restore.
 func restored(s *stage.Session, out interface {
 	IsComplete() bool
 	String() string
 }, err error, path string,
 ) error {
-	fmt.Fprintf(s.Err, "isolate: %s\n", out)
-	if err == nil && !out.IsComplete() {
-		err = fmt.Errorf("not everything is restored; %s keeps the rest", path)
+	if s.DryRun {
+		fmt.Fprintf(s.Err, "isolate: nothing is changed; without --dry-run: %s\n", out)
+	} else {
+		fmt.Fprintf(s.Err, "isolate: %s\n", out)
 	}
-	return err
+	switch {
+	case err != nil || out.IsComplete():
+		return err
+	case s.DryRun:
+		return fmt.Errorf("not everything would be restored; %s would keep the rest", path)
+	}
+	return fmt.Errorf("not everything is restored; %s keeps the rest", path)
 }
 
 // restoreCgroups restores the values in the cgroups' journal.

@@ -89,6 +89,9 @@ func TestDryRunOfRestoreChangesNoFile(t *testing.T) {
 		if status := runOn(t, root, &errs, "--restore", "--dry-run", "--journal", path); status != 0 {
 			t.Errorf("exit status %d: %s", status, errs.String())
 		}
+		if said := errs.String(); !strings.Contains(said, "isolate: nothing is changed; without --dry-run: resctrl: removed 0 groups") {
+			t.Errorf("the dry run says %q", said)
+		}
 		if after := filesIn(t, filepath.Dir(path)); after != before {
 			t.Errorf("before the dry run:\n%s\nafter it:\n%s", before, after)
 		}

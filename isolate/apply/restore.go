@@ -55,7 +55,7 @@ func (a *Applier) Restore(force bool) (Restored, error) {
 		a.Log.Warn("not restored", "cgroup", e.Cgroup, "key", e.Key, "error", e.Error)
 	}
 	if a.DryRun {
-		out.Values = len(r.Writes)
+		out.addPlanned(files)
 		return out, nil
 	}
 	restored := map[plan.File]bool{}
@@ -74,6 +74,21 @@ type restoredFile struct {
 	record      *record
 	text        string // the value to restore
 	isUnchanged bool
+	isPlanned   bool // in a dry run, that it would be written
+}
+
+// addPlanned adds the files that a dry run would restore.
+func (r *Restored) addPlanned(files []*restoredFile) {
+	for _, it := range files {
+		switch {
+		case it.isUnchanged:
+			r.Unchanged++
+		case it.isPlanned:
+			r.Values++
+		default:
+			r.Failed++
+		}
+	}
 }
 
 // filesToRestore determines what must be restored.
@@ -187,6 +202,13 @@ func (a *Applier) restoreFiles(r *round, files []*restoredFile) (temporary []pla
 	}
 	if a.DryRun {
 		r.addPlanned(writes)
+		planned := make(map[plan.File]bool, len(writes))
+		for _, w := range writes {
+			planned[w.File] = true
+		}
+		for _, it := range files {
+			it.isPlanned = planned[it.file]
+		}
 		return nil
 	}
 	temporary = a.recordWrites(writes)
