@@ -20,7 +20,7 @@ func ClearIdleTiers(s *tick.Sample, a *tick.Advice) {
 		if !t.CPUIdle || !IsCgroup(t.Cgroup) {
 			continue
 		}
-		milliCPU := tierRequest(s, t.Name)
+		milliCPU := tierRequest(s, t)
 		if milliCPU < 0 {
 			continue
 		}
@@ -36,21 +36,12 @@ func ClearIdleTiers(s *tick.Sample, a *tick.Advice) {
 const defaultTierRequest = 1000
 
 // tierRequest returns the CPU request in milli-CPU from which kubelet calculates a tier's weight; negative if the name is not a tier's.
-func tierRequest(s *tick.Sample, name string) (milliCPU float64) {
-	switch name {
+func tierRequest(s *tick.Sample, t *tick.Tier) (milliCPU float64) {
+	switch t.Name {
 	case tick.TierBestEffort:
 		return 0
 	case tick.TierBurstable:
-		if PodsUnknown(s) {
-			return defaultTierRequest
-		}
-		for i := range s.Pods {
-			p := &s.Pods[i]
-			if !p.Ended() && qos.KubernetesOf(p) == qos.Burstable && p.Requests != nil && p.Requests.MilliCPU != nil {
-				milliCPU += max(*p.Requests.MilliCPU, 0)
-			}
-		}
-		return milliCPU
+		return burstableRequest(s, t.Cgroup)
 	case tick.TierPods:
 		for _, resources := range []*tick.Resources{s.Allocatable, s.Capacity} {
 			if resources != nil && resources.MilliCPU != nil && *resources.MilliCPU > 0 {
@@ -60,6 +51,27 @@ func tierRequest(s *tick.Sample, name string) (milliCPU float64) {
 		return defaultTierRequest
 	}
 	return -1
+}
+
+// burstableRequest returns the request of all pods in the tier of the Burstable pods. If it is unknown, because a pod in the tier is
+// unknown to the cluster or there is no cluster, the known part is only its lower bound.
+func burstableRequest(s *tick.Sample, tier string) (milliCPU float64) {
+	isAnyUnknown := PodsUnknown(s)
+	for i := range s.Pods {
+		p := &s.Pods[i]
+		isKnown := p.Requests != nil && p.Requests.MilliCPU != nil
+		switch isInTier := tick.IsBelow(p.Cgroup, tier); {
+		case p.Ended(), p.KubernetesQOS == "" && !isInTier, p.KubernetesQOS != "" && p.KubernetesQOS != qos.Burstable: // not in the tier
+		case isKnown:
+			milliCPU += max(*p.Requests.MilliCPU, 0)
+		case p.KubernetesQOS == "":
+			isAnyUnknown = true
+		}
+	}
+	if isAnyUnknown {
+		return max(milliCPU, defaultTierRequest)
+	}
+	return milliCPU
 }
 
 // entryOf returns the entry of a cgroup in a list, and adds it if there is none: isolate accepts one per cgroup.

@@ -75,3 +75,42 @@ func TestClearIdleTiers(t *testing.T) {
 		})
 	}
 }
+
+// An unknown request is not 0: the tier of services never gets the weight of the BestEffort pods because of that.
+func TestBurstableTierOfUnknownPods(t *testing.T) {
+	const tier = "/kubepods/burstable"
+	milli := func(n float64) *tick.Resources { return &tick.Resources{MilliCPU: &n} }
+	known := func(n float64) tick.Pod {
+		return tick.Pod{QoSSource: tick.QoSFromKubernetes, KubernetesQOS: "Burstable", Cgroup: tier + "/pod1", Requests: milli(n)}
+	}
+	ruled := tick.Pod{QoSSource: tick.QoSFromRule, QoS: tick.QoSShared, Cgroup: tier + "/pod2"}
+	lost, elsewhere, host := ruled, ruled, ruled
+	lost.Missing = tick.MissingCluster
+	elsewhere.Missing, elsewhere.Cgroup = tick.MissingCluster, "/kubepods/besteffort/pod3"
+	host.Cgroup, host.Requests = "/web", milli(4000)
+	requestedByRule := ruled
+	requestedByRule.Requests = milli(3000)
+	memoryOnly := known(0)
+	memoryOnly.Requests = &tick.Resources{MemoryBytes: new(1e9)}
+	for name, tt := range map[string]struct {
+		pods []tick.Pod
+		want float64
+	}{
+		"none":                                    {nil, 0},
+		"there is no cluster":                     {[]tick.Pod{ruled}, 1000},
+		"the cluster does not know one":           {[]tick.Pod{known(100), lost}, 1000},
+		"and the known ones request more":         {[]tick.Pod{known(5000), lost}, 5000},
+		"it is in another tier":                   {[]tick.Pod{known(100), elsewhere}, 100},
+		"a rule has the request":                  {[]tick.Pod{requestedByRule}, 3000},
+		"a rule has that of a cgroup of the host": {[]tick.Pod{known(100), host}, 100},
+		"one is known to request no CPU":          {[]tick.Pod{memoryOnly}, 0},
+	} {
+		s := &tick.Sample{CgroupVersion: 2, Tiers: []tick.Tier{{Name: tick.TierBurstable, Cgroup: tier, CPUIdle: true}}, Pods: tt.pods}
+		a := &tick.Advice{}
+		ClearIdleTiers(s, a)
+		want := []tick.Cgroup{{Cgroup: tier, CPUIdle: new(false), CPUWeight: new(WeightOf(SharesOf(tt.want), 2))}}
+		if diff := cmp.Diff(want, a.Cgroups); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
