@@ -454,7 +454,8 @@ func TestIdleTierOfAnOlderVersion(t *testing.T) {
 	}
 }
 
-// Without kubelet's tiers, and on cgroups that a rule names, the cgroups themselves are idle; a tier that a rule names never is.
+// Without kubelet's tiers, and on cgroups that a rule names, the cgroups themselves are idle; one of kubelet's that a rule names is only if
+// it is a BestEffort pod's: isolate refuses the tiers in each tick, and kubelet could not write the weights of the others.
 func TestIdleWithoutKubelet(t *testing.T) {
 	on := with(func(s *sloconfig.Strategies) {
 		s.QOS.BE.CPU = &sloconfig.CPUQOS{Enable: new(true), SchedIdle: new(int64(1))}
@@ -473,8 +474,14 @@ func TestIdleWithoutKubelet(t *testing.T) {
 	if w := of(t, a.Cgroups, "/spark"); w.CPUIdle == nil || *w.CPUIdle || w.CPUWeight != nil || of(t, a.Cgroups, "/web").Cgroup != "" {
 		t.Errorf("after that: %s", text(a.Cgroups))
 	}
-	if w := of(t, new(State).step(machine(rulePod(tick.QoSReclaimed, tier, 0)), on).Cgroups, tier); w.CPUIdle != nil {
-		t.Errorf("a rule names the tier: desired %s", text(w))
+	for at, isIdle := range map[string]bool{
+		tier: false, "/kubepods/job": false, "/x/kubepods/job": false, "/kubepods/pod1": false, "/kubepods/burstable/pod1": false,
+		"/kubepods/besteffort/pod1": true, "/spark": true, "/kubepods-job": true,
+	} {
+		a := new(State).step(machine(service(1000), rulePod(tick.QoSReclaimed, at, 0)), on)
+		if w := of(t, a.Cgroups, at); (w.CPUIdle != nil) != isIdle || hasReason(a, "schedIdle is not applied to "+at+":") == isIdle {
+			t.Errorf("a rule names %s: desired %s, reasons %q", at, text(w), a.Reasons)
+		}
 	}
 }
 

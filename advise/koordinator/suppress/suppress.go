@@ -11,12 +11,14 @@ package suppress
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"polder/advise/koordinator/annotation"
 	"polder/advise/koordinator/revert"
 	"polder/advise/policy"
+	"polder/lib/clip"
+	"polder/lib/kubepods"
+	"polder/lib/phrase"
 	"polder/lib/qos"
 	"polder/lib/sloconfig"
 	"polder/lib/tick"
@@ -111,7 +113,7 @@ func (st *State) Advise(t *tick.Tick, s *sloconfig.Strategies, a *tick.Advice, s
 		v.divideQuota(desired, decided.quotaMilliCPU)
 		v.limitBelowLikeKubelet(desired)
 	}
-	v.adviseIdle(desired)
+	a.Reasons = append(a.Reasons, v.adviseIdle(desired)...)
 
 	st.undoneQuotas = v.undo(desired, &st.Advised, decided.isDecided, t.Time)
 	v.widenTier(desired, decided.limit)
@@ -213,28 +215,37 @@ func (v *view) unlimited(previous limit) (d decision) {
 
 // adviseIdle puts the batch pods in the idle class, if the strategy sets that. The kernel keeps no weight for an idle cgroup, and refuses a
 // new one. So only cgroups are idle whose weight kubelet does not write again: those of its own class BestEffort, which cannot be resized,
-// and never a tier, whose weight it writes at each start.
-func (v *view) adviseIdle(desired *desiredState) {
+// and never a tier, whose weight it writes at each start. A rule may name any of kubelet's cgroups: a reason says that they are not idle.
+func (v *view) adviseIdle(desired *desiredState) (reasons []string) {
 	var cpu *sloconfig.CPUQOS
 	if v.strategy.QOS.BE != nil {
 		cpu = v.strategy.QOS.BE.CPU
 	}
 	if cpu == nil || !sloconfig.IsTrue(cpu.Enable) || cpu.SchedIdle == nil || *cpu.SchedIdle != 1 {
-		return
+		return nil
 	}
+	var left []string
 	for i := range v.pods {
 		p := &v.pods[i]
-		if !p.isSuppressed || p.ownCgroup == "" || v.isTier(p.ownCgroup) || !p.isFromRule && qos.KubernetesOf(p.Pod) != qos.BestEffort {
+		at := kubepods.Of(p.ownCgroup)
+		switch {
+		case !p.isSuppressed || p.ownCgroup == "":
+			continue
+		case p.isFromRule && at.Level != kubepods.Outside && at.BestEffort == "":
+			left = append(left, clip.Text(p.ownCgroup, shownBytes))
+			continue
+		case !p.isFromRule && qos.KubernetesOf(p.Pod) != qos.BestEffort:
 			continue
 		}
 		w := desired.entry(p.ownCgroup)
 		w.CPUIdle, w.CPUWeight = new(true), nil
 	}
-}
-
-// isTier reports whether a cgroup is one of kubelet's above the pods': a rule may name one.
-func (v *view) isTier(cgroup string) bool {
-	return slices.ContainsFunc(v.sample.Tiers, func(t tick.Tier) bool { return t.Cgroup == cgroup })
+	if len(left) > 0 {
+		const text = "schedIdle is not applied to %s: a rule of collect makes it batch, but its path is one of kubelet's cgroups, " +
+			"and kubelet cannot write the weight of an idle cgroup"
+		reasons = []string{fmt.Sprintf(text, phrase.First(left, 1))}
+	}
+	return reasons
 }
 
 // pools returns the pools for the screens: batch pods' CPUs, the kept ones, and the rest.
