@@ -273,7 +273,7 @@ func (st *State) decide(now time.Time, a *tick.Advice, v *view, worst *waiting, 
 	track(&st.CalmSince, worst == nil && !mayBeOver)
 	track(&st.LoadFellSince, st.loadFell(v))
 	track(&st.ExhaustedSince, (isOver || len(st.Steps) > 0) && v.batchKnown && next == "" && !v.hasDeleted)
-	if st.ExhaustedSince.IsZero() {
+	if st.ExhaustedSince.IsZero() || st.ExhaustedSince.Equal(now) { // what was observed in an earlier such phase has no part in this one
 		st.Floor = nil
 	}
 	if st.OverTicks++; !isOver {

@@ -106,3 +106,24 @@ func TestNoVerdictWithoutTheServicesUse(t *testing.T) {
 	}
 	t.Error("no verdict in two minutes")
 }
+
+// What the service waited in an earlier phase without a further step has no part in the verdict of a later one: another step may have been
+// in force then, or another load. It ends with the revert of a step, and where the services' waiting is unknown for a tick.
+func TestEachPhaseHasItsOwnVerdict(t *testing.T) {
+	cause := step{Kind: kindCPUs, Service: "web", Resource: resourceCPU}
+	for name, end := range map[string]func(*State, time.Time){
+		"a step is reverted":     func(st *State, now time.Time) { st.revertLast(now, &tick.Advice{}, "calm") },
+		"the waiting is unknown": func(st *State, _ time.Time) { st.endSpans() },
+	} {
+		st := &State{
+			Steps: []step{cause, cause}, ExhaustedSince: begin.Add(-takeAfter), Hold: firstHold, ChangedAt: begin,
+			Floor: &atFloor{Waiting: mean{300, 10}, Beside: mean{1000, 10}, Most: 90},
+		}
+		end(st, begin)
+		v := &view{pods: 1, batchKnown: true, isKnown: true}
+		st.decide(begin.Add(time.Second), &tick.Advice{}, v, nil, "") // the policy's own lists leave no further step either
+		if st.ExhaustedSince.IsZero() || st.Floor != nil {
+			t.Errorf("%s: in the phase since %v the earlier one counts: %+v", name, st.ExhaustedSince, st.Floor)
+		}
+	}
+}
