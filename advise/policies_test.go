@@ -238,3 +238,41 @@ func TestRebootForgetsCgroups(t *testing.T) {
 		}
 	}
 }
+
+// No policy widens what an administrator set of a cgroup that a rule names (systemd's CPUQuota and MemoryMax): neither by a rule's limit,
+// nor when the rule has none any more, nor in a tick without the topology.
+func TestAnAdministratorsLimitsAreKept(t *testing.T) {
+	const text = `{"v":1,"node":"n","sample":{"cgroupVersion":2,"intervalSeconds":2,TOPOLOGY
+	"capacity":{"milliCPU":8000,"memoryBytes":16e9},"cpu":{"usageMilliCPU":1000},
+	"memory":{"totalBytes":16e9,"availableBytes":12e9,"freeBytes":10e9},
+	"config":{"koordinator":{"from":"k/c","colocation":{"enable":true},"resourceThreshold":{"enable":true,"cpuSuppressPolicy":"cfsQuota"},
+		"resourceQOS":{"beClass":{"memoryQOS":{"enable":true,"throttlingPercent":80}}}}},
+	"pods":[{"uid":"/web","name":"web","qos":"shared","qosSource":"rule","cgroup":"/web","usageMilliCPU":500},
+		{"uid":"/batch","name":"batch","qos":"reclaimed","qosSource":"rule","cgroup":"/batch","usageMilliCPU":400,
+			"memory":{"usageBytes":1e9,"rssBytes":1e9},"containers":[{"name":"batch","cgroup":"/batch","usageMilliCPU":400}]LIMITS}]}}`
+	const topology = `"topology":{"cpus":"0-7","cores":["0,4","1,5","2,6","3,7"]},`
+	const limits = `,"limits":{"reclaimedMilliCPU":2000,"reclaimedMemoryBytes":2e9}`
+	for _, p := range policies {
+		d, quotas := p.start(&loaded{Settings: settings.Defaults()}), 0
+		for second, replaced := range [][2]string{{topology, limits}, {topology, limits}, {"", limits}, {topology, ""}, {topology, ""}} {
+			x := &tick.Tick{}
+			if err := tick.Unmarshal([]byte(strings.NewReplacer("TOPOLOGY", replaced[0], "LIMITS", replaced[1]).Replace(text)), x); err != nil {
+				t.Fatal(err)
+			}
+			x.Time = time.Date(2026, 1, 1, 0, 0, 2*second, 0, time.UTC)
+			a := d.Decide(x)
+			for _, c := range slices.Concat(a.Cgroups, a.Fallback) {
+				limitsMemory := c.MemoryMaxBytes != nil || c.MemoryHighBytes != nil
+				if c.CPUMaxMilliCPU != nil && !c.CPUMaxTighterOnly || limitsMemory && !c.MemoryTighterOnly {
+					t.Errorf("%s: tick %d: limits of %s may be wider than its own: %+v", p.Name, second, c.Cgroup, c)
+				}
+				if c.CPUMaxMilliCPU != nil {
+					quotas++
+				}
+			}
+		}
+		if quotas == 0 {
+			t.Errorf("%s: no quota was advised", p.Name)
+		}
+	}
+}

@@ -39,21 +39,21 @@ func TestClassLimitsBatchOnASmallMachine(t *testing.T) {
 		offer    int64
 	}{
 		{"by default", func(*Settings) {}, []tick.Cgroup{
-			{Cgroup: "/limited", CPUMaxMilliCPU: new(int64(300)), CPUIdle: idle, CPUWeight: one},
+			{Cgroup: "/limited", CPUMaxMilliCPU: new(int64(300)), CPUMaxTighterOnly: true, CPUIdle: idle, CPUWeight: one},
 			{Cgroup: "/kubepods/besteffort/pod", CPUMaxMilliCPU: new(int64(2600))},
 			{Cgroup: "/batch", CPUIdle: idle, CPUWeight: one},
 			{Cgroup: "/kubepods/besteffort/pod1", CPUIdle: idle, CPUWeight: one},
 		}, 2600},
 		{"limit quota", func(s *Settings) { s.Limit = LimitQuota }, []tick.Cgroup{
-			{Cgroup: "/batch", CPUMaxMilliCPU: new(int64(650)), CPUIdle: idle, CPUWeight: one},
-			{Cgroup: "/limited", CPUMaxMilliCPU: new(int64(300)), CPUIdle: idle, CPUWeight: one},
+			{Cgroup: "/batch", CPUMaxMilliCPU: new(int64(650)), CPUMaxTighterOnly: true, CPUIdle: idle, CPUWeight: one},
+			{Cgroup: "/limited", CPUMaxMilliCPU: new(int64(300)), CPUMaxTighterOnly: true, CPUIdle: idle, CPUWeight: one},
 			{Cgroup: "/kubepods/besteffort/pod", CPUMaxMilliCPU: new(int64(650))},
 			{Cgroup: "/kubepods/besteffort/pod1/c", CPUMaxMilliCPU: new(int64(650))},
 			{Cgroup: "/kubepods/besteffort/pod1", CPUIdle: idle, CPUWeight: one},
 		}, 2600},
 		{"class none", func(s *Settings) { s.Class.Class = class.None }, []tick.Cgroup{
-			{Cgroup: "/batch", CPUMaxMilliCPU: new(int64(650))},
-			{Cgroup: "/limited", CPUMaxMilliCPU: new(int64(300))},
+			{Cgroup: "/batch", CPUMaxMilliCPU: new(int64(650)), CPUMaxTighterOnly: true},
+			{Cgroup: "/limited", CPUMaxMilliCPU: new(int64(300)), CPUMaxTighterOnly: true},
 			{Cgroup: "/kubepods/besteffort/pod", CPUMaxMilliCPU: new(int64(650))},
 			{Cgroup: "/kubepods/besteffort/pod1/c", CPUMaxMilliCPU: new(int64(650))},
 		}, 2600},

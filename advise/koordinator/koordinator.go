@@ -110,6 +110,7 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 		n.Class = n.Class.Advise(t, a, d.Settings.Class, m)
 		n.Guard = n.Guard.Advise(t, a, d.Settings.Guard, m)
 	}
+	layers.KeepOwnLimits(t.Sample, a)
 	for _, list := range [][]tick.Cgroup{a.Cgroups, a.Fallback} { // parents come before their children
 		slices.SortStableFunc(list, func(x, y tick.Cgroup) int { return strings.Compare(x.Cgroup, y.Cgroup) })
 	}

@@ -4,6 +4,7 @@ package layers
 
 import (
 	"cmp"
+	"slices"
 
 	"polder/advise/class"
 	"polder/advise/cold"
@@ -70,4 +71,48 @@ func (st *State) Advise(t *tick.Tick, a *tick.Advice, s Shared, m class.Machine,
 	st.Guard = st.Guard.Advise(t, a, s.Guard, m)
 	st.Limits = st.Limits.Advise(t, a, s.Limits)
 	st.Cold = st.Cold.Advise(t, a, s.Cold)
+	KeepOwnLimits(t.Sample, a)
+}
+
+// KeepOwnLimits makes the advised limits of cgroups that a rule of collect names apply only where they are tighter than their original
+// ones. A policy does not know those: an administrator's CPUQuota and MemoryMax, or, without a cluster, kubelet's limits. A service's quota
+// may be wider on purpose (CPU burst), but the end of a quota restores the original one.
+func KeepOwnLimits(sample *tick.Sample, a *tick.Advice) {
+	if sample == nil {
+		return
+	}
+	var isBatch map[string]bool // of each cgroup of a pod that a rule names
+	for i := range sample.Pods {
+		p := &sample.Pods[i]
+		if p.QoSSource != tick.QoSFromRule {
+			continue
+		}
+		if isBatch == nil {
+			isBatch = map[string]bool{}
+		}
+		isBatch[p.Cgroup] = isBatch[p.Cgroup] || p.QoS == tick.QoSReclaimed
+		for j := range p.Containers {
+			c := &p.Containers[j]
+			isBatch[c.Cgroup] = isBatch[c.Cgroup] || p.QoS == tick.QoSReclaimed
+		}
+	}
+	if isBatch == nil {
+		return
+	}
+	for _, list := range []*[]tick.Cgroup{&a.Cgroups, &a.Fallback} {
+		*list = slices.Clone(*list) // the policy may keep a reference to the advice
+		for i := range *list {
+			c := &(*list)[i]
+			ofBatch, isNamed := isBatch[c.Cgroup]
+			if !isNamed {
+				continue
+			}
+			if c.CPUMaxMilliCPU != nil && (ofBatch || *c.CPUMaxMilliCPU == tick.Unlimited) {
+				c.CPUMaxTighterOnly = true
+			}
+			if c.MemoryHighBytes != nil || c.MemoryMaxBytes != nil || c.MemoryMinBytes != nil || c.MemoryLowBytes != nil {
+				c.MemoryTighterOnly = true
+			}
+		}
+	}
 }

@@ -59,3 +59,37 @@ func TestReboot(t *testing.T) {
 		t.Errorf("the services' history is lost: %+v", st.Guard)
 	}
 }
+
+// Limits of a cgroup that a rule names are never wider than those that it had before: an administrator's, which no sample has. The advice
+// of the policy itself stays as it is, because the policy may keep it.
+func TestOwnLimitsAreKept(t *testing.T) {
+	ruled := func(qos, cgroup string) tick.Pod {
+		return tick.Pod{
+			QoS: qos, QoSSource: tick.QoSFromRule, Cgroup: cgroup, Containers: []tick.Container{{Cgroup: cgroup}, {Cgroup: cgroup + "/c"}},
+		}
+	}
+	ofCluster := tick.Pod{QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromKubernetes, Cgroup: "/kubepods/pod1"}
+	sample := &tick.Sample{Pods: []tick.Pod{ruled(tick.QoSReclaimed, "/batch"), ruled(tick.QoSShared, "/web"), ofCluster}}
+	limit, none := new(int64(1000)), new(int64(tick.Unlimited))
+	of := func(cpu, memory bool) []tick.Cgroup {
+		return []tick.Cgroup{
+			{Cgroup: "/batch", CPUMaxMilliCPU: limit, CPUMaxTighterOnly: cpu},
+			{Cgroup: "/batch/c", MemoryMaxBytes: none, MemoryTighterOnly: memory},
+			{Cgroup: "/web", CPUMaxMilliCPU: limit, MemoryHighBytes: none, MemoryTighterOnly: memory}, // its quota may grow beyond its limit
+			{Cgroup: "/web/c", CPUMaxMilliCPU: none, CPUMaxTighterOnly: cpu},
+			{Cgroup: "/kubepods/pod1", CPUMaxMilliCPU: limit, MemoryMaxBytes: none}, // kubelet's limits are in the sample
+			{Cgroup: "/batch.slice", CPUWeight: limit},
+		}
+	}
+	ofPolicy := of(false, false)
+	a := &tick.Advice{Cgroups: ofPolicy, Fallback: ofPolicy}
+	KeepOwnLimits(sample, a)
+	for name, got := range map[string][]tick.Cgroup{"cgroups": a.Cgroups, "fallback": a.Fallback} {
+		if diff := cmp.Diff(of(true, true), got); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+	if diff := cmp.Diff(of(false, false), ofPolicy); diff != "" {
+		t.Errorf("the policy's advice: %s", diff)
+	}
+}
