@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"polder/advise/koordinator/annotation"
+	"polder/advise/policy"
 	"polder/lib/reason"
 	"polder/lib/sloconfig"
 	"polder/lib/tick"
@@ -77,6 +78,9 @@ func (st *State) Advise(t *tick.Tick, s *sloconfig.Strategies, a *tick.Advice) {
 	if t.Sample != nil {
 		if n, why = readNode(t.Sample, a); why == "" {
 			why = st.observe(t, c)
+		}
+		if why == "" && policy.PodsUnknown(t.Sample) { // so are their requests, which would count as none
+			why = "the cluster's pods are still unknown"
 		}
 	}
 	switch {

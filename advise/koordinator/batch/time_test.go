@@ -261,3 +261,35 @@ func TestStateContinues(t *testing.T) {
 		}
 	}
 }
+
+// While all pods are unknown to the cluster their requests are unknown: the last offer stays up to degradeTime, and a new one is not made.
+func TestUnknownPodsAreNoOffer(t *testing.T) {
+	known := onePod("a", "Burstable", 5, 60, 1, 10)
+	lost := known
+	lost.QoSSource, lost.Missing, lost.Requests, lost.KubernetesQOS = tick.QoSFromRule, tick.MissingCluster, nil, ""
+	unread := sample(lost)
+	unread.Errors = []tick.SourceError{{Source: "pods", Error: "forbidden"}}
+	byRequest := strategies(func(c *sloconfig.Colocation) {
+		c.MemoryCalculatePolicy, c.MidUnallocatedPercent = new(sloconfig.CalculateRequest), new(int64(100))
+	})
+	st := &State{}
+	advise := func(after time.Duration, s *tick.Sample) *tick.Advice {
+		a := &tick.Advice{}
+		st.Advise(at(s, after), byRequest, a)
+		return a
+	}
+	first := advise(0, sample(known))
+	for _, after := range []time.Duration{time.Second, 15 * time.Minute} {
+		a := advise(after, unread)
+		if a.Reclaimed == nil || *a.Reclaimed.MemoryBytes != *first.Reclaimed.MemoryBytes || *a.Mid.MilliCPU != *first.Mid.MilliCPU {
+			t.Errorf("after %s: offer %+v and mid %+v: %q; want the last ones, %+v and %+v",
+				after, a.Reclaimed, a.Mid, a.Reasons, first.Reclaimed, first.Mid)
+		}
+	}
+	if a := advise(15*time.Minute+time.Second, unread); a.Reclaimed != nil || !strings.Contains(a.Withdrawn, "pods are still unknown") {
+		t.Errorf("after degradeTime: %+v, withdrawn %q", a.Reclaimed, a.Withdrawn)
+	}
+	if a := advised(unread, byRequest); a.Reclaimed != nil || a.Mid != nil || a.Withdrawn != "" {
+		t.Errorf("without an earlier offer: %+v and %+v", a.Reclaimed, a.Mid)
+	}
+}
