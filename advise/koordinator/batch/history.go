@@ -65,7 +65,9 @@ func (h *history) observe(now time.Time, pods []pod, system amounts, isKnown res
 	isTraining := elapsed >= trainInterval
 	if elapsed > maxPause { // nothing was observed meanwhile: only observed time counts as history
 		for _, podUsage := range h.Pods {
-			podUsage.Since = podUsage.Since.Add(elapsed)
+			if podUsage != nil { // null in a state file
+				podUsage.Since = podUsage.Since.Add(elapsed)
+			}
 		}
 	}
 	existing, prod := 0, amounts{}

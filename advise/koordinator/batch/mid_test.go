@@ -283,3 +283,16 @@ func TestHistoryIsBounded(t *testing.T) {
 		t.Errorf("%+v is not sound", h.Counts)
 	}
 }
+
+// A pod's history of null in a state file counts as none, also after a pause, which shifts the histories of all pods.
+func TestNullHistoryAfterAPause(t *testing.T) {
+	st := &State{}
+	const text = `{"history":{"trained":"2026-03-01T11:00:00Z","pods":{"uid-a":null,"uid-gone":null}}}`
+	if err := tick.Unmarshal([]byte(text), st); err != nil {
+		t.Fatal(err)
+	}
+	st.Advise(at(sample(onePod("a", "Burstable", 1, 1, 1, 10)), 0), shipped(), &tick.Advice{})
+	if h := st.History.Pods["uid-a"]; h == nil || !h.Since.Equal(start) || len(st.History.Pods) != 1 {
+		t.Errorf("the histories are %+v", st.History.Pods)
+	}
+}
