@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 
@@ -24,7 +25,10 @@ type objects struct {
 // nodeObjects is what they contain for one node, and the last result of resolving them.
 type nodeObjects struct {
 	customconfig.Local
-	slo         sloconfig.Local
+	slo sloconfig.Local
+	// labels and annotations are the node's, as last known: they select what is in force.
+	labels, annotations map[string]string
+
 	version     uint64
 	raw, merged tick.Raw
 	reported    config.Reported
@@ -53,8 +57,12 @@ func (o *objects) override(t *tick.Tick) {
 		l = &nodeObjects{}
 		o.nodes[strings.Clone(t.Node)] = l
 	}
-	chosen, errs := l.InForce(o.file.Custom, t.Node, t.Sample.Labels, t.Time)
-	strategies, sloErrs := l.slo.InForce(o.file.SLO, t.Sample.Labels, t.Sample.Annotations)
+	if !policy.NodeUnread(t.Sample) { // else they are unknown, which does not mean that it has none
+		keep(&l.labels, t.Sample.Labels)
+		keep(&l.annotations, t.Sample.Annotations)
+	}
+	chosen, errs := l.InForce(o.file.Custom, t.Node, l.labels, t.Time)
+	strategies, sloErrs := l.slo.InForce(o.file.SLO, l.labels, l.annotations)
 	if version := l.Version + l.slo.Version; l.merged == nil || l.version != version || !bytes.Equal(l.raw, t.Sample.Config) {
 		l.raw, l.version = slices.Clone(t.Sample.Config), version
 		l.merged = sloconfig.Overlay(customconfig.Overlay(l.raw, chosen), strategies)
@@ -69,4 +77,11 @@ func (o *objects) override(t *tick.Tick) {
 	}
 	l.reported.Problems(o.log.With("node", t.Node), message, problems)
 	t.Sample.Config = l.merged
+}
+
+// keep replaces a map by a copy of the present one, if they differ.
+func keep(last *map[string]string, present map[string]string) {
+	if !maps.Equal(*last, present) {
+		*last = maps.Clone(present)
+	}
 }

@@ -113,3 +113,29 @@ func TestNodesOfObjectsAreBounded(t *testing.T) {
 		}
 	}
 }
+
+// A node keeps the strategies of its labels and annotations while the Node object is unknown, as after a restart of collect without the API
+// server; without labels only the cluster's strategies would be in force.
+func TestObjectsOfALabelledNodeStayWhileItIsUnread(t *testing.T) {
+	const threshold = `{"clusterStrategy":{"cpuSuppressThresholdPercent":65},` +
+		`"nodeStrategies":[{"nodeSelector":{"matchLabels":{"pool":"gpu"}},"cpuSuppressThresholdPercent":7}]}`
+	path := filepath.Join(t.TempDir(), "slo.yaml")
+	file, err := config.ReadObjects(path, []byte(sloFile(threshold, `{}`)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &objects{file: file, log: slog.New(slog.DiscardHandler)}
+	labelled := tick.Sample{Labels: map[string]string{"pool": "gpu"}}
+	unread := tick.Sample{Errors: []tick.SourceError{{Source: "node", Error: "no answer"}}}
+	for i, step := range []struct {
+		sample  tick.Sample
+		percent int
+	}{{unread, 65}, {labelled, 7}, {unread, 7}, {tick.Sample{}, 65}, {unread, 65}} {
+		x := &tick.Tick{Node: "n", Sample: &step.sample}
+		o.override(x)
+		if want := fmt.Sprintf(`"cpuSuppressThresholdPercent":%d`, step.percent); !strings.Contains(string(x.Sample.Config), want+",") &&
+			!strings.Contains(string(x.Sample.Config), want+"}") {
+			t.Errorf("tick %d: the configuration is %s; want %s", i, x.Sample.Config, want)
+		}
+	}
+}
