@@ -35,7 +35,7 @@ func (c *choices) isAtTop() bool {
 }
 
 // adviseResched advises when CPUs choose again what they run: while all batch is at the top of the hierarchy, and both batch and other
-// programs use CPU. An unknown use changes nothing.
+// programs use CPU. An unknown use, or an unknown size of the machine, changes nothing.
 func (st *State) adviseResched(t *tick.Tick, a *tick.Advice, isAtTop bool, s Settings, m Machine) {
 	onWait, interval := s.ReschedOnWait && className(s.Class) == Idle, s.ReschedInterval
 	if interval == ReschedOnSmallMachines {
@@ -49,7 +49,7 @@ func (st *State) adviseResched(t *tick.Tick, a *tick.Advice, isAtTop bool, s Set
 		return
 	}
 	cpu := t.Sample.CPU
-	if batch, isKnown := batchUse(t.Sample); isKnown && cpu != nil && cpu.UsageMilliCPU != nil {
+	if batch, isKnown := batchUse(t.Sample); isKnown && cpu != nil && cpu.UsageMilliCPU != nil && m.MilliCPU > 0 {
 		used := float64(m.MilliCPU) * usedPermille / 1000
 		switch {
 		case batch >= used && *cpu.UsageMilliCPU-batch >= used:

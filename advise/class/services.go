@@ -76,12 +76,12 @@ func (st *ServiceState) advise(t *tick.Tick, c *choices, factor int, m Machine) 
 	return a
 }
 
-// updateBusy decides whether services use too much of the machine. An unknown use changes nothing.
+// updateBusy decides whether services use too much of the machine. An unknown use, or an unknown size of the machine, changes nothing.
 func (st *ServiceState) updateBusy(t *tick.Tick, m Machine) {
 	cpu := t.Sample.CPU
 	batchUse, isKnown := batchUse(t.Sample)
 	switch {
-	case cpu == nil || cpu.UsageMilliCPU == nil || !isKnown:
+	case cpu == nil || cpu.UsageMilliCPU == nil || !isKnown || m.MilliCPU <= 0:
 	case (*cpu.UsageMilliCPU-batchUse)*1000 >= float64(m.MilliCPU)*busyPermille:
 		st.BusyAt = t.Time
 	case t.Time.Sub(st.BusyAt) >= busyHold || st.BusyAt.After(t.Time): // or the clock was set back

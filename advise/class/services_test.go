@@ -114,6 +114,18 @@ func TestServicesHaveTheirOwnWeightsOnABusyMachine(t *testing.T) {
 	}
 }
 
+// While the machine's size is unknown services do not count as using too much of it, nor batch as running beside them.
+func TestUnknownSizeOfTheMachine(t *testing.T) {
+	for _, milliCPU := range []int64{0, 2000} {
+		x, a := at(0, 500, 0), &tick.Advice{}
+		s := Settings{Class: Idle, ServiceWeightFactor: 16, ReschedOnWait: true}
+		(&State{}).Advise(x, a, s, Machine{MilliCPU: milliCPU, CgroupVersion: 2})
+		if c := entryOf(t, a, "/web"); c == nil || *c.CPUWeightFactor != 16 || a.ReschedOnWait {
+			t.Errorf("of %dm: advised %+v, on wait %t, reasons %q", milliCPU, c, a.ReschedOnWait, a.Reasons)
+		}
+	}
+}
+
 // TestServicesGetTheirOwnWeightsWithoutBatch: the original weight is advised for a minute after batch has gone, after a service has become
 // batch or has gone, and after the factor was set to 1; then nothing is remembered.
 func TestServicesGetTheirOwnWeightsWithoutBatch(t *testing.T) {
