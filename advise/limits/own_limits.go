@@ -11,12 +11,12 @@ import (
 // applyOwnLimits limits each batch pod by its own limits of reclaimed resources, which kubelet does not know and sets no limit for. The
 // quota is set on the pod's cgroup, as the sum over its containers if each has a limit: kubelet removes a quota that it did not set from a
 // container each time it writes the container's CPU list (policy static of its CPU manager). Memory is limited per container, and only if
-// batch's memory is capped.
+// batch's memory is capped. The limits of a pod that the cluster has deleted stay while its processes run.
 func (w *round) applyOwnLimits(limitsMemory bool) {
 	cpu, memory, overLimit := 0, 0, 0
 	for i := range w.tick.Sample.Pods {
 		p := &w.tick.Sample.Pods[i]
-		if p.QoS != tick.QoSReclaimed || p.Missing != "" || p.Ended() {
+		if !p.IsBatch() || p.Missing == tick.MissingCgroup || p.Ended() {
 			continue
 		}
 		isPodOnly, sum := true, int64(0) // only the pod's own limits are known

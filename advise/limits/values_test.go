@@ -105,8 +105,12 @@ func TestAPodsOwnQuota(t *testing.T) {
 		"the second has not": {[]*tick.Resources{milli(2000), memory}, nil, ""},
 		"the first has not":  {[]*tick.Resources{memory, milli(2000)}, nil, ""},
 		"ended":              {[]*tick.Resources{milli(2000)}, func(p *tick.Pod) { p.Phase = "Failed" }, ""},
-		"unknown":            {[]*tick.Resources{milli(2000)}, func(p *tick.Pod) { p.Missing = tick.MissingCluster }, ""},
-		"a service":          {[]*tick.Resources{milli(2000)}, func(p *tick.Pod) { p.QoS = tick.QoSShared }, ""},
+		"deleted":            {[]*tick.Resources{milli(2000)}, func(p *tick.Pod) { p.Missing = tick.MissingCluster }, "cpu 2000"},
+		"without a cgroup":   {[]*tick.Resources{milli(2000)}, func(p *tick.Pod) { p.Missing = tick.MissingCgroup }, ""},
+		"of unknown class": {[]*tick.Resources{milli(2000)}, func(p *tick.Pod) {
+			p.QoSSource, p.Missing = tick.QoSFromRule, tick.MissingCluster
+		}, ""},
+		"a service": {[]*tick.Resources{milli(2000)}, func(p *tick.Pod) { p.QoS = tick.QoSShared }, ""},
 	} {
 		r := newRun(t)
 		r.settings = Settings{Own: true, Batch: None, Services: None}
@@ -119,6 +123,25 @@ func TestAPodsOwnQuota(t *testing.T) {
 		}
 		if r.tickAfter(1); r.entryText(pod) != tt.want {
 			t.Errorf("%s: %q; want %q", name, r.entryText(pod), tt.want)
+		}
+	}
+}
+
+// A batch pod that was deleted from the cluster keeps its limits while its processes run.
+func TestDeletedBatchKeepsItsLimits(t *testing.T) {
+	const pod, container = "/kubepods/besteffort/podj", "/kubepods/besteffort/podj/a"
+	r := newRun(t)
+	r.settings.Services = None
+	limits := &tick.Resources{ReclaimedMilliCPU: new(2000.0), ReclaimedMemoryBytes: new(1.0 * gib)}
+	*r.job() = tick.Pod{
+		UID: "j", QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromKatalyst, Cgroup: pod, Memory: memoryUse(gib / 2),
+		Containers: []tick.Container{{Name: "a", Cgroup: container, Memory: memoryUse(gib / 2), Limits: limits}},
+	}
+	for _, missing := range []string{"", tick.MissingCluster, tick.MissingCluster} {
+		r.job().Missing = missing
+		r.tickAfter(1).want(container, "max 1024")
+		if text := r.entryText(pod); !strings.HasPrefix(text, "cpu 2000") {
+			t.Errorf("missing %q: %s", missing, text)
 		}
 	}
 }
