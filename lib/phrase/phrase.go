@@ -3,6 +3,8 @@ package phrase
 
 import (
 	"fmt"
+	"math"
+	"strconv"
 	"strings"
 )
 
@@ -12,6 +14,17 @@ func Count(n int, what string) string {
 		return "1 " + what
 	}
 	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// largestInDigits is the largest number that is written digit by digit. Larger ones are no measurement, and may have 300 digits.
+const largestInDigits = 1e15
+
+// Decimal formats a number with so many decimals, and a very large one with an exponent.
+func Decimal(v float64, decimals int) string {
+	if !(math.Abs(v) < largestInDigits) { // not a number, too
+		return strconv.FormatFloat(v, 'g', 3, 64)
+	}
+	return strconv.FormatFloat(v, 'f', decimals, 64)
 }
 
 // First joins at most limit names with commas, and counts the others: "a, b and 3 more".

@@ -1,11 +1,25 @@
 package phrase
 
-import "testing"
+import (
+	"math"
+	"testing"
+)
 
 func TestCount(t *testing.T) {
 	for n, want := range map[int]string{0: "0 pods", 1: "1 pod", 2: "2 pods", -1: "-1 pods"} {
 		if got := Count(n, "pod"); got != want {
 			t.Errorf("Count(%d) = %q, want %q", n, got, want)
+		}
+	}
+}
+
+func TestDecimal(t *testing.T) {
+	for want, got := range map[string]string{
+		"0.00": Decimal(0, 2), "-1.5": Decimal(-1.5, 1), "2": Decimal(1.6, 0), "999999999999999.0": Decimal(999_999_999_999_999, 1),
+		"1e+15": Decimal(1e15, 1), "-1e+308": Decimal(-1e308, 0), "+Inf": Decimal(math.Inf(1), 2), "NaN": Decimal(math.NaN(), 2),
+	} {
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"polder/lib/phrase"
 	"polder/lib/podwait"
 	"polder/lib/tick"
 	"polder/lib/usage"
@@ -280,12 +281,12 @@ func (w *Worth) OfBatch() []string {
 	if w.Free < 3600 {
 		unit, per = "core-seconds", 1
 	}
-	text := fmt.Sprintf("batch got %.1f of %.1f idle %s", w.Batch/per, w.Free/per, unit)
+	text := fmt.Sprintf("batch got %s of %s idle %s", phrase.Decimal(w.Batch/per, 1), phrase.Decimal(w.Free/per, 1), unit)
 	var inBrackets []string
 	if w.Free > 0 {
 		inBrackets = append(inBrackets, fmt.Sprintf("%.0f %%", 100*w.Batch/w.Free))
 	}
-	if beyond := fmt.Sprintf("%.1f", w.BeyondRequests/per); beyond != "0.0" {
+	if beyond := phrase.Decimal(w.BeyondRequests/per, 1); beyond != "0.0" {
 		inBrackets = append(inBrackets, beyond+" beyond requests")
 	}
 	if len(inBrackets) > 0 {

@@ -455,3 +455,12 @@ func TestClassesOfPods(t *testing.T) {
 		t.Errorf("%d classes, series %s", len(n.Worth().classes), got)
 	}
 }
+
+// A very large number in a tick is not written digit by digit: the sentence is a line of the log.
+func TestLargeSumsAreShort(t *testing.T) {
+	w := Worth{Seconds: 10, Batch: 1e298, Free: 1e298, BeyondRequests: 1e298}
+	const want = "batch got 2.78e+294 of 2.78e+294 idle core-hours (100 %, 2.78e+294 beyond requests) in 10s, throttled 0.0 % of it"
+	if got := w.String(); got != want {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+}

@@ -221,7 +221,7 @@ func used(p *tick.Pod) string {
 		parts = append(parts, "used "+coresOf(*p.UsageMilliCPU))
 	}
 	if p.Load1 != nil {
-		parts = append(parts, fmt.Sprintf("had %.1f threads ready to run on average", *p.Load1))
+		parts = append(parts, "had "+phrase.Decimal(*p.Load1, 1)+" threads ready to run on average")
 	}
 	if p.Memory != nil {
 		held := p.Memory.WorkingSetBytes

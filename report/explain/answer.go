@@ -101,9 +101,9 @@ func (r *Recording) held(t *tick.Tick, p *tick.Pod, a allowance) string {
 	case use == nil:
 		return "Its use is unknown, and so is what limited it."
 	case throttle != nil && *throttle >= 1 && own != nil && (a.quota == nil || *own <= float64(*a.quota)):
-		return fmt.Sprintf("Its own CPU limit of %s: it was throttled in %.0f %% of the periods.", coresOf(*own), *throttle)
+		return fmt.Sprintf("Its own CPU limit of %s: it was throttled in %s %% of the periods.", coresOf(*own), phrase.Decimal(*throttle, 0))
 	case throttle != nil && *throttle >= 1:
-		return fmt.Sprintf("Its quota: it was throttled in %.0f %% of the periods.", *throttle)
+		return fmt.Sprintf("Its quota: it was throttled in %s %% of the periods.", phrase.Decimal(*throttle, 0))
 	case a.quota != nil && a.quotaOf == "" && *use >= fullPart*float64(*a.quota):
 		return fmt.Sprintf("Its quota: it used %s of %s.", coresNumber(*use), coresOf(float64(*a.quota)))
 	case a.quotaOf != "" && inCgroup(t, a.quotaOf) >= fullPart*float64(*a.quota):
@@ -114,7 +114,7 @@ func (r *Recording) held(t *tick.Tick, p *tick.Pod, a allowance) string {
 	case a.size > 0 && used < roomPart*float64(a.size)*1000:
 		return fmt.Sprintf("Nothing: the pods on its CPUs used %s of %s.", coresNumber(used), coresOf(float64(a.size)*1000))
 	case a.comesLast() && busy(t) >= fullPart:
-		return fmt.Sprintf("Its class: the machine was %.0f %% busy, and %s gets only what the others leave.", busy(t)*100, a.class())
+		return fmt.Sprintf("Its class: the machine was %s %% busy, and %s gets only what the others leave.", phrase.Decimal(busy(t)*100, 0), a.class())
 	case waiting && a.comesLast():
 		return fmt.Sprintf("Its class, as far as the recording shows: threads were ready to run and waited, as those of %s do "+
 			"while others run on the same CPUs.", a.class())
@@ -337,7 +337,7 @@ func describeThrottling(p *tick.Pod) string {
 		var parts []string
 		for i := range p.Containers {
 			if c := &p.Containers[i]; c.ThrottledPercent != nil && *c.ThrottledPercent >= 1 {
-				parts = append(parts, fmt.Sprintf("container %s in %.0f %%", clip.Clean(c.Name), *c.ThrottledPercent))
+				parts = append(parts, fmt.Sprintf("container %s in %s %%", clip.Clean(c.Name), phrase.Decimal(*c.ThrottledPercent, 0)))
 			}
 		}
 		return "Yes, " + list(parts[:min(len(parts), 5)]) + " of the periods: its quota was used up."
@@ -369,7 +369,7 @@ func throttledList(all map[string]peak, known bool, clock func(peak) string) str
 	}
 	var parts []string
 	for _, p := range largest(all, mostListed) {
-		text := fmt.Sprintf("%s in %.0f %% of the periods", p.name, p.value)
+		text := fmt.Sprintf("%s in %s %% of the periods", p.name, phrase.Decimal(p.value, 0))
 		if clock != nil {
 			text += " at " + clock(p)
 		}

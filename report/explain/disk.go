@@ -47,8 +47,8 @@ func describeDisks(t *tick.Tick, about *tick.Pod) (s []string) {
 		}
 	}
 	if stalled := mostStalled(t.Sample); stalled != nil {
-		s = append(s, fmt.Sprintf("%s waited for I/O longest of the services: for %.0f ms per second.",
-			nameOf(stalled.Namespace, stalled.Name), 10*stalled.IOPressure.Some.Avg10))
+		s = append(s, fmt.Sprintf("%s waited for I/O longest of the services: for %s ms per second.",
+			nameOf(stalled.Namespace, stalled.Name), phrase.Decimal(10*stalled.IOPressure.Some.Avg10, 0)))
 	}
 	return append(s, diskState(t, limited)...)
 }
@@ -59,7 +59,7 @@ func serviceOnDisks(p *tick.Pod) (s []string) {
 		s = append(s, "It "+did+".")
 	}
 	if v := stall(p); v >= leastStall {
-		s = append(s, fmt.Sprintf("It waited for I/O for %.0f ms per second.", 10*v))
+		s = append(s, fmt.Sprintf("It waited for I/O for %s ms per second.", phrase.Decimal(10*v, 0)))
 	}
 	return s
 }
@@ -230,7 +230,7 @@ func diskState(t *tick.Tick, limited bool) (s []string) {
 		}
 	}
 	if fullest != nil && (limited || *fullest.UsePercent >= busyDisk) {
-		text := fmt.Sprintf("The disk that was used most, %s, had work in %.0f %% of the time", brief(fullest.Name), *fullest.UsePercent)
+		text := fmt.Sprintf("The disk that was used most, %s, had work in %s %% of the time", brief(fullest.Name), phrase.Decimal(*fullest.UsePercent, 0))
 		if l := fullest.WriteLatencyMicroseconds; l != nil {
 			text += fmt.Sprintf("; a write took %.3g ms", *l/1000)
 		}

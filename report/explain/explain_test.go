@@ -247,6 +247,10 @@ func TestMeasures(t *testing.T) {
 		{"cpu.used.percent", "", 80, "80.0 %"},
 		{"cpu.load.1min.container", "share", 7.45, "7.5 threads ready to run"},
 		{"cpu.suppression", "reclaim", 6, "6.00"},
+		{"katalyst.kubewharf.io/reclaimed_millicpu", "", 1e308, "1e+305 cores"}, // not 300 digits
+		{"memory", "numa0", -1e308, "-8.88e+292 PiB"},
+		{"memory", "psi", 1e308, "1e+308 %"},
+		{"cpu.load.1min.container", "share", 1e308, "1e+308 threads ready to run"},
 	} {
 		if got := measure(c.scope, c.part, c.value); got != c.want {
 			t.Errorf("%s %s %v: %q, want %q", c.scope, c.part, c.value, got, c.want)

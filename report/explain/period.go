@@ -44,8 +44,8 @@ func (r *Recording) podOver(n *node, add func(string)) {
 	case f.high < 1:
 		add(paragraph("Throttled", "No: no quota stopped it."))
 	default:
-		const text = "Yes: in %.0f %% of the periods on average, most at %s (%.0f %%)."
-		add(paragraph("Throttled", fmt.Sprintf(text, f.average(), n.clock(f.highAt), f.high)))
+		const text = "Yes: in %s %% of the periods on average, most at %s (%s %%)."
+		add(paragraph("Throttled", fmt.Sprintf(text, phrase.Decimal(f.average(), 0), n.clock(f.highAt), phrase.Decimal(f.high, 0))))
 	}
 	if p.QoS == tick.QoSReclaimed {
 		add(paragraph("Cold memory", n.describeCold(t)...))

@@ -43,7 +43,7 @@ func (b balance) services() string {
 func (b balance) describe(all float64) string {
 	text := fmt.Sprintf("had %s of %s. They needed %s", coresNumber(b.size()), coresOf(all), coresOf(b.NeedMilliCPU))
 	if b.Size.IsWhole {
-		text = fmt.Sprintf("had %.0f of %.0f CPUs. They needed %s", b.size()/1000, all/1000, coresOf(b.NeedMilliCPU))
+		text = fmt.Sprintf("had %.0f of %s CPUs. They needed %s", b.size()/1000, phrase.Decimal(all/1000, 0), coresOf(b.NeedMilliCPU))
 	}
 	if b.SystemMilliCPU > 0 {
 		text += fmt.Sprintf(", processes outside all pods %s", coresOf(b.SystemMilliCPU))

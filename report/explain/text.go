@@ -1,11 +1,11 @@
 package explain
 
 import (
-	"fmt"
 	"strings"
 	"unicode/utf8"
 
 	"polder/lib/clip"
+	"polder/lib/phrase"
 	"polder/lib/tick"
 	"polder/lib/usage"
 	"polder/report/view"
@@ -112,16 +112,16 @@ func measure(scope, part string, v float64) string {
 	case tick.UnitMilliCPU:
 		return coresOf(v)
 	case tick.UnitPercent:
-		return fmt.Sprintf("%.1f %%", v)
+		return phrase.Decimal(v, 1) + " %"
 	case tick.UnitPages:
-		return fmt.Sprintf("%.0f pages a second", v)
+		return phrase.Decimal(v, 0) + " pages a second"
 	case tick.UnitBytes:
 		return bytesOf(v)
 	}
 	if strings.HasPrefix(scope, "cpu.load") {
-		return fmt.Sprintf("%.1f threads ready to run", v)
+		return phrase.Decimal(v, 1) + " threads ready to run"
 	}
-	return fmt.Sprintf("%.2f", v)
+	return phrase.Decimal(v, 2)
 }
 
 // describeScope describes what a scope measures.

@@ -142,18 +142,24 @@ func (m *mean) value() (v float64, known bool) {
 	return m.sum / float64(m.n), true
 }
 
-// with formats the average.
-func (m *mean) with(format string) string {
+// with formats the average with so many decimals.
+func (m *mean) with(decimals int) string {
 	v, known := m.value()
 	if !known {
 		return unknown
 	}
-	return fmt.Sprintf(format, v)
+	return phrase.Decimal(v, decimals)
 }
 
-func (m *mean) cores() string   { return m.with("%.2f") }
-func (m *mean) plain() string   { return m.with("%.2f") }
-func (m *mean) percent() string { return m.with("%.1f %%") }
+func (m *mean) cores() string { return m.with(2) }
+func (m *mean) plain() string { return m.with(2) }
+
+func (m *mean) percent() string {
+	if _, known := m.value(); !known {
+		return unknown
+	}
+	return m.with(1) + " %"
+}
 
 func (m *mean) bytes() string {
 	v, known := m.value()
@@ -175,7 +181,7 @@ func (n *node) batch() string {
 	if w.Seconds == 0 {
 		return unknown
 	}
-	return fmt.Sprintf("%.2f", w.Batch/w.Seconds)
+	return phrase.Decimal(w.Batch/w.Seconds, 2)
 }
 
 func (n *node) overBy() string {

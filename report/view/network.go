@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"polder/lib/clip"
+	"polder/lib/phrase"
 	"polder/lib/tick"
 )
 
@@ -26,7 +27,7 @@ func (m *Model) networkSection() section {
 				at := slices.IndexFunc(n.Classes, func(x tick.NetworkCount) bool { return x.Link == l.Link && x.Class == c.Class })
 				if at >= 0 {
 					x := n.Classes[at]
-					row.add(dim, " sent ").add(plain, Bytes(&x.SentBytes)).add(dim, fmt.Sprintf("  dropped %.0f packets, waiting ", x.DroppedPackets)).add(plain, Bytes(&x.BacklogBytes))
+					row.add(dim, " sent ").add(plain, Bytes(&x.SentBytes)).add(dim, "  dropped "+phrase.Decimal(x.DroppedPackets, 0)+" packets, waiting ").add(plain, Bytes(&x.BacklogBytes))
 				}
 			}
 			s.rows = append(s.rows, row)

@@ -8,6 +8,7 @@ import (
 
 	"polder/lib/clip"
 	"polder/lib/cpus"
+	"polder/lib/phrase"
 	"polder/lib/tick"
 	"polder/lib/usage"
 	"polder/report/age"
@@ -185,7 +186,7 @@ func (m *Model) cpuLine(look Look, s *tick.Sample) *line {
 	l.bar(all, barWidth(look), useSegments(m.Tick)...)
 	of := ""
 	if whole != nil {
-		of = fmt.Sprintf(" of %.0f", *whole/1000)
+		of = " of " + phrase.Decimal(*whole/1000, 0)
 	}
 	l.add(plain, fit(fmt.Sprintf("  %s%s cores", Cores(s.CPU.UsageMilliCPU), of), 20)+right(percent(s.CPU.UsageMilliCPU, whole), 4))
 	l.add(dim, "  load ").add(plain, load(s.CPU.Load1))
@@ -286,7 +287,7 @@ func (l *line) psi(p *tick.Pressure) *line {
 	case p.Some.Avg10 >= 10:
 		s = warn
 	}
-	return l.add(dim, "  psi ").add(s, fmt.Sprintf("%.1f%%", p.Some.Avg10))
+	return l.add(dim, "  psi ").add(s, phrase.Decimal(p.Some.Avg10, 1)+"%")
 }
 
 // offerLine shows the offer, and its history.

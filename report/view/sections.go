@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"polder/lib/clip"
+	"polder/lib/phrase"
 	"polder/lib/reason"
 	"polder/lib/tick"
 )
@@ -338,9 +339,9 @@ func amount(p tick.PressureFinding, v float64) string {
 	case tick.UnitMilliCPU:
 		return Cores(&v) + " CPU"
 	case tick.UnitPercent:
-		return fmt.Sprintf("%.1f %%", v)
+		return phrase.Decimal(v, 1) + " %"
 	case tick.UnitPages:
-		return fmt.Sprintf("%.0f pages/s", v)
+		return phrase.Decimal(v, 0) + " pages/s"
 	case tick.UnitBytes:
 		return Bytes(&v)
 	}

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"polder/lib/clip"
+	"polder/lib/phrase"
 )
 
 // fit cuts or pads s to width columns. A text that is cut ends in an ellipsis.
@@ -48,16 +49,16 @@ func Cores(milli *float64) string {
 	case math.Abs(v) < 0.0005:
 		return "0"
 	case math.Abs(v) < 10:
-		return fmt.Sprintf("%.2f", v)
+		return phrase.Decimal(v, 2)
 	}
-	return fmt.Sprintf("%.1f", v)
+	return phrase.Decimal(v, 1)
 }
 
 func load(v *float64) string {
 	if v == nil {
 		return missing
 	}
-	return fmt.Sprintf("%.2f", *v)
+	return phrase.Decimal(*v, 2)
 }
 
 // Bytes formats an amount of memory with three digits and a binary unit, "-" where it is unknown.
@@ -74,18 +75,18 @@ func Bytes(v *float64) string {
 	}
 	switch {
 	case unit == "B" || math.Abs(x) >= 100:
-		return fmt.Sprintf("%.0f %s", x, unit)
+		return phrase.Decimal(x, 0) + " " + unit
 	case math.Abs(x) >= 10:
-		return fmt.Sprintf("%.1f %s", x, unit)
+		return phrase.Decimal(x, 1) + " " + unit
 	}
-	return fmt.Sprintf("%.2f %s", x, unit)
+	return phrase.Decimal(x, 2) + " " + unit
 }
 
 func percent(part, whole *float64) string {
 	if part == nil || whole == nil || *whole <= 0 {
 		return missing
 	}
-	return fmt.Sprintf("%.0f%%", 100**part / *whole)
+	return phrase.Decimal(100**part / *whole, 0) + "%"
 }
 
 // Span formats a duration with one or two units.
