@@ -3,7 +3,6 @@ package series
 import (
 	"fmt"
 	"maps"
-	"math"
 	"strings"
 	"time"
 
@@ -45,6 +44,10 @@ type Worth struct {
 	classes map[string]string
 }
 
+// maxMilliCPU is the largest amount of CPU that counts, a billion cores. A larger one is no measurement, and in a counter nothing that is
+// added afterwards would be visible.
+const maxMilliCPU = 1e12
+
 // maxGapIntervals is the longest time between two ticks that counts, in intervals of the tick: a longer gap is unknown.
 const maxGapIntervals = 3
 
@@ -58,7 +61,7 @@ func (w *Worth) coveredSeconds(t *tick.Tick) float64 {
 	}
 	interval := *t.Sample.IntervalSeconds
 	switch {
-	case !(interval > 0) || math.IsInf(interval, 0) || !first && since <= 0: // a repeated tick, or the clock was set back
+	case !(interval > 0 && interval < tick.MaxIntervalSeconds) || !first && since <= 0: // a repeated tick, or the clock was set back
 		return 0
 	case first || since > maxGapIntervals*interval:
 		return interval
@@ -73,7 +76,7 @@ func (w *Worth) add(t *tick.Tick) {
 		return
 	}
 	capacity := usage.Capacity(t.Sample)
-	if capacity == nil || mayHaveUnknownBatch(t.Sample.Pods) {
+	if capacity == nil || *capacity > maxMilliCPU || mayHaveUnknownBatch(t.Sample.Pods) {
 		return
 	}
 	w.addWaiting(t.Sample.Pods, seconds)
@@ -81,12 +84,12 @@ func (w *Worth) add(t *tick.Tick) {
 	podSeconds := w.presentPods(t.Sample)
 	for i := range t.Sample.Pods {
 		p := &t.Sample.Pods[i]
-		if !p.IsBatch() || p.UsageMilliCPU == nil {
+		if !p.IsBatch() || p.UsageMilliCPU == nil || *p.UsageMilliCPU > maxMilliCPU {
 			continue
 		}
 		use := max(0, *p.UsageMilliCPU) // a negative one would make counters decrease
 		batch += use
-		beyond += max(0, use-requested(p))
+		beyond += min(use, max(0, use-requested(p))) // a request may be negative
 		for j := range p.Containers {
 			if part := p.Containers[j].ThrottledPercent; part != nil {
 				throttled = max(throttled, min(100, *part))

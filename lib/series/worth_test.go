@@ -39,6 +39,10 @@ func TestWorth(t *testing.T) {
 	unclassedUnused.UsageMilliCPU = new(0.0)
 	noTopology := used(0, 1, 2000, batchPod("a", 1000))
 	noTopology.Sample.Topology, noTopology.Sample.Capacity = nil, &tick.Resources{MilliCPU: new(8000.0)}
+	noCapacity := used(time.Second, 1, 2000, batchPod("a", 1000))
+	noCapacity.Sample.Topology, noCapacity.Sample.Capacity = nil, &tick.Resources{MilliCPU: new(1e308)}
+	negative := batchPod("a", 1000)
+	negative.Requests = &tick.Resources{ReclaimedMilliCPU: new(-1e308)}
 	noNode := used(2*time.Second, 1, 0, batchPod("a", 1000))
 	noNode.Sample.CPU.UsageMilliCPU = nil
 	noInterval := used(2*time.Second, 1, 0, batchPod("a", 1000))
@@ -65,7 +69,12 @@ func TestWorth(t *testing.T) {
 			start, used(time.Second, 1, 3000, batchPod("a", 1000), service, unclassedUnused),
 		}, 2, 2, 4, 2, 0},
 		{"without a topology the cluster's capacity counts", []*tick.Tick{noTopology}, 1, 1, 7, 1, 0},
-		{"an interval that is none", []*tick.Tick{used(0, math.Inf(1), 1000, throttled), used(0, math.NaN(), 1000, throttled), used(0, -1, 1000, throttled)}, 0, 0, 0, 0, 0},
+		{"an interval that is none", []*tick.Tick{
+			used(0, math.Inf(1), 1000, throttled), used(0, math.NaN(), 1000, throttled), used(0, -1, 1000, throttled), used(time.Second, 1e300, 1000, throttled),
+		}, 0, 0, 0, 0, 0},
+		{"a use that is no measurement", []*tick.Tick{start, used(time.Second, 1, 1000, batchPod("a", 500), batchPod("h", 1e308))}, 2, 1.5, 5.5, 1.5, 0},
+		{"a capacity that is none", []*tick.Tick{start, noCapacity}, 1, 1, 2, 1, 0},
+		{"a negative request", []*tick.Tick{used(0, 10, 1000, negative)}, 10, 10, 40, 10, 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -226,13 +226,13 @@ func (l *Line) Interval() time.Duration {
 	return cmp.Or(period, interval)
 }
 
-// maxIntervalSeconds is the interval from which on it counts as invalid.
-const maxIntervalSeconds = 1e6
+// MaxIntervalSeconds is the interval from which on it counts as invalid.
+const MaxIntervalSeconds = 1e6
 
 // asDuration converts a number of seconds; it returns 0 if that is invalid or too large.
 func asDuration(data []byte) time.Duration {
 	var seconds float64
-	if Unmarshal(data, &seconds) != nil || !(seconds > 0 && seconds < maxIntervalSeconds) {
+	if Unmarshal(data, &seconds) != nil || !(seconds > 0 && seconds < MaxIntervalSeconds) {
 		return 0
 	}
 	return time.Duration(seconds * float64(time.Second))

@@ -130,7 +130,7 @@ func (s *Sample) Interval() time.Duration {
 		return 0
 	}
 	for _, v := range []*float64{s.PeriodSeconds, s.IntervalSeconds} {
-		if v != nil && *v > 0 && *v < maxIntervalSeconds {
+		if v != nil && *v > 0 && *v < MaxIntervalSeconds {
 			return time.Duration(*v * float64(time.Second))
 		}
 	}
