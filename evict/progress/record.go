@@ -9,6 +9,7 @@ import (
 	"polder/evict/act"
 	"polder/evict/pick"
 	"polder/lib/kube"
+	"polder/lib/reason"
 	"polder/lib/tick"
 )
 
@@ -62,7 +63,7 @@ func (r *Record) recordResult(x act.Result, at time.Time, action string) {
 		if action == act.FreezePods {
 			l.Frozen = true
 			l.Eviction.State = tick.StateSucceeded
-			l.Eviction.Message += " (frozen until evict --thaw)"
+			l.Eviction.Message += reason.Frozen
 			return // reported for as long as it is frozen
 		}
 		if ended, ok := r.InProgress.End(x.UID, at); ok {

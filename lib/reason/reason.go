@@ -47,6 +47,9 @@ const Threshold = "threshold of "
 // HasThreshold reports whether an eviction's message has a value and the threshold that it passed.
 func HasThreshold(message string) bool { return strings.Contains(message, Threshold) }
 
+// Frozen ends the message of an eviction that has succeeded by freezing the pod: it is reported for as long as the pod is frozen.
+const Frozen = " (frozen until evict --thaw)"
+
 // IsOffer reports whether a reason has the amount of CPU that is offered, or why none is.
 func IsOffer(text string) bool {
 	return beginsWith(text, BatchCPU, Offer, NotOffered, Negligible, NoReclaimedCPU)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"polder/lib/cpus"
+	"polder/lib/reason"
 	"polder/lib/tick"
 )
 
@@ -142,7 +143,7 @@ func (n *Node) addEvictions(t *tick.Tick) {
 		}
 		switch {
 		case last == x.State: // a state lasts for many ticks, and counts once
-		case isFirst && !isSeen && lasts(x, t.Sample):
+		case isFirst && !isSeen && lasts(x):
 			n.evictions.begin(counter)
 		default:
 			n.evictions.add(counter, 1)
@@ -155,11 +156,10 @@ func (n *Node) addEvictions(t *tick.Tick) {
 	n.states = states
 }
 
-// lasts reports whether an eviction's state may be that of an earlier tick. The end is reported once, except a frozen pod's, whose threads
-// are still there.
-func lasts(x *tick.PodEviction, s *tick.Sample) bool {
+// lasts reports whether an eviction's state may be that of an earlier tick. The end is reported once, except a frozen pod's.
+func lasts(x *tick.PodEviction) bool {
 	if x.State == tick.StateSucceeded {
-		return s != nil && slices.ContainsFunc(s.Pods, func(p tick.Pod) bool { return p.UID == x.UID && p.Threads != nil && *p.Threads > 0 })
+		return strings.HasSuffix(x.Message, reason.Frozen)
 	}
 	return x.State != tick.StateFailed
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"polder/lib/reason"
 	"polder/lib/series/seriestest"
 	"polder/lib/tick"
 )
@@ -147,7 +148,7 @@ func TestCounters(t *testing.T) {
 }
 
 // What lasts in a process's first eviction section was counted by the process before it: only later states count, and ends, which a section
-// reports once. A frozen pod's end is reported for as long as its threads are there.
+// reports once. A frozen pod's end is reported for as long as it is frozen. A tool's own metrics are made from its own section alone.
 func TestEvictionsBeforeTheStart(t *testing.T) {
 	const frozen = "frozen"
 	n := NewNode("report")
@@ -156,13 +157,11 @@ func TestEvictionsBeforeTheStart(t *testing.T) {
 		for i, s := range states {
 			x := tick.PodEviction{UID: fmt.Sprint("u", i), Rule: "r", State: s}
 			if s == frozen {
-				x.UID, x.State = frozen, tick.StateSucceeded
+				x.UID, x.State, x.Message = frozen, tick.StateSucceeded, "why"+reason.Frozen
 			}
 			e.Evictions = append(e.Evictions, x)
 		}
-		x := &tick.Tick{Node: "n", Time: time.Unix(1, 0), Eviction: e, Sample: &tick.Sample{Pods: []tick.Pod{
-			{UID: frozen, Threads: new(3.0)}, {UID: "u3", Threads: new(0.0)},
-		}}}
+		x := &tick.Tick{Node: "n", Time: time.Unix(1, 0), Eviction: e}
 		n.Add(x)
 		return slices.DeleteFunc(text(n.Samples(x)), func(s string) bool { return !strings.HasPrefix(s, "polder_evictions_total") })
 	}
