@@ -19,7 +19,7 @@ var metricsUnread = []string{
 	"Container.Load1", "Container.Load5",
 	"Container.Threads", "Container.Memory", "Container.NUMAMemory", "Container.Requests", "Container.Limits",
 	"Pod.UID", "Pod.Labels", "Pod.Annotations", "Pod.Cgroup", "Pod.Load5", "Pod.Threads", "Pod.MemoryEvents",
-	"Pod.CPUPressure", "Pod.MemoryPressure", "Pod.IOPressure",
+	"Pod.MemoryPressure", "Pod.IOPressure",
 	"Memory.RSSBytes", "Memory.CacheBytes", "Memory.UsageBytes",
 	"Advice.Cgroups", "Advice.Fallback",
 }

@@ -57,6 +57,9 @@ func TestUnreadFieldsAreInNoMetric(t *testing.T) {
 	full.V, full.Node = tick.Version, "n"
 	full.Sample.Agent, full.Sample.Fleet, full.Eviction.Fleet = nil, nil, nil // of a fleet's ticks alone
 	full.Sample.Pods[0].QoS, full.Sample.Pods[1].QoS = tick.QoSShared, tick.QoSReclaimed
+	for i := range full.Sample.Pods[0].Containers { // otherwise the service's waiting is unknown
+		full.Sample.Pods[0].Containers[i].ThrottledPercent = new(0.0)
+	}
 	raw, err := tick.Marshal(&full)
 	if err != nil {
 		t.Fatal(err)
@@ -80,6 +83,14 @@ func TestUnreadFieldsAreInNoMetric(t *testing.T) {
 	got, after := page(metricsUnread...)
 	if got != want {
 		t.Errorf("without what is not read:\n%s\nwith it:\n%s", got, want)
+	}
+	// A metric may have a field's value where another one is absent.
+	for field := range reflect.TypeFor[tick.Pod]().Fields() {
+		absent := "Pod." + field.Name
+		want, _ := page(absent)
+		if got, _ := page(append([]string{absent}, metricsUnread...)...); got != want {
+			t.Errorf("of pods without %s, without what is not read:\n%s\nwith it:\n%s", field.Name, got, want)
+		}
 	}
 	if strings.Count(want, "\n") < 100 {
 		t.Errorf("a page of %d lines", strings.Count(want, "\n"))

@@ -60,7 +60,7 @@ var unreadFields = []string{
 	"Sample.PeriodSeconds", "Sample.Disks", "Sample.Partitions", "Sample.BatchCgroups", "Sample.BatchMemory", "Sample.MemoryReclaim",
 	"Sample.Links",
 	"NodeCPU.Load5", "NodeCPU.Load15",
-	"Pod.Load5", "Pod.CPUPressure", "Pod.MemoryEvents", "Pod.OwnerKind",
+	"Pod.Load5", "Pod.MemoryEvents", "Pod.OwnerKind",
 	"Container.Load5",
 	"Memory.CacheBytes", "Memory.RefaultBytesPerSecond",
 	"Advice.Cgroups", "Advice.Fallback",
