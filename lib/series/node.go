@@ -27,8 +27,8 @@ type Node struct {
 	evictions      counts            // by rule and state
 	states         map[string]string // the last state of each eviction, by UID and rule
 	worth          Worth
-	shadow         counts    // by how much the shadow's offer differs, by direction and policy
-	lastAdvice     time.Time // of the last advice
+	shadow         counts // by how much the shadow's offer differs, by direction and policy
+	advices        clock  // of the ticks with an advice
 }
 
 // NewNode returns a node without a tick yet, for a tool's metrics.
@@ -115,9 +115,8 @@ const maxAdviceSpan = 5 * time.Minute
 
 // sinceAdvice returns the time in seconds since the previous advice, 0 if there was none or if the time is unknown.
 func (n *Node) sinceAdvice(now time.Time) float64 {
-	span, first := now.Sub(n.lastAdvice), n.lastAdvice.IsZero()
-	n.lastAdvice = now
-	if first || span <= 0 || span > maxAdviceSpan {
+	span, isFirst := n.advices.since(now)
+	if isFirst || span <= 0 || span > maxAdviceSpan {
 		return 0
 	}
 	return span.Seconds()

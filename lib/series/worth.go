@@ -33,7 +33,7 @@ type Worth struct {
 	// Evicted are the accepted evictions, without those that a budget refused.
 	Evicted float64
 
-	lastTick time.Time
+	clock clock // of the ticks
 	// withPSI and withDelays are Services and Waited of those services whose PSI the tick has, and of the others, but the run delays without
 	// their bound. Run delays are summed over a service's threads, so they are not a part of the time: they are large where many threads
 	// wait for a moment each, even if no request takes longer.
@@ -53,17 +53,16 @@ const maxGapIntervals = 3
 
 // coveredSeconds returns the time in seconds that a tick covers, 0 if it is unknown.
 func (w *Worth) coveredSeconds(t *tick.Tick) float64 {
-	since := t.Time.Sub(w.lastTick).Seconds()
-	first := w.lastTick.IsZero()
-	w.lastTick = t.Time
+	span, isFirst := w.clock.since(t.Time)
+	since := span.Seconds()
 	if t.Sample == nil || t.Sample.IntervalSeconds == nil {
 		return 0
 	}
 	interval := *t.Sample.IntervalSeconds
 	switch {
-	case !(interval > 0 && interval < tick.MaxIntervalSeconds) || !first && since <= 0: // a repeated tick, or the clock was set back
+	case !(interval > 0 && interval < tick.MaxIntervalSeconds) || !isFirst && since <= 0: // a repeated tick, or the clock was set back
 		return 0
-	case first || since > maxGapIntervals*interval:
+	case isFirst || since > maxGapIntervals*interval:
 		return interval
 	}
 	return since
