@@ -18,7 +18,7 @@ var metricsUnread = []string{
 	"Container.Name", "Container.ID", "Container.Cgroup", "Container.CPUSetCPUs", "Container.UsageMilliCPU",
 	"Container.Load1", "Container.Load5",
 	"Container.Threads", "Container.Memory", "Container.NUMAMemory", "Container.Requests", "Container.Limits",
-	"Pod.UID", "Pod.Labels", "Pod.Annotations", "Pod.Cgroup", "Pod.Load5", "Pod.Threads", "Pod.MemoryEvents",
+	"Pod.Labels", "Pod.Annotations", "Pod.Cgroup", "Pod.Load5", "Pod.Threads", "Pod.MemoryEvents",
 	"Pod.MemoryPressure", "Pod.IOPressure",
 	"Memory.RSSBytes", "Memory.CacheBytes", "Memory.UsageBytes",
 	"Advice.Cgroups", "Advice.Fallback",

@@ -60,24 +60,38 @@ func TestUnreadFieldsAreInNoMetric(t *testing.T) {
 	for i := range full.Sample.Pods[0].Containers { // otherwise the service's waiting is unknown
 		full.Sample.Pods[0].Containers[i].ThrottledPercent = new(0.0)
 	}
-	raw, err := tick.Marshal(&full)
-	if err != nil {
-		t.Fatal(err)
+	parsed := func() *tick.Line {
+		raw, err := tick.Marshal(&full)
+		if err != nil {
+			t.Fatal(err)
+		}
+		line, err := tick.ParseLine(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return line
 	}
-	line, err := tick.ParseLine(raw)
-	if err != nil {
-		t.Fatal(err)
-	}
+	line := parsed()
+	// In the next tick a pod of the same name has another UID and requests other resources.
+	full.Time = full.Time.Add(time.Second)
+	full.Sample.Pods[1].UID, full.Sample.Pods[1].Requests = "another", nil
+	replaced := parsed()
 	sections := []string{tick.SectionSample, tick.SectionAdvice, tick.SectionIsolation, tick.SectionEviction, tick.SectionNetwork}
 	page := func(without ...string) (string, *tick.Tick) {
 		x, err := tick.NewDecoder(without...).Decode(line, sections...)
 		if err != nil {
 			t.Fatal(err)
 		}
+		later, err := tick.NewDecoder(without...).Decode(replaced, sections...)
+		if err != nil {
+			t.Fatal(err)
+		}
 		var m view.Metrics
 		m.Add(x)
-		whole, _ := m.Page()
-		return whole, x
+		first, _ := m.Page()
+		m.Add(later)
+		second, _ := m.Page()
+		return first + second, x
 	}
 	want, before := page()
 	got, after := page(metricsUnread...)

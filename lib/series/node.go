@@ -278,7 +278,7 @@ func (p *page) addWorth(w *Worth) {
 	}
 	for _, key := range slices.Sorted(maps.Keys(w.pods)) {
 		namespace, pod, _ := strings.Cut(key, "\x00")
-		p.addNumber(batchPodTime, w.pods[key], namespace, pod, cmp.Or(w.classes[key], other))
+		p.addNumber(batchPodTime, w.pods[key], namespace, pod, cmp.Or(w.counted[key].class, other))
 	}
 }
 

@@ -40,9 +40,12 @@ type Worth struct {
 	withPSI, withDelays waiting
 	squeezed            counts // the parts of Advised in which something held batch back, by cause
 	pods                counts // the CPU time of each present batch pod, by namespace and name, and that of others beyond the bound
-	// classes are the classes of the pods in pods ([batchClass]), as they were first known: the labels of a counter do not change.
-	classes map[string]string
+	// counted are the pods in pods.
+	counted map[string]countedPod
 }
+
+// countedPod is a pod that has a counter. Its class ([batchClass]) is as it was first known: the labels of a counter do not change.
+type countedPod struct{ uid, class string }
 
 // maxMilliCPU is the largest amount of CPU that counts, a billion cores. A larger one is no measurement, and in a counter nothing that is
 // added afterwards would be visible.
@@ -95,9 +98,9 @@ func (w *Worth) add(t *tick.Tick) {
 			}
 		}
 		podSeconds.add(podKey(p), use/1000*seconds)
-		w.addClass(podSeconds, p)
+		w.addCounted(podSeconds, p)
 	}
-	maps.DeleteFunc(w.classes, func(key, _ string) bool { _, counted := podSeconds[key]; return !counted })
+	maps.DeleteFunc(w.counted, func(key string, _ countedPod) bool { _, counted := podSeconds[key]; return !counted })
 	w.pods = podSeconds
 	w.Seconds += seconds
 	w.Batch += batch / 1000 * seconds
@@ -134,21 +137,22 @@ func batchClass(p *tick.Pod) string {
 	return p.QoS
 }
 
-// addClass remembers the class of a pod that has a counter of its own. Pods beyond the bound have none.
-func (w *Worth) addClass(counted counts, p *tick.Pod) {
+// addCounted remembers a pod that has a counter of its own. Pods beyond the bound have none.
+func (w *Worth) addCounted(counters counts, p *tick.Pod) {
 	key := podKey(p)
-	if _, isCounted := counted[key]; !isCounted || w.classes[key] != "" {
+	before, isKnown := w.counted[key]
+	if _, isCounted := counters[key]; !isCounted || isKnown && before.uid == p.UID {
 		return
 	}
-	if w.classes == nil {
-		w.classes = map[string]string{}
+	if w.counted == nil {
+		w.counted = map[string]countedPod{}
 	}
-	w.classes[key] = batchClass(p)
+	w.counted[key] = countedPod{p.UID, batchClass(p)}
 }
 
 // presentPods returns the counters of the pods that a sample has, whatever is known of their use or class this time, and that of the pods
 // beyond the bound, which never ends. They come before the counters of new pods, so that the bound does not end the counter of a pod that
-// still exists.
+// still exists. A pod that has replaced another one of its name has a counter that begins.
 func (w *Worth) presentPods(s *tick.Sample) counts {
 	if s.IsUnread("pods") { // a list that could not be read does not mean that a pod has ended
 		return maps.Clone(w.pods)
@@ -159,7 +163,7 @@ func (w *Worth) presentPods(s *tick.Sample) counts {
 	}
 	for i := range s.Pods {
 		key := podKey(&s.Pods[i])
-		if v, known := w.pods[key]; known {
+		if v, known := w.pods[key]; known && w.counted[key].uid == s.Pods[i].UID {
 			present[key] = v
 		}
 	}

@@ -454,14 +454,20 @@ func TestClassesOfPods(t *testing.T) {
 	n.Add(used(2*time.Second, 1, 4000))
 	n.Add(used(3*time.Second, 1, 4000, requesting("a", nil))) // another one of the same name
 	check("[n spark a reclaimed]1")
+	replaced := requesting("a", mid)
+	replaced.UID = "another"
+	n.Add(used(4*time.Second, 1, 4000, replaced)) // without a tick in between
+	check("[n spark a mid]1")
+	n.Add(used(5*time.Second, 1, 4000, requesting("a", nil), replaced)) // the cgroup of the one before is still there
+	check("[n spark a mid]3")
 
 	var many []tick.Pod
 	for i := range maxKeys + 10 {
 		many = append(many, requesting(fmt.Sprintf("p%03d", i), mid))
 	}
-	n.Add(used(4*time.Second, 1, 4000, many...))
-	if got := series(); !strings.Contains(got, "[n other  other]10") || len(n.Worth().classes) > maxKeys {
-		t.Errorf("%d classes, series %s", len(n.Worth().classes), got)
+	n.Add(used(6*time.Second, 1, 4000, many...))
+	if got := series(); !strings.Contains(got, "[n other  other]10") || len(n.Worth().counted) > maxKeys {
+		t.Errorf("%d pods, series %s", len(n.Worth().counted), got)
 	}
 }
 
