@@ -100,7 +100,7 @@ func (l *poolLoad) finding(
 	if f.Met {
 		taint := taintCPUPressure
 		f.Taint = &taint
-		f.Message = fmt.Sprintf("the load of pool %s is %.2f, the bound is %.2f; it was over the bound in %.0f%% of the last %d samples",
+		f.Message = fmt.Sprintf("the load of pool %s is %.2f, "+reason.LoadBound+"%.2f; it was over the bound in %.0f%% of the last %d samples",
 			p.name, load, f.Threshold, 100*share, s.LoadMetricRingSize)
 	}
 	return f

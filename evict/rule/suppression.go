@@ -58,7 +58,7 @@ func (w *cpuWindow) measureSuppression(m *Measure, s *Settings, t *tick.Tick) {
 			f.Others = append(f.Others, Candidate{Pod: x.Pod, Releases: releases})
 			continue
 		}
-		message := fmt.Sprintf("current pool suppression rate %.2f is over than the pod suppression tolerance rate %.2f", ratio, threshold)
+		message := fmt.Sprintf("current pool suppression rate %.2f is over than "+reason.ToleranceRate+"%.2f", ratio, threshold)
 		if !f.Met {
 			f.Met, f.Message = true, message
 		}

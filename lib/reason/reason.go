@@ -5,6 +5,7 @@ package reason
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -41,11 +42,18 @@ func NotMeasured(what, why string) string { return what + ": " + why + notMeasur
 // IsNotMeasured reports whether an error is one of [NotMeasured].
 func IsNotMeasured(text string) bool { return strings.HasSuffix(text, notMeasured) }
 
-// Threshold precedes the threshold that a value passed in the message of an eviction. The message has the value, too.
-const Threshold = "threshold of "
+// These precede the threshold that a value passed in the message of an eviction. The message has the value, too. LoadBound is for
+// a pool's load, and ToleranceRate, in Katalyst's words, for the suppression of batch.
+const (
+	Threshold     = "threshold of "
+	LoadBound     = "the bound is "
+	ToleranceRate = "the pod suppression tolerance rate "
+)
 
 // HasThreshold reports whether an eviction's message has a value and the threshold that it passed.
-func HasThreshold(message string) bool { return strings.Contains(message, Threshold) }
+func HasThreshold(message string) bool {
+	return slices.ContainsFunc([]string{Threshold, LoadBound, ToleranceRate}, func(s string) bool { return strings.Contains(message, s) })
+}
 
 // Frozen ends the message of an eviction that has succeeded by freezing the pod: it is reported for as long as the pod is frozen.
 const Frozen = " (frozen until evict --thaw)"
