@@ -47,10 +47,6 @@ type Worth struct {
 // countedPod is a pod that has a counter. Its class ([batchClass]) is as it was first known: the labels of a counter do not change.
 type countedPod struct{ uid, class string }
 
-// maxMilliCPU is the largest amount of CPU that counts, a billion cores. A larger one is no measurement, and in a counter nothing that is
-// added afterwards would be visible.
-const maxMilliCPU = 1e12
-
 // maxGapIntervals is the longest time between two ticks that counts, in intervals of the tick: a longer gap is unknown.
 const maxGapIntervals = 3
 
@@ -78,7 +74,7 @@ func (w *Worth) add(t *tick.Tick) {
 		return
 	}
 	capacity := usage.Capacity(t.Sample)
-	if capacity == nil || *capacity > maxMilliCPU || mayHaveUnknownBatch(t.Sample.Pods) {
+	if capacity == nil || *capacity > usage.MaxMilliCPU || mayHaveUnknownBatch(t.Sample.Pods) {
 		return
 	}
 	w.addWaiting(t.Sample.Pods, seconds)
@@ -86,7 +82,7 @@ func (w *Worth) add(t *tick.Tick) {
 	podSeconds := w.presentPods(t.Sample)
 	for i := range t.Sample.Pods {
 		p := &t.Sample.Pods[i]
-		if !p.IsBatch() || p.UsageMilliCPU == nil || *p.UsageMilliCPU > maxMilliCPU {
+		if !p.IsBatch() || p.UsageMilliCPU == nil || *p.UsageMilliCPU > usage.MaxMilliCPU {
 			continue
 		}
 		use := max(0, *p.UsageMilliCPU) // a negative one would make counters decrease

@@ -6,6 +6,9 @@ import (
 	"polder/lib/tick"
 )
 
+// MaxMilliCPU is the largest amount of CPU that is a measurement, a billion cores. Beside a larger one, nothing else in a sum is visible.
+const MaxMilliCPU = 1e12
+
 // Capacity returns a node's CPU time in milli-CPU: all of its online CPUs, or, without a topology, the capacity that the cluster has, or
 // else the allocatable part of that. It is nil if none of them is known.
 func Capacity(s *tick.Sample) *float64 {

@@ -181,6 +181,25 @@ func TestUnknownIsNotZero(t *testing.T) {
 	}
 }
 
+// A use or an interval that is no measurement leaves the page of the rest.
+func TestPageOfNumbersThatAreNoMeasurement(t *testing.T) {
+	var r Recording
+	for second := range 3 {
+		x := tickAt(second, 1000, service("web", 500), service("forged", math.MaxFloat64))
+		if second == 1 {
+			x.Sample.IntervalSeconds = new(math.MaxFloat64)
+		}
+		r.Add(x)
+	}
+	seconds := map[string]float64{}
+	for _, p := range read(t, &r).Nodes[0].Pods {
+		seconds[p.Name] = p.Seconds
+	}
+	if d := cmp.Diff(map[string]float64{"shop/web": 1, "shop/forged": 0}, seconds); d != "" {
+		t.Errorf("CPU seconds (-want +got):\n%s", d)
+	}
+}
+
 // Hostile recordings: many nodes, many pods, reasons and pools that all differ. Memory and page stay bounded.
 func TestPageIsBounded(t *testing.T) {
 	var r Recording

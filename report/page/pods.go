@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"polder/lib/tick"
+	"polder/lib/usage"
 	"polder/report/explain"
 	"polder/report/view"
 )
@@ -52,7 +53,7 @@ func (s *pods) add(t *tick.Tick) {
 			continue
 		}
 		x.class = explain.Short(p.QoS)
-		if p.UsageMilliCPU != nil && !math.IsNaN(*p.UsageMilliCPU) {
+		if p.UsageMilliCPU != nil && math.Abs(*p.UsageMilliCPU) <= usage.MaxMilliCPU {
 			s.takeUse(x, t, *p.UsageMilliCPU/1000)
 		}
 		x.last = t.Time
@@ -111,7 +112,7 @@ func (s *pods) find(p *tick.Pod, at time.Time) *pod {
 }
 
 func (s *pods) takeUse(x *pod, t *tick.Tick, cores float64) {
-	if interval := t.Sample.IntervalSeconds; interval != nil && *interval > 0 && !math.IsInf(*interval, 0) {
+	if interval := t.Sample.IntervalSeconds; interval != nil && *interval > 0 && *interval < tick.MaxIntervalSeconds {
 		x.seconds += cores * *interval
 	}
 	x.peak = max(x.peak, cores)
