@@ -194,21 +194,22 @@ func offered(t *tick.Tick) []string {
 	return s
 }
 
-// reclaimedPods describes what the reclaimed pods requested and used.
+// reclaimedPods describes what the reclaimed pods requested and used, without those that have ended.
 func reclaimedPods(sample *tick.Sample) string {
 	requested, use, pods, unknown := 0.0, 0.0, 0, 0
 	for i := range sample.Pods {
 		p := &sample.Pods[i]
-		if p.QoS != tick.QoSReclaimed {
+		if p.QoS != tick.QoSReclaimed || p.Ended() {
 			continue
 		}
 		pods++
 		if p.Requests != nil && p.Requests.ReclaimedMilliCPU != nil {
 			requested += *p.Requests.ReclaimedMilliCPU
 		}
-		if p.UsageMilliCPU != nil {
+		switch {
+		case p.UsageMilliCPU != nil:
 			use += *p.UsageMilliCPU
-		} else {
+		case !p.IsIdle():
 			unknown++
 		}
 	}

@@ -219,6 +219,28 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
+// What reclaimed pods request and use is that of the pods that have not ended. A pod that has no cgroup yet uses nothing.
+func TestReclaimedPods(t *testing.T) {
+	pod := func(use *float64, phase string) tick.Pod {
+		return tick.Pod{Namespace: "batch", QoS: tick.QoSReclaimed, Cgroup: "/b", Phase: phase, UsageMilliCPU: use,
+			Containers: []tick.Container{{Cgroup: "/b/c"}}, Requests: &tick.Resources{ReclaimedMilliCPU: new(4000.0)}}
+	}
+	begun := pod(nil, "Pending")
+	begun.Cgroup, begun.Containers, begun.Missing = "", nil, tick.MissingCgroup
+	for _, tt := range []struct {
+		want string
+		pods []tick.Pod
+	}{
+		{"No reclaimed pod ran.", []tick.Pod{pod(nil, "Succeeded")}},
+		{"2 reclaimed pods requested 8.00 and used 1.00 core.", []tick.Pod{pod(new(1000.0), "Running"), pod(nil, "Failed"), begun}},
+		{"2 reclaimed pods requested 8.00 cores; what 1 of them used is unknown.", []tick.Pod{pod(new(1000.0), ""), pod(nil, "Running")}},
+	} {
+		if got := reclaimedPods(&tick.Sample{Pods: tt.pods}); got != tt.want {
+			t.Errorf("%q, want %q", got, tt.want)
+		}
+	}
+}
+
 // A tick that another tool refused is not reported as acted upon.
 func TestRefusedTicksAreNamed(t *testing.T) {
 	x := made(noon, 1000, 1)
