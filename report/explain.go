@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"polder/lib/stage"
 	"polder/lib/tick"
@@ -38,6 +39,9 @@ func (o *explainOptions) given(beside ...string) string {
 func (o *explainOptions) question() (q why.Question, err error) {
 	if o.at != "" && (o.from != "" || o.until != "") {
 		return q, stage.Usagef("--at is one time, --from and --until are a period: give one or the other")
+	}
+	if strings.HasSuffix(o.pod, "/") { // otherwise the answer would be about the node
+		return q, stage.Usagef("--pod %q has no name: want NAMESPACE/NAME or NAME", o.pod)
 	}
 	q.Pod = o.pod
 	for _, f := range [...]struct {
