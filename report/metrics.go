@@ -79,6 +79,7 @@ func (m *metrics) Put(in stage.Incoming) (tick.Target, error) {
 	}
 	age := in.Time.Sub(m.writtenAt)
 	if stable == m.written && age >= 0 && age < rewriteEvery && !m.isWriting {
+		m.waiting = nil // it is older than what is in the file
 		return outcome(result, ended), nil
 	}
 	w := write{page: page, stable: stable, at: in.Time}

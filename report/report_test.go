@@ -19,6 +19,7 @@ import (
 	"polder/lib/tick"
 	"polder/lib/tick/ticktest"
 	"polder/report/cluster"
+	"polder/tests/await"
 )
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -106,6 +107,38 @@ func TestMetricsSlowDisk(t *testing.T) {
 	}
 	if len(written) != 2 || !strings.Contains(written[1], "polder_reclaimed_cpu_cores{node=\"n\"} 3\n") {
 		t.Errorf("written: %q; want the first page and the newest", written)
+	}
+}
+
+// A page that waited for the disk is not written after newer ticks that have what is in the file.
+func TestPageThatIsOutOfDateIsNotWritten(t *testing.T) {
+	x, err := openMetrics(t.Context(), session(nil), &options{metricsFile: "x"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := x.(*metrics)
+	allow, written := make(chan error), []string{}
+	m.replace = func(_ string, data []byte, _ fs.FileMode) error {
+		err := <-allow
+		written = append(written, string(data))
+		return err
+	}
+	for i, milliCPU := range []int64{1000, 2000} {
+		if got := put(t, x, incoming("n", i, milliCPU)); got.State != tick.TargetPending {
+			t.Errorf("tick %d: %+v; want pending", i, got)
+		}
+	}
+	allow <- nil
+	await.Until(t, time.Minute, "the end of the first write", await.Is(func() bool { return len(m.done) == 1 }))
+	if got := put(t, x, incoming("n", 2, 1000)); got.State != tick.TargetWritten {
+		t.Errorf("the first page again: %+v; want written", got)
+	}
+	close(allow) // for a second write
+	if err := x.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if len(written) != 1 {
+		t.Errorf("%d writes: %q; want the first page alone", len(written), written[1:])
 	}
 }
 
