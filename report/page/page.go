@@ -6,7 +6,6 @@ package page
 
 import (
 	"cmp"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -295,7 +294,7 @@ func (n *node) forget(before time.Time) {
 	n.reasons.before(before)
 	n.cores.before(before)
 	n.story.Forget(before)
-	maps.DeleteFunc(n.pods.all, func(_ string, p *pod) bool { return p.last.Before(before) })
+	n.pods.forget(before)
 	if len(n.points.all) > 0 {
 		n.first = n.points.all[0].first
 	}

@@ -248,6 +248,27 @@ func TestLivePageForgets(t *testing.T) {
 	}
 }
 
+// However long a live page runs, the use and the places of a pod that stays are as fine as at its beginning.
+func TestLivePageOfAPodThatStays(t *testing.T) {
+	r := Recording{Keep: time.Minute}
+	for i := range 1000 {
+		p := service("web", float64(i))
+		p.Containers = []tick.Container{{CPUSetCPUs: fmt.Sprintf("0-%d", 1+i%2)}}
+		r.Add(tickAt(i, 1000, p))
+		r.nodes["n"].pods.values, r.nodes["n"].pods.bytes = 100, 50*20*100
+	}
+	n := read(t, &r).Nodes[0]
+	p := n.Pods[0]
+	if n.Stretch != 1000 || len(p.Use) > 62 || p.From+len(p.Use) != 1000 || p.Use[len(p.Use)-1] != 1 {
+		t.Errorf("stretches of %d ms, use %v from %d on", n.Stretch, p.Use, p.From)
+	}
+	for i := 2; i < len(p.Where); i += 2 {
+		if since := p.Where[i] - p.Where[i-2]; since != 1000 {
+			t.Fatalf("a place %d ms after the one before; want one a second in %v", since, p.Where)
+		}
+	}
+}
+
 // When a node's clock is set back a live page begins anew, and goes on with the ticks. One that is late is left out.
 func TestLivePageOfAClockThatIsSetBack(t *testing.T) {
 	r := Recording{Keep: time.Hour}

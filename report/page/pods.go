@@ -2,6 +2,7 @@ package page
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -135,6 +136,17 @@ func (s *pods) takeUse(x *pod, t *tick.Tick, cores float64) {
 	}
 	x.use[i] += (float32(cores) - x.use[i]) / float32(x.count+1)
 	x.count++
+}
+
+// forget removes the pods that were last seen before a time, and what the others did before it, which would take the room of the rest.
+func (s *pods) forget(before time.Time) {
+	maps.DeleteFunc(s.all, func(_ string, p *pod) bool { return p.last.Before(before) })
+	for _, x := range s.all {
+		x.where.before(before)
+		if old := min(int(before.Sub(s.start)/s.stretch)-x.from, len(x.use)-1); x.from >= 0 && old > 0 {
+			x.use, x.from = x.use[old:], x.from+old
+		}
+	}
 }
 
 // limit doubles the stretches until all values fit.
