@@ -95,7 +95,7 @@ func inForce(t *tick.Tick, p *tick.Pod, a allowance) string {
 func (r *Recording) held(t *tick.Tick, p *tick.Pod, a allowance) string {
 	use, throttle := p.UsageMilliCPU, amounts.Throttled(p)
 	own := ownLimit(p)
-	used := onCPUs(t, a.cpus)
+	used, isKnown := onCPUs(t, a.cpus)
 	waiting := p.Load1 != nil && use != nil && *p.Load1*1000 > *use*1.2+500
 	switch {
 	case use == nil:
@@ -111,7 +111,7 @@ func (r *Recording) held(t *tick.Tick, p *tick.Pod, a allowance) string {
 		return fmt.Sprintf("The quota of %s: the pods in it used %s of %s.", brief(a.quotaOf), coresNumber(used), coresOf(quota))
 	case a.size > 0 && used >= fullPart*float64(a.size)*1000:
 		return fmt.Sprintf("Its CPUs: the pods on them used %s of %s.", coresNumber(used), coresOf(float64(a.size)*1000))
-	case a.size > 0 && used < roomPart*float64(a.size)*1000:
+	case a.size > 0 && isKnown && used < roomPart*float64(a.size)*1000:
 		return fmt.Sprintf("Nothing: the pods on its CPUs used %s of %s.", coresNumber(used), coresOf(float64(a.size)*1000))
 	case a.comesLast() && busy(t) >= fullPart:
 		return fmt.Sprintf("Its class: the machine was %s %% busy, and %s gets only what the others leave.", phrase.Decimal(busy(t)*100, 0), a.class())
@@ -120,18 +120,24 @@ func (r *Recording) held(t *tick.Tick, p *tick.Pod, a allowance) string {
 			"while others run on the same CPUs.", a.class())
 	case waiting:
 		return "Threads were ready to run and waited, although no limit was reached: short waits that the averages do not show."
+	case a.size > 0 && !isKnown:
+		return "Unknown: what another pod on its CPUs used is unknown."
 	}
 	return "Nothing: it used less than it was allowed."
 }
 
-// onCPUs is the use of the pods on a list of CPUs.
-func onCPUs(t *tick.Tick, list string) (milliCPU float64) {
+// onCPUs is the known use of the pods on a list of CPUs, and whether that of all of them is known.
+func onCPUs(t *tick.Tick, list string) (milliCPU float64, isKnown bool) {
+	isKnown = true
 	for _, p := range podsOn(t, list) {
-		if p.UsageMilliCPU != nil {
+		switch {
+		case p.UsageMilliCPU != nil:
 			milliCPU += *p.UsageMilliCPU
+		case !p.IsIdle():
+			isKnown = false
 		}
 	}
-	return milliCPU
+	return milliCPU, isKnown
 }
 
 // inCgroup is the use of the pods below a cgroup.

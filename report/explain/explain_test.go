@@ -219,11 +219,34 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
+// Where the use of another pod on its CPUs is unknown, so is whether a pod had room.
+func TestHeldByUnknownUse(t *testing.T) {
+	x := made(noon, 4000, 1000)
+	other := tick.Pod{
+		UID: "o", Namespace: "batch", Name: "other", QoS: tick.QoSReclaimed, Cgroup: "/batch/other", UsageMilliCPU: new(100.0),
+		Containers: []tick.Container{{Cgroup: "/batch/other/c"}},
+	}
+	x.Sample.Pods = append(x.Sample.Pods, other)
+	for _, cgroup := range []string{"/batch/job", "/batch/other"} {
+		x.Advice.Cgroups = append(x.Advice.Cgroups, tick.Cgroup{Cgroup: cgroup, CPUSetCPUs: "0-3"})
+	}
+	q := Question{Pod: "batch/job", At: moment(t, "12:00")}
+	if text := ask(t, q, x); !strings.Contains(text, "What held it back: Nothing: the pods on its CPUs used 0.60 of 4.00 cores.") {
+		t.Error(text)
+	}
+	x.Sample.Pods[2].UsageMilliCPU = nil
+	if text := ask(t, q, x); !strings.Contains(text, "What held it back: Unknown: what another pod on its CPUs used is unknown.") {
+		t.Error(text)
+	}
+}
+
 // What reclaimed pods request and use is that of the pods that have not ended. A pod that has no cgroup yet uses nothing.
 func TestReclaimedPods(t *testing.T) {
 	pod := func(use *float64, phase string) tick.Pod {
-		return tick.Pod{Namespace: "batch", QoS: tick.QoSReclaimed, Cgroup: "/b", Phase: phase, UsageMilliCPU: use,
-			Containers: []tick.Container{{Cgroup: "/b/c"}}, Requests: &tick.Resources{ReclaimedMilliCPU: new(4000.0)}}
+		return tick.Pod{
+			Namespace: "batch", QoS: tick.QoSReclaimed, Cgroup: "/b", Phase: phase, UsageMilliCPU: use,
+			Containers: []tick.Container{{Cgroup: "/b/c"}}, Requests: &tick.Resources{ReclaimedMilliCPU: new(4000.0)},
+		}
 	}
 	begun := pod(nil, "Pending")
 	begun.Cgroup, begun.Containers, begun.Missing = "", nil, tick.MissingCgroup
