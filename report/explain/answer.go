@@ -299,6 +299,8 @@ func needed(t *tick.Tick) []string {
 	switch {
 	case len(ns) == 0:
 		s = append(s, "No service ran.")
+	case total == 0 && slices.ContainsFunc(ns, func(n need) bool { return n.isUnknown }):
+		s = append(s, "What the services needed is unknown.")
 	case total == 0:
 		s = append(s, "No service needed anything.")
 	default:

@@ -17,6 +17,8 @@ type need struct {
 	milliCPU float64
 	by       string // the largest measure: its use, its load or its request
 	request  *float64
+	// isUnknown means that milliCPU lacks a part of which nothing is known: neither a measure nor a request.
+	isUnknown bool
 }
 
 // koordinatorPolicy is the policy that counts what services use; the others count loads and requests, too.
@@ -55,11 +57,13 @@ func needs(t *tick.Tick) []need {
 				}
 				one.take(c.UsageMilliCPU, c.Load1, c.Load5, request, false)
 				n.milliCPU += one.milliCPU
+				n.isUnknown = n.isUnknown || one.isUnknown
 				if one.milliCPU > largest {
 					largest, n.by = one.milliCPU, one.by
 				}
 			}
 		}
+		n.isUnknown = n.isUnknown && !p.IsIdle()
 		all = append(all, n)
 	}
 	slices.SortStableFunc(all, func(a, b need) int {
@@ -69,7 +73,7 @@ func needs(t *tick.Tick) []need {
 }
 
 func (n *need) take(usage, load1, load5, request *float64, usageAlone bool) {
-	missing := false
+	missing, known := false, false
 	for _, m := range [...]struct {
 		value  *float64
 		factor float64
@@ -78,6 +82,7 @@ func (n *need) take(usage, load1, load5, request *float64, usageAlone bool) {
 		if usageAlone && m.by != "its use" {
 			continue
 		}
+		known = known || m.value != nil
 		if m.value == nil || !(*m.value > 0) {
 			missing = true
 			continue
@@ -89,6 +94,7 @@ func (n *need) take(usage, load1, load5, request *float64, usageAlone bool) {
 	if missing && !usageAlone && request != nil && *request > n.milliCPU {
 		n.milliCPU, n.by = *request, "its request"
 	}
+	n.isUnknown = !known && n.by == ""
 }
 
 // amount is the need with its measure.

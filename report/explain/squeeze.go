@@ -113,8 +113,11 @@ func cause(before, after *tick.Tick, fall float64) string {
 			continue
 		}
 		text := fmt.Sprintf("%s needed %s instead of %s", n.name, coresOf(n.milliCPU), coresOf(old.milliCPU))
-		if !there {
+		switch {
+		case !there:
 			text = fmt.Sprintf("%s started and needed %s", n.name, coresOf(n.milliCPU))
+		case old.isUnknown:
+			text = fmt.Sprintf("%s needed %s, and what it needed before is unknown", n.name, coresOf(n.milliCPU))
 		}
 		all = append(all, growth{text, by})
 	}
