@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"polder/lib/phrase"
 	"polder/report/explain"
 	"polder/report/score"
 	"polder/report/view"
@@ -223,7 +224,7 @@ func (n *node) notes(moreEvents int) (s []string) {
 		s = append(s, fmt.Sprintf("The page has only the %d pods that used most CPU.", len(n.pods.all)))
 	}
 	if n.outOfOrder > 0 {
-		s = append(s, fmt.Sprintf("%d ticks are left out: older than the one before them.", n.outOfOrder))
+		s = append(s, phrase.Count(n.outOfOrder, "tick")+" left out: not newer than the one before.")
 	}
 	if n.dryRun {
 		s = append(s, "isolate ran with --dry-run: what was advised was not written.")

@@ -161,8 +161,8 @@ func (n *node) share(nodes int) {
 }
 
 func (n *node) add(t *tick.Tick) {
-	if n.ticks > 0 && t.Time.Before(n.last) {
-		n.outOfOrder++
+	if n.ticks > 0 && !t.Time.After(n.last) {
+		n.outOfOrder++ // or twice
 		return
 	}
 	n.ticks++

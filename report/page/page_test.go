@@ -181,6 +181,18 @@ func TestUnknownIsNotZero(t *testing.T) {
 	}
 }
 
+// A tick that comes twice counts once, as in the summary.
+func TestRepeatedTicksCountOnce(t *testing.T) {
+	var r Recording
+	for _, second := range []int{0, 1, 1, 2} {
+		r.Add(tickAt(second, 1000, service("web", 500)))
+	}
+	n := read(t, &r).Nodes[0]
+	if want := []string{"1 tick left out: not newer than the one before."}; n.Ticks != 3 || n.Pods[0].Seconds != 1.5 || !slices.Equal(n.Notes, want) {
+		t.Errorf("%d ticks, %v s of CPU time, notes %q", n.Ticks, n.Pods[0].Seconds, n.Notes)
+	}
+}
+
 // A use or an interval that is no measurement leaves the page of the rest.
 func TestPageOfNumbersThatAreNoMeasurement(t *testing.T) {
 	var r Recording
