@@ -97,7 +97,10 @@ func planned(before []writeAt, t *tick.Tick) []writeAt {
 }
 
 // inForce reports whether the advice of the newest tick is written to the cgroups.
-func (m *Model) inForce() bool { return m.Tick.Isolation != nil && !m.Tick.Isolation.DryRun }
+func (m *Model) inForce() bool {
+	i := m.Tick.Isolation
+	return i != nil && !i.DryRun && i.Refused == ""
+}
 
 // Worth describes batch's use since the first tick, in pieces, and how long services waited; it is empty where both are unknown.
 func (m *Model) Worth() (batch, services []string) {
@@ -179,7 +182,7 @@ func (m *Model) pools() (of map[int]letter, size map[letter]int) {
 // sets are the cgroups' CPUs after this tick's isolate, by cgroup: they are newer than collect's.
 func (m *Model) sets() map[string]string {
 	sets := map[string]string{}
-	if !m.inForce() || m.Tick.Isolation.Refused != "" || m.Tick.Advice == nil {
+	if !m.inForce() || m.Tick.Advice == nil {
 		return sets
 	}
 	for _, c := range m.Tick.Advice.Cgroups {

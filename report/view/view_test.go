@@ -317,18 +317,18 @@ func TestWritesAreInTheScreensUnits(t *testing.T) {
 func TestSetsInForce(t *testing.T) {
 	x := &tick.Tick{
 		Sample: &tick.Sample{Pods: []tick.Pod{{Name: "batch", Cgroup: "/p", Containers: []tick.Container{{Cgroup: "/p/c", CPUSetCPUs: "0-7"}}}}},
-		Advice: &tick.Advice{Cgroups: []tick.Cgroup{{Cgroup: "/p/c", CPUSetCPUs: "0-3"}}},
+		Advice: &tick.Advice{Cgroups: []tick.Cgroup{{Cgroup: "/p", CPUIdle: new(true)}, {Cgroup: "/p/c", CPUSetCPUs: "0-3"}}},
 	}
 	for _, tt := range []struct {
 		name      string
 		isolation *tick.Isolation
 		want      string
 	}{
-		{"written", &tick.Isolation{Applied: 1}, "0-3"},
-		{"a dry run", &tick.Isolation{DryRun: true}, "0-7 → 0-3"},
-		{"failed", &tick.Isolation{Errors: []tick.IsolationError{{Cgroup: "/p/c", Key: "cpusetCPUs"}}}, "0-7 → 0-3"},
-		{"refused", &tick.Isolation{Refused: "stale"}, "0-7 → 0-3"},
-		{"without isolate", nil, "0-7 → 0-3"},
+		{"written", &tick.Isolation{Applied: 1}, "0-3 idle"},
+		{"a dry run", &tick.Isolation{DryRun: true}, "0-7 → 0-3 advised: idle"},
+		{"failed", &tick.Isolation{Errors: []tick.IsolationError{{Cgroup: "/p/c", Key: "cpusetCPUs"}}}, "0-7 → 0-3 idle"},
+		{"refused", &tick.Isolation{Refused: "stale"}, "0-7 → 0-3 advised: idle"},
+		{"without isolate", nil, "0-7 → 0-3 advised: idle"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			x.Isolation = tt.isolation
