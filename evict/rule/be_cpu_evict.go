@@ -164,7 +164,7 @@ func (f *Finding) addBEPods(t *tick.Tick) {
 	message := fmt.Sprintf("killAndEvictBEPodsRelease for node(%s), need realase CPU : %.0f", t.Node, f.Need)
 	for i := range t.Sample.Pods {
 		p := &t.Sample.Pods[i]
-		if !isActive(p) || qos.Koordinator(p) != qos.BE {
+		if !isActive(p) || mayHaveEnded(t, p) || qos.Koordinator(p) != qos.BE {
 			continue
 		}
 		request, _ := podRequest(p, reclaimedMilliCPU)
@@ -192,7 +192,7 @@ func readBESample(t *tick.Tick, policy string) (x beCPUSample, why string) {
 	limit := math.Inf(1)
 	for i := range t.Sample.Pods {
 		p := &t.Sample.Pods[i]
-		if p.Ended() || qos.Koordinator(p) != qos.BE {
+		if mayHaveEnded(t, p) || qos.Koordinator(p) != qos.BE {
 			continue
 		}
 		if p.Missing != tick.MissingCgroup {

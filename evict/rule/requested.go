@@ -160,7 +160,7 @@ func (w *requestsWindow) measure(
 	f, sum := w.rule.newFinding(x.name, 0, 0), 0.0
 	for i := range t.Sample.Pods {
 		p := &t.Sample.Pods[i]
-		if !isActive(p) || qos.PriorityNumber(p) > maxPriority {
+		if !isActive(p) || mayHaveEnded(t, p) || qos.PriorityNumber(p) > maxPriority {
 			continue
 		}
 		request, ok := x.requestOf(p)

@@ -121,11 +121,17 @@ func Compare(a, b Candidate) int {
 func podsOfClass(t *tick.Tick, class string) []*tick.Pod {
 	var pods []*tick.Pod
 	for i := range t.Sample.Pods {
-		if p := &t.Sample.Pods[i]; p.QoS == class && !p.Ended() {
+		if p := &t.Sample.Pods[i]; p.QoS == class && !mayHaveEnded(t, p) {
 			pods = append(pods, p)
 		}
 	}
 	return pods
+}
+
+// mayHaveEnded reports whether a pod has ended, or may have: while collect's list of pods is stale, a pod without a cgroup may have lost
+// it by its end as well as not have one yet. No other pod is evicted for what it requests.
+func mayHaveEnded(t *tick.Tick, p *tick.Pod) bool {
+	return p.Ended() || p.Missing == tick.MissingCgroup && t.Sample.IsUnread("pods")
 }
 
 // formatTime returns the contract's form of a time that may be missing.
