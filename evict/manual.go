@@ -56,7 +56,7 @@ VICTIMS
                        many as they need at one tick, unless it is given
       --burst          pods at one tick, over all rules
       --per-hour       pods of the node within an hour; --per-namespace those of one namespace. A soft finding may not use the second
-                       half of --per-hour: pods' own annotations lower the thresholds of some
+                       half of either: pods' own annotations lower the thresholds of some
    The hour is measured in the ticks' time and kept with --state. Setting the clock back does not shorten it; setting it forward does,
    as if that time had passed. A refused eviction is not counted. When a limit begins to prevent evictions, the log and the metrics
    report it.

@@ -173,23 +173,29 @@ func TestChooseSoft(t *testing.T) {
 	}
 }
 
-// However many pods soft findings name, hard findings can use the second half of the hour.
+// However many pods soft findings name, hard findings can use the second half of the hour, on the node and of each namespace.
 func TestSoftFindingsLeaveHalfOfTheHour(t *testing.T) {
 	for _, tt := range []struct {
-		perHour    int
+		limit      int
 		soft, hard bool // one more may be evicted for it
 	}{{Unlimited, true, true}, {3, true, true}, {2, false, true}, {1, false, false}, {0, false, false}} {
-		m, limits := stateWith(nil, nil, nil), unlimited()
-		m.LastHour.Add("earlier", "default", now.Add(-time.Minute))
-		limits.PerHour = tt.perHour
-		for _, f := range []rule.Finding{soft("r", 99, 10, candidate(pod("a"), 1)), finding("r", 99, 10, candidate(pod("a"), 1))} {
-			want := tt.soft
-			if f.Hard {
-				want = tt.hard
+		for _, name := range []string{LimitPerHour, LimitPerNamespace} {
+			m, limits := stateWith(nil, nil, nil), unlimited()
+			m.LastHour.Add("earlier", "default", now.Add(-time.Minute))
+			if name == LimitPerHour {
+				limits.PerHour = tt.limit
+			} else {
+				limits.PerNamespace = tt.limit
 			}
-			r := Choose(now, []rule.Finding{f}, limits, m)
-			if got := len(r.Victims) == 1; got != want || !want && (len(r.ReachedLimits) != 1 || r.ReachedLimits[0].Limit != LimitPerHour) {
-				t.Errorf("%d an hour, one used, hard %t: chosen %t, limits %v; want %t", tt.perHour, f.Hard, got, r.ReachedLimits, want)
+			for _, f := range []rule.Finding{soft("r", 99, 10, candidate(pod("a"), 1)), finding("r", 99, 10, candidate(pod("a"), 1))} {
+				want := tt.soft
+				if f.Hard {
+					want = tt.hard
+				}
+				r := Choose(now, []rule.Finding{f}, limits, m)
+				if got := len(r.Victims) == 1; got != want || !want && (len(r.ReachedLimits) != 1 || r.ReachedLimits[0].Limit != name) {
+					t.Errorf("--%s %d, one used, hard %t: chosen %t, limits %v; want %t", name, tt.limit, f.Hard, got, r.ReachedLimits, want)
+				}
 			}
 		}
 	}

@@ -22,7 +22,7 @@ type Limits struct {
 	// covered at one tick (see [rule.Finding.UntilCovered]).
 	PerRule, PerTick, PerRuleUntilCovered int
 	// PerHour limits the last hour of the ticks' time, PerNamespace the pods of one namespace within it. A soft finding may not use the
-	// second half of PerHour.
+	// second half of either.
 	PerHour, PerNamespace int
 	// OptOut are annotations that protect a pod: KEY=VALUE, or KEY for any value.
 	OptOut []string
@@ -336,9 +336,9 @@ func (r *round) exceededLimit(f *rule.Finding, p *tick.Pod) string {
 		return LimitBurst
 	case r.state.IsCounted(p.UID):
 		return ""
-	case !allowsOneMore(r.limits.perHour(f), r.evictedInHour):
+	case !allowsOneMore(partOf(r.limits.PerHour, f), r.evictedInHour):
 		return LimitPerHour
-	case !allowsOneMore(r.limits.PerNamespace, r.state.LastHour.InNamespace(p.Namespace)+r.evictedByNamespace[p.Namespace]):
+	case !allowsOneMore(partOf(r.limits.PerNamespace, f), r.state.LastHour.InNamespace(p.Namespace)+r.evictedByNamespace[p.Namespace]):
 		return LimitPerNamespace
 	}
 	return ""
@@ -352,13 +352,14 @@ func (l *Limits) perRule(f *rule.Finding) int {
 	return l.PerRule
 }
 
-// perHour returns the evictions of an hour up to which a finding may have more. Pods' own annotations lower the thresholds of soft
-// findings, so that tenants can have their pods evicted as often as they like: half of the hour's evictions remain for the node's needs.
-func (l *Limits) perHour(f *rule.Finding) int {
-	if f.Hard || l.PerHour == Unlimited {
-		return l.PerHour
+// partOf returns the part of an hour's limit up to which a finding may have more evictions. Pods' own annotations lower the thresholds of
+// soft findings, so that tenants can have their pods evicted as often as they like: half of the hour's evictions remain for the node's
+// needs. Of those of a namespace too, because a tenant whose namespace is at its limit has the pods of others evicted instead.
+func partOf(limit int, f *rule.Finding) int {
+	if f.Hard || limit == Unlimited {
+		return limit
 	}
-	return (l.PerHour + 1) / 2
+	return (limit + 1) / 2
 }
 
 // allowsOneMore reports whether one more is allowed.
