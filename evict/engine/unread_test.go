@@ -6,8 +6,10 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"polder/lib/tick"
 )
@@ -56,4 +58,22 @@ func TestUnreadFieldsAreUsedNowhere(t *testing.T) {
 	if files < 50 {
 		t.Errorf("only %d files were looked at", files)
 	}
+}
+
+// A tick without rates, the first one of a restarted collect, has a service's pressure but not the growth of it: the service still waits.
+func TestServiceWaitsInATickWithoutRates(t *testing.T) {
+	p := startEvict(t, "--rules", "service-waiting", "--service-waiting-enabled")
+	var since []string
+	for i, wait := range []*float64{new(500.0), nil, new(500.0)} {
+		x := &tick.Tick{V: 1, Node: "n", Time: noon.Add(time.Duration(i) * time.Second), Sample: &tick.Sample{Pods: []tick.Pod{{
+			UID: "s", Name: "s", QoS: tick.QoSShared, CPUWaitPermille: wait, CPUPressure: &tick.Pressure{Some: &tick.PressureLine{Avg10: 50}},
+		}}}}
+		for _, f := range p.put(x).Pressures {
+			since = append(since, f.Since)
+		}
+	}
+	if begin := noon.Format(time.RFC3339Nano); !slices.Equal(since, []string{begin, begin, begin}) {
+		t.Errorf("waits since %q; want %s at each of three ticks", since, begin)
+	}
+	p.close()
 }

@@ -27,10 +27,10 @@ var (
 Off unless service-waiting-enabled. The value is the longest waiting of all services (pods of another class than reclaimed), their
 cpuWaitPermille: on cgroup v2 the thousandths of the time in which some task of the pod waited for a CPU, on version 1 and on v2 without
 PSI the run delays of its threads, added up, which exceed the default threshold in many services even without batch: look at the value
-in quiet times before you enable the rule there. If a service waits more than service-waiting-threshold for service-waiting-duration, the
-reclaimed pod that uses most CPU is evicted. The cooldown is service-waiting-cooldown. Pods with unknown use or a use of 0 are not
-evicted. The waiting of a service that its own CPU limit throttles is unknown: the kernel counts that as waiting too. If no service's
-waiting is known, nothing is measured.`,
+in quiet times before you enable the rule there. Where a tick lacks it, as collect's first one, their cpuPressure (some avg10) applies. If a
+service waits more than service-waiting-threshold for service-waiting-duration, the reclaimed pod that uses most CPU is evicted. The
+cooldown is service-waiting-cooldown. Pods with unknown use or a use of 0 are not evicted. The waiting of a service that its own CPU limit
+throttles is unknown: the kernel counts that as waiting too. If no service's waiting is known, nothing is measured.`,
 		scope:    ScopeServiceWaiting,
 		rows:     (*evictconfig.Settings).WaitingRows,
 		settings: func(s *Settings) *evictconfig.Waiting { return &s.ServiceWaiting },
