@@ -123,7 +123,7 @@ func TestEndsOfRangesAreValid(t *testing.T) {
 		t.Errorf("the largest amount: %v, known %t", v, ok)
 	}
 	m, scored := Measure{}, &tick.Pod{UID: "u", Annotations: map[string]string{annotationEvictScore: "-1e18"}}
-	if scores := evictScores(&m, []*tick.Pod{scored}); len(m.Errors) > 0 || scores["u"] != -maxAmount {
+	if scores := evictScores(&m, new(Defaults()), []*tick.Pod{scored}); len(m.Errors) > 0 || scores["u"] != -maxAmount {
 		t.Errorf("the lowest score: %v, %q", scores, m.Errors)
 	}
 	for seconds, want := range map[float64]time.Duration{3599: 3599 * time.Second, 3600: 0, 0: 0, -1: 0} {

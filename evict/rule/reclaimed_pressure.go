@@ -24,8 +24,8 @@ at a time is evicted when no hard finding needs a victim. Pods that opt out of e
 other pod is evicted for what they request. An offer of 0 counts as withdrawn, unless reclaimed-zero-offer-enabled is on: nothing is
 measured against it, because withdrawing an offer does not ask running pods to end. A pod that requests more than the
 threshold by itself is first, because without its end that of all others would not be enough. Then comes the pod with the lowest number
-in its annotation katalyst.kubewharf.io/pod_evict_score (default 0), then the pod with the lowest priority (pods without a priority
-before all others), then the pod with the largest request.
+in its annotation katalyst.kubewharf.io/pod_evict_score (default 0; where no opt-out is allowed, --opt-out "", a number over 0 counts as
+0), then the pod with the lowest priority (pods without a priority before all others), then the pod with the largest request.
 
 On each NUMA node the rule compares the requests of the reclaimed pods that are bound to it with that node's part of the
 offer. A pod is bound if its annotation katalyst.kubewharf.io/numa_bind_result has one node, or if it requests numa_binding in
@@ -67,7 +67,7 @@ func (w *reclaimedWindow) Measure(s *Settings, t *tick.Tick) Measure {
 	cpu := resource{ScopeReclaimedMilliCPU, "reclaimed CPU", milliCPU, reclaimedMilliCPU, firstPositive(s.ReclaimedCPUThreshold, s.ReclaimedThreshold), s.ReclaimedSoftCPUThreshold}
 	memory := resource{ScopeReclaimedMemory, "reclaimed memory", mebibytes, reclaimedMemoryBytes, firstPositive(s.ReclaimedMemoryThreshold, s.ReclaimedThreshold), s.ReclaimedSoftMemoryThreshold}
 	pods := podsOfClass(t, tick.QoSReclaimed)
-	scores := evictScores(&m, pods)
+	scores := evictScores(&m, s, pods)
 	w.measure(&m, s, t, &w.MilliCPU, &w.SoftCPU, cpu, offered.MilliCPU, pods, scores)
 	w.measure(&m, s, t, &w.Memory, &w.SoftMemory, memory, offered.MemoryBytes, pods, scores)
 	w.measureZones(&m, s, t, []resource{cpu, memory}, offered.NUMANodes, pods, scores)
@@ -82,7 +82,7 @@ func firstPositive(v, fallback float64) float64 {
 }
 
 // evictScores returns the pods' annotations, by UID; an invalid number counts as none.
-func evictScores(m *Measure, pods []*tick.Pod) map[string]float64 {
+func evictScores(m *Measure, s *Settings, pods []*tick.Pod) map[string]float64 {
 	var scores map[string]float64
 	for _, p := range pods {
 		text, ok := p.Annotations[annotationEvictScore]
@@ -93,6 +93,9 @@ func evictScores(m *Measure, pods []*tick.Pod) map[string]float64 {
 		if err != nil || !(math.Abs(v) <= maxAmount) {
 			m.Errors = append(m.Errors, fmt.Sprintf("pod %s: annotation %s %q is not a number and counts as 0", p.Name, annotationEvictScore, clip.Text(text, shownBytes)))
 			continue
+		}
+		if len(s.OptOut) == 0 { // a tenant may not have the pods of others evicted before its own
+			v = min(v, 0)
 		}
 		if scores == nil {
 			scores = map[string]float64{}

@@ -154,6 +154,28 @@ func TestReclaimedScore(t *testing.T) {
 	}
 }
 
+// Where tenants may not exempt their pods, they may not have other pods evicted before theirs either.
+func TestReclaimedScoreWithoutOptOut(t *testing.T) {
+	scored := func(name, score string, milli float64) tick.Pod {
+		p := reclaimedPod(name, milli)
+		p.Annotations = map[string]string{annotationEvictScore: score}
+		return p
+	}
+	for name, tt := range map[string]struct {
+		optOut, want []string
+	}{
+		"tenants may protect pods":     {[]string{"polder/evict=false"}, []string{"first", "other", "late"}},
+		"tenants may not protect pods": {nil, []string{"first", "late", "other"}},
+	} {
+		s := Defaults()
+		s.OptOut = tt.optOut
+		m := reclaimedPressure.New().Measure(&s, tickAt(0, scored("late", "9", 15_000), reclaimedPod("other", 10_000), scored("first", "-1", 5000)))
+		if d := cmp.Diff(tt.want, ranked(m.Findings[0])); d != "" || len(m.Errors) > 0 {
+			t.Errorf("%s: order of the candidates (-want +got):\n%s\nerrors %q", name, d, m.Errors)
+		}
+	}
+}
+
 func TestReclaimedHysteresis(t *testing.T) {
 	s := Defaults()
 	s.ReclaimedHysteresis = 0.1
