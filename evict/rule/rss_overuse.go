@@ -15,9 +15,9 @@ var rssOveruse = &Rule{
 	Name: "rss-overuse-eviction-plugin",
 	Doc: `pods use more resident memory than they requested
 Off unless rss-overuse-enabled. The value is the number of shared and reclaimed pods whose resident memory (memory.rssBytes) is over
-rss-overuse-threshold times their memory request (for reclaimed pods: their request of reclaimed memory). A pod's annotation
-katalyst.kubewharf.io/memory_enhancement can set its own rss_overuse_threshold. A pod with a container that
-requests no memory is not measured. A pod that is over its threshold for rss-overuse-tolerance is evicted when no hard finding needs
+rss-overuse-threshold times their memory request (for reclaimed pods: their request of reclaimed memory), which includes containers that are
+started again. A pod's annotation katalyst.kubewharf.io/memory_enhancement can set its own rss_overuse_threshold. A pod with a container
+that requests no memory is not measured. A pod that is over its threshold for rss-overuse-tolerance is evicted when no hard finding needs
 a victim, one pod at a time: the one with the largest value divided by its threshold first.`,
 	Scopes: []string{ScopeRSS},
 	Rows:   (*evictconfig.Settings).RSSRows,
@@ -89,7 +89,8 @@ func (w *rssWindow) Measure(s *Settings, t *tick.Tick) Measure {
 }
 
 // memoryRequest returns the memory that a shared or reclaimed pod requests, in bytes; false if it is of another class, or one
-// of its containers requests none.
+// of its containers requests none. The sample has only the containers that run, so that the pod's own request, which includes one that is
+// started again, counts if it is larger.
 func memoryRequest(p *tick.Pod) (float64, bool) {
 	of := func(r *tick.Resources) *float64 { return r.MemoryBytes }
 	switch p.QoS {
@@ -110,6 +111,10 @@ func memoryRequest(p *tick.Pod) (float64, bool) {
 			return 0, false
 		}
 		sum += v
+	}
+	if sum > 0 && p.Requests != nil {
+		own, _ := amount(of(p.Requests))
+		sum = max(sum, own)
 	}
 	return sum, sum > 0
 }

@@ -33,6 +33,12 @@ func TestRSSOveruse(t *testing.T) {
 	unknown := resident("unknown", tick.QoSShared, 9000)
 	unknown.Memory = nil
 	unknown.Containers[0].Memory = nil
+	// Only the containers that have a cgroup are in a tick: another one of these pods, with a request of 500 MiB, starts again.
+	restarting := func(name string, mebi float64) tick.Pod {
+		p := resident(name, tick.QoSShared, mebi)
+		p.Requests = &tick.Resources{MemoryBytes: new(1500.0 * (1 << 20))}
+		return p
+	}
 	for _, tt := range []struct {
 		name string
 		pods []tick.Pod
@@ -46,6 +52,7 @@ func TestRSSOveruse(t *testing.T) {
 		{"dedicated", []tick.Pod{resident("a", tick.QoSDedicated, 9000)}, nil, ""},
 		{"a container without a request", []tick.Pod{noRequest, zero}, nil, ""},
 		{"ended", []tick.Pod{ended}, nil, ""},
+		{"a container starts again", []tick.Pod{restarting("a", 1575), restarting("b", 1576)}, []string{"b"}, ""},
 		{"an own threshold", []tick.Pod{own("a", "1.5", 1500), own("b", "1.5", 1501), own("c", "0.5", 501)}, []string{"c", "b"}, ""},
 		{"an invalid threshold", []tick.Pod{own("a", "0", 9000), own("b", "1e300", 1050)}, []string{"a"}, `pod a: annotation katalyst.kubewharf.io/memory_enhancement: rss_overuse_threshold "0" is not a number over 0: --rss-overuse-threshold applies`},
 		{"unknown", []tick.Pod{unknown, resident("a", tick.QoSShared, 1051)}, []string{"a"}, "memory.rss: no resident memory of 1 of the pods, they are not evicted: unknown"},
