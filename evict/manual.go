@@ -45,9 +45,9 @@ VICTIMS
    requires victims while all of this is true: its condition is met, without interruption for the rule's tolerance; the rule's cooldown
    since its last eviction in that scope has passed; and its value, less the pods whose eviction is in progress, is over the threshold.
    A gap of more than 90 seconds (or than three samples, if they are further apart) is an interruption. A terminating pod counts as
-   released, regardless of who deleted it and of its class, so no second pod is evicted for the same need. It counts until it has ended,
-   or has not ended in its time; with a grace period of its own, or deleted by another program, for 5 minutes at most. While the list of
-   pods is stale (sample.errors, source pods), the requests of a pod without a cgroup do not count: it may have ended.
+   released, regardless of who deleted it (by force, too) and of its class, so no second pod is evicted for the same need. It counts until
+   it has ended, or has not ended in its time; with a grace period of its own, or deleted by another program, for 5 minutes at most. While
+   the list of pods is stale (sample.errors, source pods), the requests of a pod without a cgroup do not count: it may have ended.
 
    At each tick the hard findings come first, in the order of --list, each by its own ranking; equal pods are in the order of their
    names. Then one pod is evicted for all soft findings: a reclaimed pod before others, lower priority before higher, then by ranking and

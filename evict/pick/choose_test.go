@@ -267,6 +267,26 @@ func TestChooseTerminating(t *testing.T) {
 	}
 }
 
+// A pod that another client has deleted by force counts as released while its cgroup exists. A cgroup of which nothing was ever known may be
+// a pod's that the cluster has.
+func TestChooseDeletedByForce(t *testing.T) {
+	for source, want := range map[string][]string{tick.QoSFromKatalyst: {}, tick.QoSFromRule: {"b"}} {
+		a, b := pod("a"), pod("b")
+		a.Missing, a.QoSSource = tick.MissingCluster, source
+		m := stateWith(nil, nil, nil)
+		f := []rule.Finding{finding("r", 14, 10, candidate(a, 5), candidate(b, 5))}
+		present := Pods{map[string]*tick.Pod{a.UID: a, b.UID: b}, true}
+		m.Observe(now, &tick.Sample{}, present)
+		if d := cmp.Diff(want, names(Choose(now, f, unlimited(), m).Victims)); d != "" {
+			t.Errorf("class by %s: victims (-want +got):\n%s", source, d)
+		}
+		m.Observe(now.Add(stuckAfter+1), &tick.Sample{}, present)
+		if d := cmp.Diff([]string{"b"}, names(Choose(now.Add(stuckAfter+1), f, unlimited(), m).Victims)); d != "" {
+			t.Errorf("class by %s, deleted long ago: victims (-want +got):\n%s", source, d)
+		}
+	}
+}
+
 // A pod that never finishes terminating does not count as released forever, whichever client has deleted it.
 func TestStuckTerminating(t *testing.T) {
 	a, b := pod("a"), pod("b")

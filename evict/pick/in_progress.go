@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"polder/evict/rule"
 	"polder/lib/tick"
 )
 
@@ -155,7 +156,7 @@ func (g InProgress) Observe(now time.Time, pods Pods) []tick.PodEviction {
 		l, pod := g[uid], pods.ByUID[uid]
 		isGone := pods.HasEnded(uid) || pod == nil && l.isForgotten(now)
 		switch {
-		case l.Unanswered && pod != nil && pod.Terminating:
+		case l.Unanswered && pod != nil && rule.IsTerminating(pod):
 			l.Accept(now)
 			reports = append(reports, l.Eviction)
 		case l.Unanswered && pods.HasEnded(uid): // accepted, and over before a sample showed it
@@ -231,7 +232,7 @@ func (g InProgress) observeFailed(uid string, l *Ongoing, now time.Time, pod *ti
 	if l.RetryAfter > 0 {
 		retryAfter = l.RetryAfter
 	}
-	isStuck := l.StuckTerminating && (pod == nil || pod.Terminating)
+	isStuck := l.StuckTerminating && (pod == nil || rule.IsTerminating(pod))
 	if now.Sub(l.FailedAt) >= retryAfter && !isStuck || isGone {
 		delete(g, uid)
 	}

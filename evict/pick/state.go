@@ -81,12 +81,12 @@ func (m *State) Observe(now time.Time, sample *tick.Sample, pods Pods) []tick.Po
 func (m *State) observeTerminating(now time.Time, pods Pods) {
 	maps.DeleteFunc(m.TerminatingSince, func(uid string, since time.Time) bool {
 		if p := pods.ByUID[uid]; p != nil {
-			return !p.Terminating
+			return !rule.IsTerminating(p)
 		}
 		return pods.AreComplete || now.Sub(since) > time.Hour
 	})
 	for uid, p := range pods.ByUID {
-		if since, ok := m.TerminatingSince[uid]; p.Terminating && (!ok || now.Before(since)) {
+		if since, ok := m.TerminatingSince[uid]; rule.IsTerminating(p) && (!ok || now.Before(since)) {
 			m.TerminatingSince[uid] = now
 		}
 	}
@@ -99,7 +99,7 @@ func (m *State) releases(p *tick.Pod, now time.Time) bool {
 	if l != nil && l.FailedAt.IsZero() {
 		return l.releases(now)
 	}
-	if !p.Terminating || l != nil && l.StuckTerminating {
+	if !rule.IsTerminating(p) || l != nil && l.StuckTerminating {
 		return false
 	}
 	since, ok := m.TerminatingSince[p.UID]

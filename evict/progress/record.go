@@ -8,6 +8,7 @@ import (
 
 	"polder/evict/act"
 	"polder/evict/pick"
+	"polder/evict/rule"
 	"polder/lib/kube"
 	"polder/lib/reason"
 	"polder/lib/tick"
@@ -91,7 +92,7 @@ func (r *Record) decideAgain(uid string, now time.Time, pods pick.Pods) {
 	l := r.InProgress[uid]
 	switch pod := pods.ByUID[uid]; {
 	case pods.HasEnded(uid):
-	case pod != nil && pod.Terminating:
+	case pod != nil && rule.IsTerminating(pod):
 		l.Accept(now)
 	default:
 		r.InProgress.NoAnswer(uid, "an earlier run of evict ended before the answer to the request was known", now)

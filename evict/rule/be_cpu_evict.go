@@ -206,7 +206,7 @@ func readBESample(t *tick.Tick, policy string) (x beCPUSample, why string) {
 				}
 			}
 		}
-		if !p.Terminating {
+		if !IsTerminating(p) {
 			request, _ := podRequest(p, reclaimedMilliCPU)
 			x.request += request
 		}

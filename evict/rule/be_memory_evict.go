@@ -128,7 +128,7 @@ func (f *Finding) addCandidates(t *tick.Tick, isCandidate func(*tick.Pod) bool, 
 			f.Candidates = append(f.Candidates, Candidate{Pod: p, Releases: v})
 		case accepted && unknown > 0 && !hasNoContainer(p):
 			f.Candidates = append(f.Candidates, Candidate{Pod: p, Releases: unknown})
-		case !ok && (unknown == 0 || p.Terminating) && !hasNoContainer(p):
+		case !ok && (unknown == 0 || IsTerminating(p)) && !hasNoContainer(p):
 			f.Others = append(f.Others, Candidate{Pod: p, Releases: f.Need})
 		}
 	}

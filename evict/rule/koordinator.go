@@ -146,7 +146,7 @@ func checkBatchPriority(th *sloconfig.Threshold, thresholdKey string) error {
 }
 
 // isActive reports whether a pod's requests count: it has not ended and does not terminate.
-func isActive(p *tick.Pod) bool { return !p.Ended() && !p.Terminating }
+func isActive(p *tick.Pod) bool { return !p.Ended() && !IsTerminating(p) }
 
 // permitsEviction reports whether a pod permits eviction by one of the rules that a pod must name.
 func permitsEviction(p *tick.Pod, rule string, maxPriority int64) bool {

@@ -62,6 +62,12 @@ const criticalPriority = 2_000_000_000
 // IsCritical reports whether a pod has one of these classes. Unless a quota restricts them, anybody may name them.
 func IsCritical(p *tick.Pod) bool { return p.Priority != nil && *p.Priority >= criticalPriority }
 
+// IsTerminating reports whether a pod's end has begun: its deletion, or what the cluster's deletion by force leaves to kubelet. Then the
+// cluster no longer has the pod, its processes still run, and the tick has what was known of it.
+func IsTerminating(p *tick.Pod) bool {
+	return p.Terminating || p.Missing == tick.MissingCluster && !p.IsClassUnknown()
+}
+
 // rate returns the positive number in an annotation's field; nil if there is none.
 func rate(p *tick.Pod, annotation, field string) (*float64, error) {
 	text := enhancement(p, annotation, field)

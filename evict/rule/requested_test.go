@@ -60,7 +60,10 @@ func TestRequested(t *testing.T) {
 		{"over the priority", []tick.Pod{bePod("a", requestBatch(9000, 90), prioritized(5001))}, allocatableStrategy(100, 90, 5000), "", ""},
 		{
 			"ended and terminating pods do not count",
-			[]tick.Pod{bePod("a", requestBatch(9000, 90), terminating), bePod("b", requestBatch(9000, 90), phase("Succeeded")), bePod("c", requestBatch(1000, 10))},
+			[]tick.Pod{
+				bePod("a", requestBatch(9000, 90), terminating), bePod("b", requestBatch(9000, 90), phase("Succeeded")), bePod("c", requestBatch(1000, 10)),
+				bePod("d", requestBatch(9000, 90), func(p *tick.Pod) { p.Missing = tick.MissingCluster }),
+			},
 			allocatableStrategy(100, 90, 7999),
 			"kubernetes.io/batch-cpu 1000 of 4000, 0", "kubernetes.io/batch-memory 10 of 40, 0",
 		},
