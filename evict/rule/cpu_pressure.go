@@ -22,7 +22,8 @@ Suppression. The ratio is the reclaimed pods' CPU requests, in whole cores, divi
 by the offered cores). A pod tolerates suppression-max-tolerance-rate, or less if its annotation
 katalyst.kubewharf.io/cpu_enhancement has a lower suppression_tolerance_rate. A pod that is over its rate without a break for longer
 than suppression-min-duration is evicted when no hard finding needs a victim, one pod at a time: the largest request first, then the
-lowest priority. Each eviction lowers the ratio for the remaining pods, which may then be below their rates.`,
+lowest priority. Each eviction lowers the ratio for the remaining pods, which may then be below their rates. If a pod exceeds
+suppression-max-tolerance-rate by itself, its request does not count for the others, because their end would not be enough.`,
 	Scopes: []string{ScopeLoad1, ScopeSuppression},
 	Rows:   (*evictconfig.Settings).CPURows,
 	New:    func() Window { return &cpuWindow{} },

@@ -56,6 +56,11 @@ func (w *cpuWindow) measureSuppression(m *Measure, s *Settings, t *tick.Tick) {
 		f.Threshold = min(f.Threshold, threshold)
 		if l == nil || l.metFor(t.Time) <= s.SuppressionMinDuration {
 			f.Others = append(f.Others, Candidate{Pod: x.Pod, Releases: releases})
+			if wholeCores(x.Releases)/size > s.SuppressionMaxToleranceRate {
+				// The end of all other pods would not be enough: none is evicted for what this one requests. No scheduler may have counted
+				// that, and a pod that is replaced again and again is never suppressed for long enough to be evicted.
+				remaining -= x.Releases
+			}
 			continue
 		}
 		message := fmt.Sprintf("current pool suppression rate %.2f is over than "+reason.ToleranceRate+"%.2f", ratio, threshold)

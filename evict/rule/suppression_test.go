@@ -71,6 +71,12 @@ func TestSuppression(t *testing.T) {
 			}
 			return []tick.Pod{tolerant("a", 20_001, "")}
 		}, 450, 5.25, nil},
+		{"one that exceeds it by itself, and is replaced again and again", func(at int) []tick.Pod {
+			return []tick.Pod{tolerant(fmt.Sprint("huge", at/240), 20_001, ""), tolerant("other", 4000, "")}
+		}, 600, 6.25, nil},
+		{"beside it the others suppress each other", func(at int) []tick.Pod {
+			return []tick.Pod{tolerant(fmt.Sprint("huge", at/240), 90_000, ""), tolerant("other", 14_000, ""), tolerant("another", 8000, "")}
+		}, 600, 28, []string{"other"}},
 		{"nobody", always(), 310, 0, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
