@@ -267,8 +267,8 @@ func TestChooseTerminating(t *testing.T) {
 	}
 }
 
-// A pod that another client has deleted by force counts as released while its cgroup exists. A cgroup of which nothing was ever known may be
-// a pod's that the cluster has.
+// A pod that another client has deleted by force counts as released while its cgroup exists. A cgroup of which nothing was ever known may
+// be that of a pod that the cluster has.
 func TestChooseDeletedByForce(t *testing.T) {
 	for source, want := range map[string][]string{tick.QoSFromKatalyst: {}, tick.QoSFromRule: {"b"}} {
 		a, b := pod("a"), pod("b")

@@ -169,7 +169,8 @@ func TestReclaimedScoreWithoutOptOut(t *testing.T) {
 	} {
 		s := Defaults()
 		s.OptOut = tt.optOut
-		m := reclaimedPressure.New().Measure(&s, tickAt(0, scored("late", "9", 15_000), reclaimedPod("other", 10_000), scored("first", "-1", 5000)))
+		m := reclaimedPressure.New().Measure(&s, tickAt(0,
+			scored("late", "9", 15_000), reclaimedPod("other", 10_000), scored("first", "-1", 5000)))
 		if d := cmp.Diff(tt.want, ranked(m.Findings[0])); d != "" || len(m.Errors) > 0 {
 			t.Errorf("%s: order of the candidates (-want +got):\n%s\nerrors %q", name, d, m.Errors)
 		}

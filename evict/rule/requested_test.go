@@ -61,7 +61,8 @@ func TestRequested(t *testing.T) {
 		{
 			"ended and terminating pods do not count",
 			[]tick.Pod{
-				bePod("a", requestBatch(9000, 90), terminating), bePod("b", requestBatch(9000, 90), phase("Succeeded")), bePod("c", requestBatch(1000, 10)),
+				bePod("a", requestBatch(9000, 90), terminating), bePod("b", requestBatch(9000, 90), phase("Succeeded")),
+				bePod("c", requestBatch(1000, 10)),
 				bePod("d", requestBatch(9000, 90), func(p *tick.Pod) { p.Missing = tick.MissingCluster }),
 			},
 			allocatableStrategy(100, 90, 7999),
