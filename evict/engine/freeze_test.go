@@ -119,3 +119,24 @@ func TestThawFindsTheFreezeOfAKilledRun(t *testing.T) {
 		})
 	}
 }
+
+// Without a state file nothing is frozen. What a file lists that cannot be used is unknown, and that is no success.
+func TestThawNeedsAUsableState(t *testing.T) {
+	for content, want := range map[string]int{
+		"":                                      0,
+		`{"tool":"evict","version":1,"state":{`: 1,
+		`{"tool":"advise","version":1,"state":{}}`:  1,
+		`{"tool":"evict","version":999,"state":{}}`: 1,
+	} {
+		path := filepath.Join(t.TempDir(), "state.json")
+		if content != "" {
+			if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		status, _, log := runEvict(t, "", "--thaw", "--state", path)
+		if status != want || want != 0 && !strings.Contains(log, "unknown which pods are frozen") {
+			t.Errorf("state %s: evict --thaw = %d, want %d; log:\n%s", content, status, want, log)
+		}
+	}
+}

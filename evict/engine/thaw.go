@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 
 	"polder/evict/act"
@@ -25,7 +26,11 @@ func thaw(s *stage.Session) error {
 		return err
 	}
 	if !found {
-		s.Log.Info("nothing to thaw: there is no usable state file", "path", s.State)
+		if _, err := os.Lstat(s.State); err == nil { // why it cannot be used was logged
+			return fmt.Errorf("--thaw: the state file %s cannot be used, so that it is unknown which pods are frozen: "+
+				"look for cgroups in which freezer.state is FROZEN or cgroup.freeze is 1", s.State)
+		}
+		s.Log.Info("nothing to thaw: there is no state file", "path", s.State)
 		return nil
 	}
 	h, err := cgroup.Detect("/")
