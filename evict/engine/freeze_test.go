@@ -140,3 +140,23 @@ func TestThawNeedsAUsableState(t *testing.T) {
 		}
 	}
 }
+
+// A run that freezes does not replace a state file that it cannot use: the list of the frozen pods would be lost, and they would stay so.
+func TestFreezeKeepsAnUnusableState(t *testing.T) {
+	const content = `{"tool":"evict","version":999,"state":{}}`
+	for action, want := range map[string]int{"freeze": 2, "kill": 0} {
+		path := filepath.Join(t.TempDir(), "state.json")
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		status, _, log := runEvict(t, "", "--action", action, "--state", path)
+		left, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		isKept, isNamed := string(left) == content, strings.Contains(log, "unknown which pods are frozen")
+		if status != want || isKept != (want != 0) || isNamed != isKept {
+			t.Errorf("--action %s = %d, the file is kept %t; want %d; log:\n%s", action, status, isKept, want, log)
+		}
+	}
+}

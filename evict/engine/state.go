@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"polder/evict/act"
+	"polder/lib/stage"
 	"polder/lib/tick"
 )
 
@@ -14,8 +16,17 @@ type savedState struct {
 func (e *engine) load(action string) error {
 	var s savedState
 	found, err := e.session.LoadState(stateVersion, &s)
-	if err != nil || !found {
+	switch {
+	case err != nil:
 		return err
+	case found:
+	case action == act.FreezePods && !e.session.DryRun: // this run would replace the only list of the frozen pods
+		if err := checkNoState(e.session); err != nil {
+			return stage.Usagef("--action %s: %w", action, err)
+		}
+		return nil
+	default:
+		return nil
 	}
 	for name, n := range s.Nodes {
 		if n != nil {

@@ -26,9 +26,8 @@ func thaw(s *stage.Session) error {
 		return err
 	}
 	if !found {
-		if _, err := os.Lstat(s.State); err == nil { // why it cannot be used was logged
-			return fmt.Errorf("--thaw: the state file %s cannot be used, so that it is unknown which pods are frozen: "+
-				"look for cgroups in which freezer.state is FROZEN or cgroup.freeze is 1", s.State)
+		if err := checkNoState(s); err != nil {
+			return fmt.Errorf("--thaw: %w", err)
 		}
 		s.Log.Info("nothing to thaw: there is no state file", "path", s.State)
 		return nil
@@ -45,6 +44,15 @@ func thaw(s *stage.Session) error {
 		return errors.Join(errs...)
 	}
 	return errors.Join(append(errs, s.SaveState(stateVersion, state))...)
+}
+
+// checkNoState returns an error if there is a state file; it could not be used, and why was logged.
+func checkNoState(s *stage.Session) error {
+	if _, err := os.Lstat(s.State); err != nil {
+		return nil
+	}
+	return fmt.Errorf("the state file %s cannot be used, so that it is unknown which pods are frozen: "+
+		"look for cgroups in which freezer.state is FROZEN or cgroup.freeze is 1, and remove the file", s.State)
 }
 
 func thawNode(s *stage.Session, h *cgroup.Hierarchy, n *node) error {
