@@ -59,7 +59,7 @@ func run(ctx context.Context, s *stage.Session, o *options) error {
 var unreadFields = []string{
 	"Sample.PeriodSeconds", "Sample.Disks", "Sample.Partitions", "Sample.BatchCgroups", "Sample.BatchMemory", "Sample.MemoryReclaim",
 	"Sample.Links",
-	"NodeCPU.Load5", "NodeCPU.Load15",
+	"NodeCPU.StealMilliCPU", "NodeCPU.Load5", "NodeCPU.Load15",
 	"Pod.Load5", "Pod.MemoryEvents", "Pod.OwnerKind",
 	"Container.Load5",
 	"Memory.CacheBytes", "Memory.RefaultBytesPerSecond",
