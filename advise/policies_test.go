@@ -113,6 +113,26 @@ func TestUnreadFieldsAreNotRead(t *testing.T) {
 	}
 }
 
+// The time between two ticks is decoded for each policy: what runs rarely, as from cron, has long pauses that are none.
+func TestIntervalIsDecoded(t *testing.T) {
+	for _, p := range policies {
+		decoder := tick.NewDecoder(p.unread...)
+		for _, field := range []string{"periodSeconds", "intervalSeconds"} {
+			line, err := tick.ParseLine([]byte(`{"v":1,"node":"n","time":"2026-01-01T00:00:00Z","sample":{"` + field + `":300}}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := decoder.Decode(line, tick.SectionSample)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if interval := got.Sample.Interval(); interval != 5*time.Minute {
+				t.Errorf("%s: %s is %s; want 5 minutes", p.Name, field, interval)
+			}
+		}
+	}
+}
+
 // A pod on the CPUs of a partition needs none of the shared ones: its use and requests do not affect the offer.
 func TestPodOnCPUsOfAPartitionNeedsNoneOfTheOthers(t *testing.T) {
 	sample := filled(t)

@@ -35,7 +35,8 @@ type decider interface {
 // policies lists the values of --policy; the first is the default.
 var policies = []policyKind{
 	{katalyst.Policy, []string{
-		"Sample.Annotations", "Sample.Resctrl", "Sample.IO", "Sample.Disks", "NodeCPU.Load1", "NodeCPU.Load5", "NodeCPU.Load15",
+		"Sample.Annotations", "Sample.Resctrl", "Sample.IO", "Sample.Disks",
+		"NodeCPU.StealMilliCPU", "NodeCPU.Load1", "NodeCPU.Load5", "NodeCPU.Load15",
 		"Pod.Priority", "Pod.KoordinatorPriority", "Pod.Labels", "Pod.OwnerKind", "Pod.Static", "Pod.Errors",
 		"Container.ID", "Container.Name", "Container.NUMAMemory",
 		"Memory.CacheBytes",
@@ -44,12 +45,11 @@ var policies = []policyKind{
 		"Sample.NUMANodes", "Sample.IO", "Sample.Disks",
 		"Pod.KoordinatorPriority", "Pod.StartTime", "Pod.Load5", "Pod.Threads", "Pod.OwnerKind", "Pod.Static", "Pod.Errors",
 		"Container.ID", "Container.Load1", "Container.Load5", "Container.Threads", "Container.NUMAMemory",
-		"NodeCPU.Load1", "NodeCPU.Load5", "NodeCPU.Load15", "NodeMemory.Pressure", "NodeMemory.CacheBytes",
+		"NodeCPU.StealMilliCPU", "NodeCPU.Load1", "NodeCPU.Load5", "NodeCPU.Load15", "NodeMemory.Pressure", "NodeMemory.CacheBytes",
 		"NodeMemory.LowWatermarkBytes", "NodeMemory.WatermarkScaleFactor", "NodeMemory.KswapdStealPages", "NodeMemory.KswapdStealPerSecond",
 	}, func(l *loaded) decider { return koordinatorDecider{koordinator.New(l.ForKoordinator())} }},
 	{harvest.Policy, []string{
-		"Sample.PeriodSeconds", "Sample.IntervalSeconds", "Sample.Labels", "Sample.Annotations", "Sample.Config",
-		"Sample.Resctrl", "Sample.IO", "Sample.Disks",
+		"Sample.Labels", "Sample.Annotations", "Sample.Config", "Sample.Resctrl", "Sample.IO", "Sample.Disks",
 		"NodeCPU.Load1", "NodeCPU.Load5", "NodeCPU.Load15", "NodeMemory.Pressure", "NodeMemory.FreeBytes", "NodeMemory.CacheBytes",
 		"NodeMemory.LowWatermarkBytes", "NodeMemory.WatermarkScaleFactor", "NodeMemory.KswapdStealPages", "NodeMemory.KswapdStealPerSecond",
 		"Pod.Priority", "Pod.KoordinatorPriority", "Pod.Labels", "Pod.Annotations", "Pod.Load5", "Pod.Threads",
