@@ -96,14 +96,17 @@ func (l *Line) head() error {
 	if node == nil {
 		return errors.New(`no "node"`)
 	}
-	if !(len(node) > 2 && node[0] == '"' && string(node[1:len(node)-1]) == l.Node) { // usually the same node as in the previous line
-		l.Node = ""
-		if err := Unmarshal(node, &l.Node); err != nil || l.Node == "" {
+	// Usually it is the same node as in the previous line. With an escape the text is not the name.
+	if !(len(node) > 2 && node[0] == '"' && string(node[1:len(node)-1]) == l.Node && !slices.Contains(node, '\\')) {
+		l.Node = "" // an invalid name must not count as that of the previous line
+		var name string
+		if err := Unmarshal(node, &name); err != nil || name == "" {
 			return fmt.Errorf("node is %s, want a name", clip.Text(node, maxShownBytes))
 		}
-		if err := CheckName(l.Node); err != nil {
+		if err := CheckName(name); err != nil {
 			return fmt.Errorf("node: %w", err)
 		}
+		l.Node = name
 	}
 	at := l.Section("time")
 	if at == nil {

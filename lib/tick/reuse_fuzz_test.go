@@ -26,12 +26,31 @@ func TestReaderForgetsPreviousLine(t *testing.T) {
 	}
 }
 
+// A name that is invalid is invalid in each line, not only in the first of several that have it.
+func TestReaderRejectsInvalidNodeEachTime(t *testing.T) {
+	for _, names := range [][2]string{
+		{"a\u009bb", "a\u009bb"}, // the scanner accepts this control character
+		{strings.Repeat("n", 254), strings.Repeat("n", 254)},
+		{`a\\nb`, `a\nb`}, // the second one's text is the first one's name
+	} {
+		r := NewReader(strings.NewReader(`{"v":1,"node":"` + names[0] + `","time":"2026-01-01T00:00:00Z"}` + "\n" +
+			`{"v":1,"node":"` + names[1] + `","time":"2026-01-01T00:00:00Z"}` + "\n"))
+		for l, err := r.Next(); err == nil; l, err = r.Next() {
+			if l.Number == 2 {
+				t.Errorf("second line has node %q; want it dropped", l.Node)
+			}
+		}
+	}
+}
+
 // FuzzReuse parses a line into a Line that had another one: the result is that of a fresh Line.
 func FuzzReuse(f *testing.F) {
 	good := `{"v":1,"node":"2","time":"2026-01-01T00:00:00Z","sample":{"intervalSeconds":1,"\u0070ods":[]},"x":1}`
 	for _, seed := range []string{good, `{"v":1,"node":121,"time":"2026-01-01T00:00:00Z"}`, `{"v":1,"node":"2","time":5}`, `{"v":1}`, `[]`, ``, "\xef\xbb\xbf{}"} {
 		f.Add([]byte(good), []byte(seed))
 	}
+	long := []byte(`{"v":1,"node":"` + strings.Repeat("n", 254) + `","time":"2026-01-01T00:00:00Z"}`)
+	f.Add(long, long)
 	f.Fuzz(func(t *testing.T, before, data []byte) {
 		var reused Line
 		_ = reused.parse(before)
