@@ -72,6 +72,8 @@ func TestParseLineRefuses(t *testing.T) {
 		{"{" + head + ",\"a\":\"\x01\"}", "control character"},
 		{"{" + head + ",\"a\":\"\xff\"}", "not UTF-8"},
 		{`{` + head + `,"a":` + strings.Repeat("[", 300) + strings.Repeat("]", 300) + `}`, "nested deeper"},
+		{`{` + head + `,"sample":{"pods":[` + strings.Repeat(`{},`, maxElements) + `{}]}}`, "more than 262144 elements in arrays"},
+		{`{` + head + `,"a":[` + strings.Repeat(`[0],`, maxElements/2) + `0]}`, "more than 262144 elements in arrays"},
 		{`{` + head + manyKeys(256-3+1) + `}`, "more than 256 top-level keys"},
 		{`{` + head + `,"node":"twice"}`, `key "node" occurs twice`},
 		{`{` + head + `,"sam\u0070le":{}}`, "an escape in a top-level key"},
@@ -172,7 +174,8 @@ func FuzzLine(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		_, scanErr := (&scanner{b: data}).value(skipSpace(data, 0), 0)
-		if json.Valid(data) && scanErr != nil && !strings.Contains(scanErr.Error(), "nested deeper") {
+		if json.Valid(data) && scanErr != nil && !strings.Contains(scanErr.Error(), "nested deeper") &&
+			!strings.Contains(scanErr.Error(), "elements in arrays") {
 			t.Fatalf("scanner refuses valid JSON: %v", scanErr)
 		}
 		l, err := ParseLine(data)
@@ -268,6 +271,9 @@ func TestMarshalIsUTF8(t *testing.T) {
 
 // A line with as many top-level keys as are permitted is a tick.
 func TestManyKeys(t *testing.T) {
+	if _, err := ParseLine([]byte(`{` + head + `,"a":[` + strings.Repeat(`[0],`, maxElements/2-1) + `0]}`)); err != nil {
+		t.Errorf("ParseLine of as many elements as permitted: %v", err)
+	}
 	if _, err := ParseLine([]byte(`{` + head + manyKeys(256-3) + `}`)); err != nil {
 		t.Error(err)
 	}
