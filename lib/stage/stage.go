@@ -147,9 +147,10 @@ func (c Command) Execute(ctx context.Context, env Env) int {
 	if err == nil {
 		err = c.app(env).RunContext(ctx, env.Args)
 	}
+	err = withoutBrokenPipe(err)
 	var usage *UsageError
 	switch {
-	case err == nil, errors.Is(err, syscall.EPIPE):
+	case err == nil:
 		return 0
 	case errors.As(err, &usage):
 		fmt.Fprintf(env.Err, "%s: %v\n", c.Name, err)
@@ -158,6 +159,23 @@ func (c Command) Execute(ctx context.Context, env Env) int {
 	}
 	fmt.Fprintf(env.Err, "%s: %v\n", c.Name, err)
 	return 1
+}
+
+// withoutBrokenPipe removes the error of an output that nobody reads any more, which ends a tool quietly. What failed beside it, such as
+// saving the state or applying the fallback, remains.
+func withoutBrokenPipe(err error) error {
+	if !errors.Is(err, syscall.EPIPE) {
+		return err
+	}
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return nil
+	}
+	var rest []error
+	for _, part := range joined.Unwrap() {
+		rest = append(rest, withoutBrokenPipe(part))
+	}
+	return errors.Join(rest...)
 }
 
 func (c Command) app(env Env) *cli.App {

@@ -91,6 +91,11 @@ func TestExitStatus(t *testing.T) {
 		{"end of input", h.echo(filterKind, nil), nil, line("a", 0) + "\n", 0, ""},
 		{"a failure", fails(errors.New("read x: no such thing")), nil, "", 1, "echo: read x: no such thing\n"},
 		{"the next stage is gone", fails(fmt.Errorf("write tick: %w", syscall.EPIPE)), nil, "", 0, ""},
+		{
+			"the next stage is gone, and the state cannot be saved",
+			fails(errors.Join(errors.Join(fmt.Errorf("write tick: %w", syscall.EPIPE), errors.New("write --state: no room")), syscall.EPIPE)),
+			nil, "", 1, "echo: write --state: no room\n",
+		},
 		{"bad configuration", fails(Usagef("--x: bad")), nil, "", 2, "echo: --x: bad\necho: see 'echo --help'\n"},
 		{"an unknown flag", fails(nil), []string{"--nonsense"}, "", 2, "unknown flag --nonsense"},
 		{"an argument", fails(nil), []string{"file"}, "", 2, `unexpected argument "file"`},
