@@ -169,8 +169,8 @@ func (r *Reader) makeRoom(maxLine int) int {
 		r.end -= moved
 		r.start = 0
 	}
-	if r.end == len(r.buf) {
-		grown := make([]byte, min(2*len(r.buf), max(maxLine, len(r.buf))+(64<<10)))
+	if r.end == len(r.buf) { // maxLine may be the largest int
+		grown := make([]byte, len(r.buf)+min(len(r.buf), max(maxLine-len(r.buf), 0)+(64<<10)))
 		copy(grown, r.buf[:r.end])
 		r.buf = grown
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"strings"
 	"testing"
@@ -103,6 +104,15 @@ func TestReaderHugeLine(t *testing.T) {
 	}
 	if len(r.buf) > 2<<20 {
 		t.Errorf("the buffer has grown to %d bytes; want no more than about --max-line", len(r.buf))
+	}
+}
+
+// A limit that means no limit is not too large for the buffer's size.
+func TestReaderLargestLimit(t *testing.T) {
+	r := NewReader(strings.NewReader(strings.Repeat("x", 1<<20) + "\n" + line("a") + "\n"))
+	r.MaxLine = math.MaxInt
+	if got, err := readAll(r); len(got) != 1 || !errors.Is(err, io.EOF) {
+		t.Errorf("got %q, %v; want the line behind the long one", got, err)
 	}
 }
 
