@@ -148,5 +148,8 @@ all of them fresh:
 The kernel counts what each CPU holds in reserve for a cgroup in usageBytes, up to 64 pages a CPU: so much may change its
 use unseen for the 5 s.
 
+The memory of a pod's own cgroup is read every 5 s: where it is more than the sum over the pod's containers, the pod's memory is up to 5 s
+old.
+
 Rates cover sample.intervalSeconds; the first tick has none. Those of the values above cover the time between their last two readings.
 sample.periodSeconds is --interval, however late the tick is.`
