@@ -105,6 +105,29 @@ func openOutput(path string, std io.Writer) (*stream, error) {
 	return s, nil
 }
 
+// checkDistinct returns an error if the output is the input: opening a file for writing empties it before it is read, and a FIFO would
+// give a tool its own ticks.
+func (s *Session) checkDistinct(in *stream) error {
+	f := in.inputFile()
+	if f == nil {
+		return nil
+	}
+	input, err := f.Stat()
+	if err != nil || !input.Mode().IsRegular() && input.Mode()&fs.ModeNamedPipe == 0 { // a terminal may be both
+		return nil
+	}
+	var output fs.FileInfo
+	if s.Output != "-" && s.Output != "" {
+		output, err = os.Stat(strings.TrimPrefix(s.Output, "fifo:"))
+	} else if f, ok := s.Out.(*os.File); ok {
+		output, err = f.Stat()
+	}
+	if err != nil || output == nil || !os.SameFile(input, output) {
+		return nil
+	}
+	return Usagef("--output %s: it is the input, too: want another file", s.Output)
+}
+
 // newlineFirst writes a newline before the first line; not at once, because a full FIFO would block the start.
 type newlineFirst struct {
 	f          *os.File

@@ -189,3 +189,37 @@ func TestOpenRefusesNonFIFO(t *testing.T) {
 		t.Errorf("open: %v; want a hint", err)
 	}
 }
+
+// An output that is the input is refused before anything is written: a recording would be emptied before it is read.
+func TestOutputIsInput(t *testing.T) {
+	recording := []byte(line("a", 0) + "\n")
+	path := filepath.Join(t.TempDir(), "day.jsonl")
+	if err := os.WriteFile(path, recording, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	link := path + ".link"
+	if err := os.Symlink(path, link); err != nil {
+		t.Fatal(err)
+	}
+	fifo := filepath.Join(t.TempDir(), "1.fifo")
+	openTestFIFO(t, fifo)
+	for _, args := range [][]string{{"--input", path, "--output", path}, {"--input", link, "--output", path}, {"--input", fifo, "--output", "fifo:" + fifo}} {
+		h := &harness{in: strings.NewReader("")}
+		if got := h.run(t, h.echo(filterKind, nil), args...); got != 2 || !strings.Contains(h.err.String(), "it is the input, too") {
+			t.Errorf("%v: exit status %d, stderr %q; want 2 and the reason", args, got, h.err.String())
+		}
+	}
+	both, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer both.Close()
+	h := &harness{}
+	status := h.echo(filterKind, nil).Execute(t.Context(), Env{Args: []string{"echo"}, In: both, Out: both, Err: &h.err, Getenv: os.Getenv, Now: time.Now})
+	if status != 2 {
+		t.Errorf("standard input and output: exit status %d, stderr %q; want 2", status, h.err.String())
+	}
+	if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, recording) {
+		t.Errorf("the recording is %q, %v; want it unchanged", got, err)
+	}
+}

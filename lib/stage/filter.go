@@ -76,6 +76,11 @@ func (s *Session) Filter(ctx context.Context, f Filter) error {
 		return OpenError(err)
 	}
 	defer in.Close()
+	if !f.Terminal {
+		if err := s.checkDistinct(in); err != nil {
+			return err
+		}
+	}
 	in.drainTimeout = drainTimeout
 	if in.isTerminal() {
 		fmt.Fprintf(s.Err, "%s: waits for ticks from this terminal: give it a recording (--input FILE) or a pipe (collect | ...), or press Ctrl-D\n", s.Tool)
