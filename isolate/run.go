@@ -149,7 +149,7 @@ func isolate(ctx context.Context, s *stage.Session, o options, h *cgroup.Hierarc
 		Reads:        []string{tick.SectionAdvice},
 		Handle:       t.handle,
 		OnSilence:    func(context.Context) { t.applyFallback() },
-		SilenceAfter: t.silenceLimit,
+		SilenceAfter: t.untilSilence,
 		Live:         !s.DryRun,
 	})
 	if ctx.Err() == nil {

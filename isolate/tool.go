@@ -98,6 +98,16 @@ func (t *tool) silenceLimit() time.Duration {
 	return stage.IntervalLimit(t.interval, t.o.staleAfter)
 }
 
+// untilSilence returns how long advice may still be missing: ticks without advice do not postpone the fallback. Where the limit is over, as
+// while the fallback is in force, it returns the limit.
+func (t *tool) untilSilence() time.Duration {
+	limit := t.silenceLimit()
+	if left := limit - t.s.Now().Sub(t.lastAdvice); left > 0 {
+		return min(left, limit) // the clock may have been set back
+	}
+	return limit
+}
+
 // checkSilence applies the fallback once the last advice is too old, even if other ticks arrive.
 func (t *tool) checkSilence() {
 	if t.s.Now().Sub(t.lastAdvice) >= t.silenceLimit() {

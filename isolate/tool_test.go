@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -60,7 +61,8 @@ func TestWhatCountsAsSilence(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			root, batch := machine(t)
-			now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+			var passed atomic.Int64 // isolate reads its clock after it has passed a tick on, too
+			now := func() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(passed.Load())) }
 			in, input := io.Pipe()
 			output, out := io.Pipe()
 			done := make(chan int)
@@ -70,7 +72,7 @@ func TestWhatCountsAsSilence(t *testing.T) {
 						"isolate", "--root", root, "--journal", filepath.Join(t.TempDir(), "journal"), "--node", "n", "--max-age", "3s",
 						"--stale-after", "10h", // of the test's clock, whatever the interval; the real one must not get there
 					},
-					In: in, Out: out, Err: io.Discard, Getenv: os.Getenv, Now: func() time.Time { return now },
+					In: in, Out: out, Err: io.Discard, Getenv: os.Getenv, Now: now,
 				})
 				out.Close()
 			}()
@@ -93,34 +95,34 @@ func TestWhatCountsAsSilence(t *testing.T) {
 				return decoded.Isolation
 			}
 			if name == "no decision" { // as of an advise that was started with isolate
-				send(now, quiet)
-				now = now.Add(9 * time.Hour)
-				if i := send(now, quiet); i.Fallback || batch() != "0-3" {
+				send(now(), quiet)
+				passed.Add(int64(9 * time.Hour))
+				if i := send(now(), quiet); i.Fallback || batch() != "0-3" {
 					t.Errorf("batch on %s, isolation %+v before the first decision; want no change yet", batch(), i)
 				}
 			}
 			good := `,"advice":{"policy":"p","cgroups":[{"cgroup":"/batch","cpusetCPUs":"0-2"}],` + fallback + `}`
-			send(now, good)
+			send(now(), good)
 			if got := batch(); got != "0-2" {
 				t.Fatalf("batch on %s; want the advised 0-2", got)
 			}
 			stale := func() time.Time {
 				if name == "old ticks" {
-					return now.Add(-time.Hour)
+					return now().Add(-time.Hour)
 				}
-				return now
+				return now()
 			}
-			now = now.Add(9 * time.Hour)
+			passed.Add(int64(9 * time.Hour))
 			send(stale(), quiet)
 			if got := batch(); got != "0-2" {
 				t.Errorf("batch on %s after 9 h; want no change yet", got)
 			}
-			now = now.Add(time.Hour)
+			passed.Add(int64(time.Hour))
 			if i := send(stale(), quiet); batch() != "0" || !i.Fallback || len(i.Writes) != 1 {
 				t.Errorf("batch on %s after 10 h, isolation %+v; want the fallback, reported", batch(), i)
 			}
-			now = now.Add(time.Second)
-			if i := send(now, good); batch() != "0-2" || i.Fallback {
+			passed.Add(int64(time.Second))
+			if i := send(now(), good); batch() != "0-2" || i.Fallback {
 				t.Errorf("batch on %s, isolation %+v; want normal back", batch(), i)
 			}
 			input.Close()
@@ -168,6 +170,44 @@ func TestSilenceFollowsInterval(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Ticks without advice do not postpone the fallback, if they end before the time is over.
+func TestSilenceCountsFromLastAdvice(t *testing.T) {
+	root, batch := machine(t)
+	synctest.Test(t, func(t *testing.T) {
+		in, input := io.Pipe()
+		output, out := io.Pipe()
+		done := make(chan int)
+		go func() {
+			done <- command().Execute(t.Context(), stage.Env{
+				Args: []string{"isolate", "--root", root, "--node", "n"}, In: in, Out: out, Err: io.Discard, Getenv: os.Getenv, Now: time.Now,
+			})
+			out.Close()
+		}()
+		lines := bufio.NewScanner(output)
+		send := func(node, advice string) {
+			fmt.Fprintf(input, `{"v":1,"node":%q,"time":%q%s}`+"\n", node, time.Now().UTC().Format(time.RFC3339), advice)
+			if !lines.Scan() {
+				t.Fatalf("no tick: %v", lines.Err())
+			}
+		}
+		send("n", `,"advice":{"policy":"p","cgroups":[{"cgroup":"/batch","cpusetCPUs":"0-2"}],"fallback":[{"cgroup":"/batch","cpusetCPUs":"0"}]}`)
+		time.Sleep(28 * time.Second)
+		send("n", "")
+		send("another", "")
+		if got := batch(); got != "0-2" {
+			t.Errorf("batch on %s after 28 s; want the advised 0-2", got)
+		}
+		time.Sleep(3 * time.Second)
+		if got := batch(); got != "0" {
+			t.Errorf("batch on %s after 31 s; want the fallback 0", got)
+		}
+		input.Close()
+		if got := <-done; got != 0 {
+			t.Errorf("exit status %d", got)
+		}
+	})
 }
 
 // A fallback that failed partly is retried, in a silence and at the end of the input, until all of it is applied.
