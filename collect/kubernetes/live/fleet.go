@@ -66,14 +66,16 @@ const ConfigSource = "config"
 
 // Seen is the observed state of the cluster now.
 func (f *Fleet) Seen() agents.Seen {
+	// The states come before the lists: a list that becomes current in between must not count as current with its older content.
+	nodes, pods := f.listError("the list of nodes", f.nodes.State()), f.listError("the list of pods", f.pods.State())
+	recordsState := f.records.State()
+	records := f.listError("the list of CustomNodeResources", recordsState)
 	s := agents.Seen{Nodes: f.nodes.List(), Pods: f.pods.List(), Records: f.records.List()}
 	note := func(source string, err error) {
 		if err != nil {
 			s.Errors = append(s.Errors, tick.SourceError{Source: source, Error: err.Error()})
 		}
 	}
-	nodes, pods := f.listError("the list of nodes", f.nodes.State()), f.listError("the list of pods", f.pods.State())
-	records := f.listError("the list of CustomNodeResources", f.records.State())
 	note("nodes", nodes)
 	note("pods", pods)
 	note("customnoderesources", records)
@@ -82,7 +84,7 @@ func (f *Fleet) Seen() agents.Seen {
 		s.Stale = nodes.Error()
 	case pods != nil:
 		s.Stale = pods.Error()
-	case !f.records.State().Synced: // after the first reading the records' contents are remembered
+	case !recordsState.Synced: // after the first reading the records' contents are remembered
 		s.Stale = records.Error()
 	}
 	f.follow()
