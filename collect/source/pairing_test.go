@@ -26,6 +26,7 @@ type fakeCluster struct {
 	version   uint64
 	asked     int // how often the list was read
 	podsErr   error
+	recover   func() // called after the next question about the list; nil for none
 	node      *kubernetes.Node
 	nodeErr   error
 	config    tick.Raw
@@ -35,18 +36,32 @@ type fakeCluster struct {
 	strategies *sloconfig.Saved
 }
 
-func (c *fakeCluster) PodsVersion() uint64 { return c.version }
+func (c *fakeCluster) PodsVersion() uint64 {
+	defer c.answered()
+	return c.version
+}
 func (c *fakeCluster) Pods() []*kubernetes.Pod {
 	c.asked++
 	return c.pods
 }
-func (c *fakeCluster) PodsError() error                                { return c.podsErr }
+
+func (c *fakeCluster) PodsError() error {
+	defer c.answered()
+	return c.podsErr
+}
 func (c *fakeCluster) Node() (*kubernetes.Node, error)                 { return c.node, c.nodeErr }
 func (c *fakeCluster) Config() (tick.Raw, error)                       { return c.config, c.configErr }
 func (c *fakeCluster) SaveConfig() map[string]*customconfig.Chosen     { return c.kept }
 func (c *fakeCluster) LoadConfig(kept map[string]*customconfig.Chosen) { c.kept = kept }
 func (c *fakeCluster) SaveStrategies() *sloconfig.Saved                { return c.strategies }
 func (c *fakeCluster) LoadStrategies(saved *sloconfig.Saved)           { c.strategies = saved }
+
+func (c *fakeCluster) answered() {
+	if f := c.recover; f != nil {
+		c.recover = nil
+		f()
+	}
+}
 
 func (c *fakeCluster) set(pods ...*kubernetes.Pod) {
 	c.pods = pods
@@ -370,5 +385,24 @@ func TestAnEndedPodClaimsNoCgroup(t *testing.T) {
 	c.set(ended, clusterPod("static", uidB, tick.QoSSystem))
 	if diff := cmp.Diff([]string{"api-" + uidB + " static system "}, lines(m.clustered(c).Read(true))); diff != "" {
 		t.Errorf("pods (-want +got):\n%s", diff)
+	}
+}
+
+// A list that becomes current while a sample is made does not count as current before its content is in the sample.
+func TestListThatBecomesCurrent(t *testing.T) {
+	m := newMachine(t)
+	c := &fakeCluster{podsErr: errors.New("the pod list is stale")}
+	collector := m.clustered(c)
+	collector.Read(true)
+	c.recover = func() {
+		c.podsErr = nil
+		c.set(clusterPod("new", uidC, tick.QoSShared))
+	}
+	for range 2 {
+		s := collector.Read(false)
+		isListed := slices.ContainsFunc(s.Pods, func(p tick.Pod) bool { return p.Name == "new" })
+		if !isListed && !s.IsUnread("pods") {
+			t.Errorf("the sample has neither the new pod nor an error: %v", lines(s))
+		}
 	}
 }

@@ -53,10 +53,11 @@ func (p *pods) Read(r *Round) error {
 	var err error
 	changed := false
 	if p.cluster != nil {
+		// The error comes before the version: a list that becomes current in between must not count as current with its older content.
+		err = p.cluster.PodsError()
 		version := p.cluster.PodsVersion()
 		changed = version != p.version
 		p.version = version
-		err = p.cluster.PodsError()
 	}
 	if p.tree != nil && p.tree.changed {
 		p.tree.changed = false
