@@ -270,8 +270,9 @@ func missingInput(s *tick.Sample, hasPools bool) string {
 		return "no sample"
 	case s.Topology == nil:
 		return "no topology in the sample"
-	case s.IntervalSeconds == nil && isFirstReading(s.Pods):
-		// Without rates the containers' requests would count, up to 4 cores each, and the pool could not shrink for --hold.
+	case s.IntervalSeconds == nil && isFirstReading(s):
+		// Without rates the containers' requests would count, up to 4 cores each, and the pool could not shrink for --hold. What runs
+		// outside of the pods would count as nothing.
 		return "first reading, there are no rates yet"
 	case hasPools && policy.PodsUnknown(s):
 		return "the cluster's pods are still unknown"
@@ -279,15 +280,16 @@ func missingInput(s *tick.Sample, hasPools bool) string {
 	return ""
 }
 
-// isFirstReading reports whether there are shared pods and no container of theirs has a use.
-func isFirstReading(pods []tick.Pod) bool {
+// isFirstReading reports whether no container of a shared pod has a use, although there are such pods, or although the machine's use
+// counts, because no kubelet reserves CPUs for it, and is unknown.
+func isFirstReading(s *tick.Sample) bool {
 	hasShared := false
 	var containers []workload
-	for i := range pods {
-		if pods[i].QoS != tick.QoSShared {
+	for i := range s.Pods {
+		if s.Pods[i].QoS != tick.QoSShared {
 			continue
 		}
-		containers = workloads(&pods[i], containers[:0])
+		containers = workloads(&s.Pods[i], containers[:0])
 		for _, w := range containers {
 			if w.usage != nil || w.load1 != nil {
 				return false
@@ -295,5 +297,5 @@ func isFirstReading(pods []tick.Pod) bool {
 			hasShared = true
 		}
 	}
-	return hasShared
+	return hasShared || s.Tier(tick.TierPods) == nil && nodeUse(s) == nil
 }

@@ -301,7 +301,11 @@ func TestNoSampleNoDecision(t *testing.T) {
 	offline.Sample.Topology = &tick.Topology{CPUs: ""}
 	first := at(1, tick.Pod{Name: "a", QoS: tick.QoSShared})
 	first.Sample.IntervalSeconds = nil
-	for name, tk := range map[string]*tick.Tick{"bare": bare, "no topology": noTopology, "nothing online": offline, "first reading": first} {
+	withoutPods := at(1) // a plain host, on which what runs outside of pods counts
+	withoutPods.Sample.IntervalSeconds, withoutPods.Sample.CPU = nil, nil
+	for name, tk := range map[string]*tick.Tick{
+		"bare": bare, "no topology": noTopology, "nothing online": offline, "first reading": first, "first reading without pods": withoutPods,
+	} {
 		a := d.Decide(tk)
 		if a.Reclaimed != nil || a.Pools != nil || a.Cgroups != nil || len(a.Reasons) == 0 {
 			t.Errorf("%s: advice = %+v; want reasons alone", name, a)

@@ -143,7 +143,7 @@ func TestToolsTellWhatIsListed(t *testing.T) {
 			go func() { _, _ = io.Copy(io.Discard, in) }()
 			for i, p := range running {
 				want := map[string]string{
-					"collect": "polder_node_memory_free_bytes{", "advise": "polder_advice_reasons{", "isolate": "polder_isolation_unchanged_values{",
+					"collect": "polder_node_memory_free_bytes{", "advise": "polder_reclaimed_cpu_cores{", "isolate": "polder_isolation_unchanged_values{",
 					"evict": "polder_eviction_queue_pods{", "report": `polder_report_target_state{`,
 				}[pipe[i][0]]
 				families(t, seen, p.scrape(t, want))
