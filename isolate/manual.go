@@ -39,8 +39,8 @@ Sections: reads advice; writes isolation, or with --only network, network.
   isolation.reclaims[]   results of requests to reclaim memory:
                          {bootSeconds, cgroup, bytes, reclaimedBytes,
                          seconds, state, why}
-  isolation.reschedOnWait           CPUs choose again when a task waits behind batch
-  isolation.reschedIntervalSeconds  how often CPUs are made to choose again
+  isolation.reschedOnWait           CPUs are rescheduled when a task waits behind batch
+  isolation.reschedIntervalSeconds  how often CPUs are rescheduled
   isolation.unavailable  desired keys that this machine has no file or mount for
 
 WHAT IS WRITTEN
@@ -101,14 +101,14 @@ advice.memoryReclaim requests that memory is reclaimed once (memory.reclaim of v
 at a time, for a second at most, and never twice: the kernel's boot ID and time since boot identify a request, and the time must be later
 than that of the last request and than isolate's own start.
 
-advice.reschedOnWait makes a CPU choose again what it runs when it begins to run a task of the idle class while another task waits for
-it, so that a service that was interrupted does not wait behind batch until the kernel's tick. A BPF program in the kernel notices that,
-and wakes one of isolate's threads, of which there is one for each online CPU that isolate may use; it needs Linux 5.15 with
-CONFIG_DEBUG_INFO_BTF, CAP_BPF and CAP_PERFMON. Where that is not possible isolation.unavailable names the key, and with
-advice.reschedIntervalSeconds the threads wake at that interval and sleep again; a wake costs 12 µs of CPU on a virtual machine with
-slow timers. The threads end with the advice, with the fallback and with isolate. They are those of a child process, isolate-resched,
-which isolate moves to the root cgroup; where the machine's root cgroup is not visible, as in a container with its own part of the
-hierarchy, there is none, and isolation.unavailable names both keys.
+advice.reschedOnWait makes the kernel reschedule a CPU (choose again what it runs) when it begins to run a task of the idle class while
+another task waits for it, so that a service that was interrupted does not wait behind batch until the next timer interrupt. A BPF
+program in the kernel notices that, and wakes one of isolate's threads, of which there is one for each online CPU that isolate may use;
+it needs Linux 5.15 with CONFIG_DEBUG_INFO_BTF, CAP_BPF and CAP_PERFMON. Where that is not possible isolation.unavailable names the key,
+and with advice.reschedIntervalSeconds the threads wake at that interval and sleep again; a wake costs 12 µs of CPU on a virtual machine
+with slow timers. The threads end with the advice, with the fallback and with isolate. They are those of a child process,
+isolate-resched, which isolate moves to the root cgroup; where the machine's root cgroup is not visible, as in a container with its own
+part of the hierarchy, there is none, and isolation.unavailable names both keys.
 
 isolate does not write a memory.max of version 2 that the kernel could enforce only by killing. Nor does --restore without --force:
 it counts such a limit as failed, and keeps it in the journal for another --restore, when the cgroup uses less.

@@ -13,7 +13,7 @@
 // weight there is a small part of the whole, and batch's turn comes sooner. So the weights of the services beside batch are multiplied too,
 // on a plain host (services.go, docs/adr/0020).
 //
-// And the kernel itself gives batch the CPU of a service that something interrupted, until its next tick. So CPUs choose again when a
+// And the kernel itself gives batch the CPU of a service that something interrupted, until its next tick. So CPUs are rescheduled when a
 // task waits behind batch, or, where that is not possible and no CPU is kept free for services, more often than at each tick (resched.go,
 // docs/adr/0021 and 0023).
 //
@@ -99,9 +99,9 @@ type Settings struct {
 	Class string
 	// ServiceWeightFactor multiplies the weights of services beside batch, on plain hosts; 0 and 1 do not change them.
 	ServiceWeightFactor int
-	// ReschedOnWait makes a CPU choose again what it runs when batch in the idle class begins to run there while another task waits.
+	// ReschedOnWait means that a CPU is rescheduled when batch in the idle class begins to run there while another task waits.
 	ReschedOnWait bool
-	// ReschedInterval is how often CPUs choose again while batch runs beside services, where ReschedOnWait is off or not possible: 0 means
+	// ReschedInterval is how often CPUs are rescheduled while batch runs beside services, where ReschedOnWait is off or not possible: 0 means
 	// never, and [ReschedOnSmallMachines] means [SmallMachineInterval] on machines with fewer than [SmallMachineCPUs] CPUs.
 	ReschedInterval time.Duration
 }
@@ -137,7 +137,7 @@ type State struct {
 }
 
 // Advise adds the class of each reclaimed pod's cgroup, and of the cgroups that contain only such pods, to the advice and to its fallback,
-// the weights of the services beside them and how often CPUs choose again, and sets how the floor is kept. It returns the new state, nil
+// the weights of the services beside them and how often CPUs are rescheduled, and sets how the floor is kept. It returns the new state, nil
 // if there is nothing to remember.
 func (st *State) Advise(t *tick.Tick, a *tick.Advice, s Settings, m Machine) *State {
 	if t.Sample == nil {

@@ -17,14 +17,14 @@ const (
 	SmallMachineCPUs                     = 8
 )
 
-// Batch and the other programs must each use this part of the machine for CPUs to choose again more often, within bothRanFor.
+// Batch and the other programs must each use this part of the machine for CPUs to be rescheduled more often, within bothRanFor.
 const (
 	usedPermille = 10
 	bothRanFor   = 10 * time.Second
 )
 
 // isAtTop reports whether there is batch with a class, all of it in top-level cgroups. Services beside batch in kubelet's cgroups do not
-// wait less if CPUs choose again more often, and batch has less CPU then (docs/adr/0021).
+// wait less if CPUs are rescheduled more often, and batch has less CPU then (docs/adr/0021).
 func (c *choices) isAtTop() bool {
 	for _, cgroup := range c.chosen {
 		if parent := path.Dir(cgroup); parent != "/" && c.current[parent] == "" {
@@ -34,8 +34,8 @@ func (c *choices) isAtTop() bool {
 	return len(c.chosen) > 0
 }
 
-// adviseResched advises when CPUs choose again what they run: while all batch is at the top of the hierarchy, and both batch and other
-// programs use CPU. An unknown use, or an unknown size of the machine, changes nothing.
+// adviseResched advises when CPUs are rescheduled: while all batch is at the top of the hierarchy, and both batch and other programs use
+// CPU. An unknown use, or an unknown size of the machine, changes nothing.
 func (st *State) adviseResched(t *tick.Tick, a *tick.Advice, isAtTop bool, s Settings, m Machine) {
 	onWait, interval := s.ReschedOnWait && className(s.Class) == Idle, s.ReschedInterval
 	if interval == ReschedOnSmallMachines {
@@ -71,5 +71,5 @@ func (st *State) adviseResched(t *tick.Tick, a *tick.Advice, isAtTop bool, s Set
 		}
 		when = every
 	}
-	a.Reasons = append(a.Reasons, fmt.Sprintf("CPUs choose again what they run %s: batch runs beside services", when))
+	a.Reasons = append(a.Reasons, fmt.Sprintf("CPUs are rescheduled %s: batch runs beside services", when))
 }

@@ -49,13 +49,13 @@ func TestReschedOnWait(t *testing.T) {
 		s := Settings{Class: c.class, ReschedOnWait: c.isOn, ReschedInterval: ReschedOnSmallMachines}
 		(*State)(nil).Advise(tk, a, s, Machine{MilliCPU: c.cpus * 1000})
 		text := strings.Join(a.Reasons, "\n")
-		if a.ReschedOnWait != c.want || !strings.Contains(text, c.reason) || strings.Contains(text, "choose again") != (c.reason != "") {
+		if a.ReschedOnWait != c.want || !strings.Contains(text, c.reason) || strings.Contains(text, "rescheduled") != (c.reason != "") {
 			t.Errorf("%+v: %v, reasons %q", c, a.ReschedOnWait, a.Reasons)
 		}
 	}
 }
 
-// CPUs choose again while both batch and other programs use CPU, and for 10 s after; an unknown use changes nothing.
+// CPUs are rescheduled while both batch and other programs use CPU, and for 10 s after; an unknown use changes nothing.
 func TestReschedWhileBothRun(t *testing.T) {
 	start := time.Date(2026, 11, 25, 10, 0, 0, 0, time.UTC)
 	m := Machine{MilliCPU: 2000}
@@ -106,7 +106,7 @@ func TestReschedInterval(t *testing.T) {
 	}
 }
 
-// Only batch at the top of the hierarchy makes CPUs choose again: the kernel does not cope with it below another cgroup.
+// Only batch at the top of the hierarchy makes CPUs be rescheduled: the kernel does not cope with it below another cgroup.
 func TestReschedOnlyAtTop(t *testing.T) {
 	for cgroup, want := range map[string]float64{
 		"/batch": 0.001, "/batch.slice": 0.001, "/my-kubepods-jobs": 0.001, "/machine/batch": 0, "/kubepods/besteffort/pod1": 0,

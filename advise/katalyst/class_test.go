@@ -134,7 +134,7 @@ func TestFullMachineIsTheOnlineCPUs(t *testing.T) {
 		tk.Sample.Topology, tk.Sample.Allocatable = &tick.Topology{CPUs: cpus}, &tick.Resources{MilliCPU: new(6000.0)}
 		tk.Sample.CPU = &tick.NodeCPU{UsageMilliCPU: new(3000.0)}
 		if got, want := New(s).Decide(tk).ReschedIntervalSeconds != nil, cpus == "0-6"; got != want {
-			t.Errorf("CPUs %s, 6000m of them allocatable: CPUs choose again: %t; want %t", cpus, got, want)
+			t.Errorf("CPUs %s, 6000m of them allocatable: CPUs are rescheduled: %t; want %t", cpus, got, want)
 		}
 	}
 }

@@ -147,13 +147,13 @@ func (s *Settings) commonRows() []Row {
 				"Services of a plain host wait less for batch then. It is in force while they use less than 80 % of the machine, for all "+
 				"cgroups beside batch's that contain pods; 1 does not change their weights."),
 		onOff("resched-on-wait", &s.Class.ReschedOnWait,
-			"a CPU chooses again when a task waits for batch (on, off)\n"+
+			"reschedule a CPU when a task waits for batch (on, off)\n"+
 				"After an interrupt the kernel may run a batch task instead of the service, until the next timer interrupt "+
 				"(up to 4 ms). While services run beside top-level batch cgroups in the idle class, isolate loads a BPF "+
 				"program that detects this and makes the kernel schedule again within microseconds. This needs CAP_BPF "+
 				"and CAP_PERFMON."),
 		resched("resched-interval", &s.Class.ReschedInterval,
-			"`SPAN` after which CPUs choose again\n"+
+			"reschedule each CPU every `SPAN`\n"+
 				"Where --resched-on-wait is off or not possible, isolate wakes a thread on each CPU at this interval, after which the "+
 				"service continues: at most one span after it was interrupted, at a cost of 1.2 % of a CPU each. 0s means never.").
 			withDefaultText(fmt.Sprintf("%s with fewer than %d CPUs", class.SmallMachineInterval, class.SmallMachineCPUs)),

@@ -42,7 +42,7 @@ const (
 )
 
 // The threads wake at least and at most so often, whatever the advice says: below minInterval they would use a large part of the CPUs,
-// and above maxInterval the kernel's own tick comes first.
+// and above maxInterval the kernel's timer interrupt comes first.
 const (
 	minInterval = 200 * time.Microsecond
 	maxInterval = 10 * time.Millisecond
@@ -53,7 +53,7 @@ const maxShownBytes = 300
 
 // noRoot is the error where a process would stay below the machine's root cgroup.
 const noRoot = "only a part of the machine's cgroups is visible here, and in a part of them it would take CPUs from the rest: " +
-	"CPUs choose again only at the kernel's tick"
+	"CPUs are rescheduled only by the kernel's timer interrupt"
 
 // endTime is how long the child may take to end by itself.
 const endTime = 2 * time.Second
@@ -73,13 +73,13 @@ type Runner struct {
 	Options
 	inForce  way    // in a dry run that which would be
 	child    *child // nil if none runs
-	noOnWait error  // why CPUs cannot choose again on wait, although that was advised; it is not tried again
+	noOnWait error  // why CPUs cannot be rescheduled on wait, although that was advised; it is not tried again
 	failed   error  // why they cannot at an interval; it is not tried again either
 
 	noRootReported, noOnWaitReported bool
 }
 
-// way is how CPUs choose again, which is the child process' argument: [onWait] or an interval; [kernelOnly] is none of them.
+// way is how CPUs are rescheduled, which is the child process' argument: [onWait] or an interval; [kernelOnly] is none of them.
 type way string
 
 const (
@@ -100,7 +100,7 @@ type child struct {
 // New returns a Runner without a child process.
 func New(o Options) *Runner { return &Runner{Options: o} }
 
-// Apply makes CPUs choose again as the advice requests: on wait where that is possible, otherwise at its interval, if it has one.
+// Apply has CPUs rescheduled as the advice requests: on wait where that is possible, otherwise at its interval, if it has one.
 func (r *Runner) Apply(out *tick.Isolation, a *tick.Advice) {
 	interval := intervalOf(a.ReschedIntervalSeconds)
 	if r.MoveToRoot == nil && !r.Copy && (a.ReschedOnWait || interval != kernelOnly) {
@@ -171,7 +171,7 @@ func (r *Runner) Stop() {
 	}
 	_ = r.child.end() // that it ended is what was wanted
 	r.child = nil
-	r.Log.Info("only the kernel's own tick makes CPUs choose again what they run")
+	r.Log.Info("CPUs are rescheduled only by the kernel's timer interrupt")
 }
 
 // intervalOf returns the interval that an advice means, within its bounds.
@@ -194,7 +194,7 @@ func (r *Runner) checkChild() {
 	default:
 		if r.inForce == kernelOnly && r.child.isReady.Load() {
 			r.inForce = r.child.way
-			r.Log.Info("batch runs beside services: CPUs choose again what they run more often than at the kernel's tick",
+			r.Log.Info("batch runs beside services: CPUs are rescheduled more often than by the kernel's timer interrupt",
 				"when", r.inForce)
 		}
 	}
@@ -285,9 +285,9 @@ func cpusOf(p *os.Process) (cpus unix.CPUSet, err error) {
 // fail keeps why a way is not possible.
 func (r *Runner) fail(w way, err error) {
 	if w == onWait {
-		r.noOnWait = fmt.Errorf("nothing notices when a task waits behind batch; if the advice has an interval CPUs choose again at "+
+		r.noOnWait = fmt.Errorf("nothing notices when a task waits behind batch; if the advice has an interval CPUs are rescheduled at "+
 			"that: %w (a new isolate tries again)", err)
 		return
 	}
-	r.failed = fmt.Errorf("CPUs choose again only at the kernel's tick: %w (a new isolate tries again)", err)
+	r.failed = fmt.Errorf("CPUs are rescheduled only by the kernel's timer interrupt: %w (a new isolate tries again)", err)
 }

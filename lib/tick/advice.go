@@ -33,10 +33,10 @@ type Advice struct {
 	Network *Network `json:"network,omitempty"`
 	// MemoryReclaim is memory to reclaim once; nil if there is none.
 	MemoryReclaim *MemoryReclaim `json:"memoryReclaim,omitempty"`
-	// ReschedOnWait means that a CPU is to choose again what it runs as soon as batch in the idle class begins to run there while another
+	// ReschedOnWait means that a CPU is to be rescheduled as soon as batch in the idle class begins to run there while another
 	// task waits for it. Where that is not possible, ReschedIntervalSeconds applies.
 	ReschedOnWait bool `json:"reschedOnWait,omitempty"`
-	// ReschedIntervalSeconds is how often each CPU is to choose again what it runs; nil or 0 means that the kernel's own tick suffices.
+	// ReschedIntervalSeconds is how often each CPU is to be rescheduled; nil or 0 means that the kernel's timer interrupt suffices.
 	ReschedIntervalSeconds *float64 `json:"reschedIntervalSeconds,omitempty"`
 	// BatchStarved reports whether batch pods in a scheduling class below the services' get less than their floor on a full machine, and
 	// less than half of the time in which their threads are runnable, where that is known; nil if there are none, or if their use is unknown.

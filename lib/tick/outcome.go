@@ -15,9 +15,9 @@ type Isolation struct {
 	Errors      []IsolationError `json:"errors,omitempty"`
 	// Reclaims are the reclaims that have ended since the previous tick, and those that did not begin.
 	Reclaims []Reclaim `json:"reclaims,omitempty"`
-	// ReschedOnWait means that isolate makes a CPU choose again when a task waits behind batch.
+	// ReschedOnWait means that isolate makes the kernel reschedule a CPU when a task waits behind batch.
 	ReschedOnWait bool `json:"reschedOnWait,omitempty"`
-	// ReschedIntervalSeconds is how often isolate makes each CPU choose again what it runs; nil means not at all.
+	// ReschedIntervalSeconds is how often isolate makes the kernel reschedule each CPU; nil means not at all.
 	ReschedIntervalSeconds *float64 `json:"reschedIntervalSeconds,omitempty"`
 	DryRun                 bool     `json:"dryRun,omitempty"`
 	// Fallback means that the advice's fallback was applied since the previous tick, because no advice came for --stale-after.

@@ -33,7 +33,7 @@ func TestReschedIsInRootCgroup(t *testing.T) {
 		t.Errorf("processes %v in isolate's cgroup, want isolate, %d, and not its child, %d", inside, parent, child)
 	}
 	r.awaitTick(t, `"isolation":{"applied":0,"unchanged":0,"reschedIntervalSeconds":0.001}`)
-	if log := r.read("log"); !strings.Contains(log, "CPUs choose again what they run more often than at the kernel's tick") {
+	if log := r.read("log"); !strings.Contains(log, "CPUs are rescheduled more often than by the kernel's timer interrupt") {
 		t.Error(log)
 	}
 	if err := syscall.Kill(parent, syscall.SIGKILL); err != nil {
@@ -74,7 +74,7 @@ func TestReschedOnWait(t *testing.T) {
 	})
 }
 
-// Where the kernel does not permit the program, the tick says so once, and CPUs choose again at the advice's interval.
+// Where the kernel does not permit the program, the tick says so once, and CPUs are rescheduled at the advice's interval.
 func TestReschedOnWaitIsRefused(t *testing.T) {
 	h := need.RootCgroup(t, "cpu")
 	need.Program(t, "setpriv", "util-linux")
@@ -114,7 +114,7 @@ type rescheduling struct {
 	dir    string
 }
 
-// Advice about when CPUs choose again.
+// Advice about when CPUs are rescheduled.
 const (
 	everyMillisecond = `"reschedIntervalSeconds":0.001`
 	whenATaskWaits   = `"reschedOnWait":true,` + everyMillisecond
