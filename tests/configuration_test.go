@@ -3,6 +3,8 @@ package tests
 import (
 	"fmt"
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -55,5 +57,40 @@ func TestConfigurationPage(t *testing.T) {
 		if err := os.WriteFile(path, []byte(page), 0o644); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// The chart's definitions let the API server accept each name that the page lists for a ranking.
+func TestDefinitionsAcceptRankings(t *testing.T) {
+	rankings := 0
+	for _, kind := range customconfig.Kinds {
+		data, err := os.ReadFile("../deploy/helm/polder/crds/" + kind.Resource + ".yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range customconfig.Fields(kind) {
+			if !strings.HasPrefix(f.Settings[0].Expected, "some of ") {
+				continue
+			}
+			rankings++
+			name := f.Path[strings.LastIndexByte(f.Path, '.')+1:]
+			line := regexp.MustCompile(`(?m)^ *` + name + `: .*$`).Find(data)
+			if line == nil {
+				t.Fatalf("%s: no %s", kind.Resource, name)
+			}
+			enum := regexp.MustCompile(`enum: \[(.*?)\]`).FindSubmatch(line)
+			if enum == nil {
+				continue // any text is accepted
+			}
+			accepted := strings.Split(string(enum[1]), ", ")
+			for ranked := range f.Settings[0].Names {
+				if !slices.Contains(accepted, ranked) {
+					t.Errorf("%s: %s refuses %s: it accepts %v", kind.Resource, name, ranked, accepted)
+				}
+			}
+		}
+	}
+	if rankings != 4 {
+		t.Errorf("%d rankings; want those of the machine and of a NUMA node, of both kinds", rankings)
 	}
 }
