@@ -62,7 +62,7 @@ containers:
 - name: done
   image: {{ include "polder.image" . }}
   imagePullPolicy: {{ .Values.image.pullPolicy }}
-  command: [/bin/sh, -c, 'echo "put back"; trap exit TERM; while :; do sleep 3600 & wait $!; done']
+  command: [/bin/sh, -c, 'echo "restored"; trap exit TERM; while :; do sleep 3600 & wait $!; done']
   securityContext: {{- include "polder.confined" . | trim | nindent 4 }}
     runAsUser: 65532
     runAsGroup: 65532
