@@ -47,10 +47,10 @@ func (s *Settings) ReclaimedRows() []Row {
 	return []Row{
 		number("reclaimed-threshold", &s.ReclaimedThreshold, 5, positive(MaxRatio), "reclaimed pods may request this many times the offer"),
 		number("reclaimed-cpu-threshold", &s.ReclaimedCPUThreshold, 0, notBelowZero(MaxRatio),
-			"the same for CPU only (0: as reclaimed-threshold)",
+			"reclaimed pods may request this many times the offer of CPU (0: as reclaimed-threshold)",
 			of(milliCPU, eviction(guide+"evictionThreshold")), of(milliCPU, adminQoS(today+"evictionThreshold"))).replacedBy("reclaimed-threshold"),
 		number("reclaimed-memory-threshold", &s.ReclaimedMemoryThreshold, 0, notBelowZero(MaxRatio),
-			"the same for memory only (0: as reclaimed-threshold)",
+			"reclaimed pods may request this many times the offer of memory (0: as reclaimed-threshold)",
 			of(memory, eviction(guide+"evictionThreshold")), of(memory, adminQoS(today+"evictionThreshold"))).replacedBy("reclaimed-threshold"),
 		number("reclaimed-soft-cpu-threshold", &s.ReclaimedSoftCPUThreshold, 0, notBelowZero(MaxRatio),
 			"over this many times the CPU offer, evict a reclaimed pod if no other is (0: off)",
@@ -97,7 +97,8 @@ func (s *Settings) freeMemoryRows() []Row {
 			"evict any pod after a NUMA node was below its watermark this many times in a row",
 			eviction(guideMemory+"numaFreeBelowWatermarkTimesThreshold"), adminQoS(todayMemory+"numaFreeBelowWatermarkTimesThreshold")),
 		count("memory-numa-below-times-reclaimed", &s.MemoryNUMABelowTimesReclaimed, 1, from1(MaxTimes),
-			"evict a reclaimed pod after this many times", adminQoS(todayMemory+"numaFreeBelowWatermarkTimesReclaimedThreshold")),
+			"evict a reclaimed pod after a NUMA node was below its watermark this many times in a row",
+			adminQoS(todayMemory+"numaFreeBelowWatermarkTimesReclaimedThreshold")),
 		number("memory-kswapd-rate", &s.MemoryKswapdRate, 2000, notBelowZero(math.MaxInt32),
 			"pages a second that kswapd may reclaim (0: not measured)",
 			eviction(guideMemory+"systemKswapdRateThreshold"), adminQoS(todayMemory+"systemKswapdRateThreshold")),
@@ -191,7 +192,8 @@ func (s *Settings) RSSRows() []Row {
 			"a pod's resident memory may be this many times its request, unless its annotation sets another number",
 			eviction(guideMemory+"rssOveruseRateThreshold"), adminQoS(todayMemory+"rssOveruseRateThreshold")),
 		span("rss-overuse-tolerance", &s.RSSOveruseTolerance, 0, upToDay, "how long a pod must have used too much before it is evicted"),
-		grace("rss-overuse-grace-period", &s.RSSOveruseGracePeriod, 0, "grace period of pods evicted because of it (0: the pod's own)"),
+		grace("rss-overuse-grace-period", &s.RSSOveruseGracePeriod, 0,
+			"grace period of pods evicted because of their resident memory (0: the pod's own)"),
 		hysteresis("rss-overuse", &s.RSSOveruseHysteresis),
 	}
 }
