@@ -51,7 +51,7 @@ PODS OF A CLUSTER
 With a cluster (--kubeconfig or --in-cluster; --pods for the pods alone) the rules still find the cgroups of pods, and the
 cluster's pods are matched with them by the UID and the container ids in the cgroups' names (cgroupfs and systemd
 driver; containerd, CRI-O, Docker; kubelet's cgroupRoot by --cgroup-root). A pod without a cgroup has missing "cgroup", unless
-it has ended. A pod's cgroup without a pod object has missing "cluster", and what was known of the pod holds while the cgroup
+it has ended. A pod's cgroup without a pod object has missing "cluster", and the last known data of the pod apply while the cgroup
 exists; a pod of which nothing was known does not count as reclaimed. The sandbox's cgroup (the pause container's) is in no list.
 A new container's cgroup can exist before the pod's status has the container's ID. If exactly one container of the pod and one cgroup
 are unmatched, collect uses that container's name; otherwise it uses the cgroup's name. Under CRI-O most pods have no sandbox cgroup.
@@ -96,7 +96,7 @@ strategy, over that the first node entry whose nodeSelector matches, and for col
 node.koordinator.sh/colocation-strategy and its labels node.koordinator.sh/cpu-reclaim-ratio, memory-reclaim-ratio and
 mid-static-cpu-reserved-ratio, mid-static-memory-reserved-ratio. In place of an invalid document the last good one of its key stays
 in force (with --state over a restart too), in place of an invalid node entry the cluster's strategy; sample.errors names both with key
-and reason, and a second entry that matches as well. Without such a ConfigMap the defaults hold, which enable nothing;
+and reason, and a second entry that matches as well. Without such a ConfigMap the defaults are in force, which enable nothing;
 until it was read there is no "koordinator". The log names settings that are not supported at the start, and when they change.
 
 WHEN THE API SERVER DOES NOT ANSWER, AND WHAT IS REQUESTED OF IT

@@ -58,13 +58,13 @@ TARGETS (--to)
    score        what a policy was worth over a whole recording, and over another one beside it (--against)
    prometheus   a file for node_exporter's textfile collector (--metrics-file), written whole and renamed. It is left alone
                 while nothing in it would change but the tick's time, and written at least every 10 seconds
-   cnr          the node's CustomNodeResource (kubectl get kcnr), made if it is missing: what reclaimed pods may have, in all
-                and by NUMA node with the pods that have some of it, and the taints that evict decided on
+   cnr          the node's CustomNodeResource (kubectl get kcnr), created if it is missing: the offer to reclaimed pods, in
+                total and by NUMA node, with the pods that have a part of it, and the taints that evict decided on
    node         the extended resources of the node's status that kube-scheduler counts. Under the policy koordinator:
                 kubernetes.io/batch-cpu and batch-memory, and mid-cpu and mid-memory where they are advised (--resource-prefix
                 koordinator.sh has the names of v0.1); under any other: resource.katalyst.kubewharf.io/reclaimed_millicpu and
                 .../reclaimed_memory
-   nodemetric   Koordinator's NodeMetric (kubectl get nodemetrics), made if it is missing: what the node, its pods and the rest
+   nodemetric   Koordinator's NodeMetric (kubectl get nodemetrics), created if it is missing: what the node, its pods and the rest
                 of its system use, averaged, with percentiles over several times
    kcc          the status of each KatalystCustomConfig (kubectl get kcc): condition Valid, with what is wrong with its objects and
                 their names. One report in a cluster is enough, and report fleet writes it by itself
@@ -81,8 +81,8 @@ Its line on batch has the CPU time that batch got, of what services left idle, a
 throttled it; the evictions; and for how much of the time it was held back, because steps of advise's guard were in force or because it
 got less than its floor. The line on services has how long they waited for a CPU, on average over the services. Where a service's PSI
 is known (cgroup v2) that is the part of the time in which at least one of its threads waited. Elsewhere (v1, or v2 without PSI) it is the
-sum of its threads' run delays per second: no part of the time, and large for many short waits, even if no request takes longer. Compare it
-with that of the same services without batch. report logs both lines at its end.
+sum of its threads' run delays per second: not a part of the time, and large for many short waits, even if no request takes longer. Compare
+it with that of the same services without batch. report logs both lines at its end.
 
 Ticks that are too old or of another node (--max-age, --node) are not written as metrics or to the cluster, and the section
 reports that. The screen and the table show every tick: they are for recordings, too. In a live stream they mark a tick that is too
@@ -95,13 +95,14 @@ WHY?
    would have had to be different. Without --pod it is about the node, and why nothing is offered; with --from and --until, or no time
    at all, about a period, with its squeezes: when the amount for reclaimed pods fell by 5 % of the machine or more within 5 minutes.
    A time is RFC 3339, or HH:MM or HH:MM:SS of the recording's day (of the next, where that has passed when it begins), in the time
-   zone in which its ticks write theirs: collect's is UTC. The tick is the last one before the time. --node chooses one of several nodes.
+   zone in which its ticks write theirs: collect's is UTC. The tick is the last one at or before the time. --node chooses one of several
+   nodes.
    Where the recording has samples and no advice, or no eviction, in any tick, the advise and the evict --dry-run that are in
    report's own directory decide, with their default settings: the answer names that. Decide by others in the pipe, as below. Memory
    does not grow with the recording.
 
 RECORDINGS
-   report < day.jsonl plays a recording on the screen, at --speed times its own speed, from --from on. Keys: space stops and plays on, left
+   report < day.jsonl plays a recording on the screen, at --speed times its own speed, from --from on. Keys: space pauses and resumes, left
    and right are a tick, with shift (or < and >) a minute, e the next eviction or squeeze, / shows the pods with a text in their names,
    + and - change the speed, q ends, ? lists them. A gap of more than a minute is skipped. Input from a pipe counts as a recording if
    --speed or --from is given; report keeps it in a temporary file, which it deletes at once, so that the keys can go back.
