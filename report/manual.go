@@ -7,9 +7,9 @@ const summary = `
 Reads ticks and reports them to each target of --to, by default tty on a terminal, else table:
   tty          a screen of the node now, or of a recording that it plays
   table        a line for each tick
-  explain      why a pod or the node had what it had, in sentences, from a recording
+  explain      why a pod or the node had its CPU and memory, in sentences, from a recording
   html         a recording as one page; with --listen the page is served and live
-  score        what a policy was worth over a recording
+  score        figures that rate a policy over a recording
   prometheus   a file for node_exporter
   cnr          Katalyst's CustomNodeResource
   node         the resources of the Node that kube-scheduler counts
@@ -22,7 +22,7 @@ var tasks = []stage.Task{
 	{Want: "Why was this pod throttled or evicted?", Command: `report --to explain --pod batch/spark-1 --at 12:03 < day.jsonl`},
 	{Want: "Yesterday as one page for a colleague", Command: `report --to html < yesterday.jsonl > yesterday.html`},
 	{Want: "See what would be written to the cluster", Command: `advise < yesterday.jsonl | report --to cnr,node --dry-run > /dev/null`},
-	{Want: "What would another policy have been worth?", Command: `advise --policy harvest < day.jsonl | evict --dry-run | report --to score --against day.jsonl`},
+	{Want: "How would another policy have done?", Command: `advise --policy harvest < day.jsonl | evict --dry-run | report --to score --against day.jsonl`},
 	{Want: "Look at a recording, and play it from noon on, a minute a second", Command: `report --to table < yesterday.jsonl
 report --speed 60 --from 12:00 < yesterday.jsonl`},
 	{Want: "Why is so little offered?", Command: `advise --policy koordinator < day.jsonl | evict --dry-run | report --to explain --from 12:00 --until 13:00`},
@@ -55,7 +55,7 @@ TARGETS (--to)
    table        a line for each tick
    explain      no line a tick but one answer about a whole recording, in sentences: see WHY? below
    html         one page about a whole recording, that needs no other file and no network; with --listen the same page, live
-   score        what a policy was worth over a whole recording, and over another one beside it (--against)
+   score        figures that rate a policy over a whole recording, and over another one beside it (--against)
    prometheus   a file for node_exporter's textfile collector (--metrics-file), written whole and renamed. It is left alone
                 while nothing in it would change but the tick's time, and written at least every 10 seconds
    cnr          the node's CustomNodeResource (kubectl get kcnr), created if it is missing: the offer to reclaimed pods, in
