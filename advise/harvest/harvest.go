@@ -39,7 +39,7 @@ var Policy = policy.Policy{
 	Name: "harvest",
 	Doc: `what services will not need, predicted from their use
 What services will use within the hour is predicted from their largest use and from how it grew before on this machine; the
-rest is offered, and stays promised. Batch leaves whole cores, so that a buffer of CPUs is idle for bursts.`,
+rest is offered, with few changes. Batch leaves whole cores, so that a buffer of CPUs is idle for bursts.`,
 	StateVersion: 2001,
 }
 

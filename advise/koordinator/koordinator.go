@@ -26,7 +26,7 @@ import (
 var Policy = policy.Policy{
 	Name: "koordinator",
 	Doc: `Koordinator's batch and mid resources, suppression and QoS strategies
-What high-priority pods and the system leave of the node beside a safety margin is offered to batch pods; these are limited to a
+What high-priority pods and the system do not use, less a safety margin, is offered to batch pods; these are limited to a
 part of the CPUs, or to a quota, that follows the services' load. The strategies are the ConfigMap slo-controller-config's.`,
 	StateVersion: 1001,
 }
