@@ -297,7 +297,7 @@ func TestDashboard(t *testing.T) {
 	for _, subject := range []string{
 		"CPU by class", "Reclaimed CPU: offered, requested, used", "Batch held back, part of the time",
 		"CPUs of the pools", "Rules that are met", "Evictions by rule and state",
-		"Batch at its memory limit", "Memory: taken back, and needed again", "Disks: use and waiting for them", "Uplinks: what services and batch send",
+		"Batch at its memory limit", "Memory: reclaimed, and refaults", "Disks: use and waiting for them", "Uplinks: what services and batch send",
 	} {
 		if !slices.ContainsFunc(d.Panels, func(p panel) bool { return p.Title == subject }) {
 			t.Errorf("there is no panel %q", subject)
