@@ -40,6 +40,7 @@ func (c *fakeCluster) PodsVersion() uint64 {
 	defer c.answered()
 	return c.version
 }
+
 func (c *fakeCluster) Pods() []*kubernetes.Pod {
 	c.asked++
 	return c.pods
