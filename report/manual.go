@@ -22,7 +22,10 @@ var tasks = []stage.Task{
 	{Want: "Why was this pod throttled or evicted?", Command: `report --to explain --pod batch/spark-1 --at 12:03 < day.jsonl`},
 	{Want: "Yesterday as one page for a colleague", Command: `report --to html < yesterday.jsonl > yesterday.html`},
 	{Want: "See what would be written to the cluster", Command: `advise < yesterday.jsonl | report --to cnr,node --dry-run > /dev/null`},
-	{Want: "How would another policy have done?", Command: `advise --policy harvest < day.jsonl | evict --dry-run | report --to score --against day.jsonl`},
+	{
+		Want:    "How would another policy have done?",
+		Command: `advise --policy harvest < day.jsonl | evict --dry-run | report --to score --against day.jsonl`,
+	},
 	{Want: "Look at a recording, and play it from noon on, a minute a second", Command: `report --to table < yesterday.jsonl
 report --speed 60 --from 12:00 < yesterday.jsonl`},
 	{Want: "Why is so little offered?", Command: `advise --policy koordinator < day.jsonl | evict --dry-run | report --to explain --from 12:00 --until 13:00`},

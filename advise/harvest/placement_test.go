@@ -188,15 +188,20 @@ func TestBatchWaitsAtItsFloor(t *testing.T) {
 		second   int
 		services float64
 		want     string
-	}{{0, 14000, "batch runs on 2 of 16"}, {1, 3500, "batch runs on 2 of 16"}, {2, 3500, "batch runs on 2 of 16"}, {31, 3500, "batch runs on 8 of 16"}} {
+	}{
+		{0, 14000, "batch runs on 2 of 16"},
+		{1, 3500, "batch runs on 2 of 16"},
+		{2, 3500, "batch runs on 2 of 16"},
+		{31, 3500, "batch runs on 8 of 16"},
+	} {
 		if got := placeReason(t, d.Decide(at(time.Duration(step.second)*time.Second, machine(step.services)))); !strings.HasPrefix(got, step.want) {
 			t.Errorf("after %d s: %s; want %s", step.second, got, step.want)
 		}
 	}
 }
 
-// After a pause batch waits for its CPUs anew: they were idle because isolate had applied the fallback, which gives batch its floor. Ticks that
-// are always so rare are no pause.
+// After a pause batch waits for its CPUs anew: they were idle because isolate had applied the fallback, which gives batch its floor.
+// Ticks that are always so rare are no pause.
 func TestBatchWaitsAfterAPause(t *testing.T) {
 	for _, tt := range []struct {
 		seconds  []int
@@ -269,7 +274,10 @@ func TestIdleCoresNeedEnoughCPUs(t *testing.T) {
 		{"8 CPUs", tick.Topology{CPUs: "0-7", Cores: []string{"0-1", "2-3", "4-5", "6-7"}}, 8, "", "batch runs on 6 of 8 CPUs"},
 		{"7 CPUs", tick.Topology{CPUs: "0-6"}, 8, "", "7 CPUs are too few for a buffer of idle CPUs (minimum 8): batch runs on all"},
 		{"2 cores", tick.Topology{CPUs: "0-3", Cores: []string{"0-1", "2-3"}}, 1, "", "batch runs on 2 of 4 CPUs"},
-		{"a core of two is left", tick.Topology{CPUs: "0-3", Cores: []string{"0-1", "2-3"}}, 1, "0-1", "batch may use 2 of 4 CPUs, no more than a core: "},
+		{
+			"a core of two is left", tick.Topology{CPUs: "0-3", Cores: []string{"0-1", "2-3"}}, 1, "0-1",
+			"batch may use 2 of 4 CPUs, no more than a core: ",
+		},
 		{"one core", tick.Topology{CPUs: "0-3", Cores: []string{"0-3"}}, 1, "", "batch may use 4 of 4 CPUs, no more than a core: "},
 	} {
 		s, settings := machine(0), Defaults()

@@ -65,7 +65,8 @@ func TestServicesRunOnTheFloorWhileTheyAreShort(t *testing.T) {
 		},
 		{
 			"reclaim is off: batch keeps to the floor", nil,
-			tick.Raw(`{"katalyst":{"adminQoSConfiguration":{"namespace":"ks","name":"qos","config":{"reclaimedResourceConfig":{"enableReclaim":false}}}}}`),
+			tick.Raw(`{"katalyst":{"adminQoSConfiguration":{"namespace":"ks","name":"qos",` +
+				`"config":{"reclaimedResourceConfig":{"enableReclaim":false}}}}}`),
 			[]tick.Pod{service("web", 60), fromRule("job")},
 			map[string]string{"web": others, "job": floor},
 			"",
@@ -153,8 +154,8 @@ func TestServicesRunOnTheFloorWhileTheyAreShort(t *testing.T) {
 	}
 }
 
-// A class only counts among siblings: batch comes after a service if that is below the parent of batch's outermost cgroup, and only then both
-// run on all CPUs.
+// A class only counts among siblings: batch comes after a service if that is below the parent of batch's outermost cgroup, and only then
+// both run on all CPUs.
 func TestOverlapNeedsBatchBesideAllServices(t *testing.T) {
 	for _, tt := range []struct {
 		name         string

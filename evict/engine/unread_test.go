@@ -34,7 +34,9 @@ func TestUnreadFieldsAreUsedNowhere(t *testing.T) {
 	use := regexp.MustCompile(`\.(` + strings.Join(fields, "|") + `)\b`)
 	literal := regexp.MustCompile(`"[^"]*"`)
 	files := 0
-	for _, dir := range []string{"..", "../../lib/qos", "../../lib/sloconfig", "../../lib/customconfig", "../../lib/podwait", "../../lib/usage"} {
+	for _, dir := range []string{
+		"..", "../../lib/qos", "../../lib/sloconfig", "../../lib/customconfig", "../../lib/podwait", "../../lib/usage",
+	} {
 		err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 			if err == nil && entry.IsDir() && entry.Name() == "acttest" {
 				return fs.SkipDir

@@ -70,9 +70,13 @@ func TestWorth(t *testing.T) {
 		}, 2, 2, 4, 2, 0},
 		{"without a topology the cluster's capacity counts", []*tick.Tick{noTopology}, 1, 1, 7, 1, 0},
 		{"an interval that is none", []*tick.Tick{
-			used(0, math.Inf(1), 1000, throttled), used(0, math.NaN(), 1000, throttled), used(0, -1, 1000, throttled), used(time.Second, 1e300, 1000, throttled),
+			used(0, math.Inf(1), 1000, throttled), used(0, math.NaN(), 1000, throttled), used(0, -1, 1000, throttled),
+			used(time.Second, 1e300, 1000, throttled),
 		}, 0, 0, 0, 0, 0},
-		{"a use that is no measurement", []*tick.Tick{start, used(time.Second, 1, 1000, batchPod("a", 500), batchPod("h", 1e308))}, 2, 1.5, 5.5, 1.5, 0},
+		{
+			"a use that is no measurement",
+			[]*tick.Tick{start, used(time.Second, 1, 1000, batchPod("a", 500), batchPod("h", 1e308))}, 2, 1.5, 5.5, 1.5, 0,
+		},
 		{"a capacity that is none", []*tick.Tick{start, noCapacity}, 1, 1, 2, 1, 0},
 		{"a negative request", []*tick.Tick{used(0, 10, 1000, negative)}, 10, 10, 40, 10, 0},
 	}

@@ -203,7 +203,11 @@ func TestOutputIsInput(t *testing.T) {
 	}
 	fifo := filepath.Join(t.TempDir(), "1.fifo")
 	openTestFIFO(t, fifo)
-	for _, args := range [][]string{{"--input", path, "--output", path}, {"--input", link, "--output", path}, {"--input", fifo, "--output", "fifo:" + fifo}} {
+	for _, args := range [][]string{
+		{"--input", path, "--output", path},
+		{"--input", link, "--output", path},
+		{"--input", fifo, "--output", "fifo:" + fifo},
+	} {
 		h := &harness{in: strings.NewReader("")}
 		if got := h.run(t, h.echo(filterKind, nil), args...); got != 2 || !strings.Contains(h.err.String(), "it is the input, too") {
 			t.Errorf("%v: exit status %d, stderr %q; want 2 and the reason", args, got, h.err.String())
@@ -215,7 +219,8 @@ func TestOutputIsInput(t *testing.T) {
 	}
 	defer both.Close()
 	h := &harness{}
-	status := h.echo(filterKind, nil).Execute(t.Context(), Env{Args: []string{"echo"}, In: both, Out: both, Err: &h.err, Getenv: os.Getenv, Now: time.Now})
+	env := Env{Args: []string{"echo"}, In: both, Out: both, Err: &h.err, Getenv: os.Getenv, Now: time.Now}
+	status := h.echo(filterKind, nil).Execute(t.Context(), env)
 	if status != 2 {
 		t.Errorf("standard input and output: exit status %d, stderr %q; want 2", status, h.err.String())
 	}

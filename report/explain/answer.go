@@ -114,7 +114,8 @@ func (r *Recording) held(t *tick.Tick, p *tick.Pod, a allowance) string {
 	case a.size > 0 && isKnown && used < roomPart*float64(a.size)*1000:
 		return fmt.Sprintf("Nothing: the pods on its CPUs used %s of %s.", coresNumber(used), coresOf(float64(a.size)*1000))
 	case a.comesLast() && busy(t) >= fullPart:
-		return fmt.Sprintf("Its class: the machine was %s %% busy, and %s gets only what the others leave.", phrase.Decimal(busy(t)*100, 0), a.class())
+		return fmt.Sprintf("Its class: the machine was %s %% busy, and %s gets only what the others leave.",
+			phrase.Decimal(busy(t)*100, 0), a.class())
 	case waiting && a.comesLast():
 		return fmt.Sprintf("Its class, as far as the recording shows: threads were ready to run and waited, as those of %s do "+
 			"while others run on the same CPUs.", a.class())

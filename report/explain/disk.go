@@ -230,7 +230,8 @@ func diskState(t *tick.Tick, limited bool) (s []string) {
 		}
 	}
 	if fullest != nil && (limited || *fullest.UsePercent >= busyDisk) {
-		text := fmt.Sprintf("The disk that was used most, %s, had work in %s %% of the time", brief(fullest.Name), phrase.Decimal(*fullest.UsePercent, 0))
+		text := fmt.Sprintf("The disk that was used most, %s, had work in %s %% of the time",
+			brief(fullest.Name), phrase.Decimal(*fullest.UsePercent, 0))
 		if l := fullest.WriteLatencyMicroseconds; l != nil {
 			text += fmt.Sprintf("; a write took %.3g ms", *l/1000)
 		}

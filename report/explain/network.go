@@ -27,7 +27,8 @@ func describeNetwork(t *tick.Tick) (s []string) {
 			}
 			if i := slices.IndexFunc(t.Network.Classes, func(x tick.NetworkCount) bool { return x.Link == l.Link && x.Class == c.Class }); i >= 0 {
 				x := t.Network.Classes[i]
-				s = append(s, fmt.Sprintf("Its full queue has dropped %s since it was created, and %s KiB wait.", phrase.Count(int(min(x.DroppedPackets, 1e15)), "packet"), phrase.Decimal(x.BacklogBytes/1024, 0)))
+				s = append(s, fmt.Sprintf("Its full queue has dropped %s since it was created, and %s KiB wait.",
+					phrase.Count(int(min(x.DroppedPackets, 1e15)), "packet"), phrase.Decimal(x.BacklogBytes/1024, 0)))
 			}
 		}
 	}

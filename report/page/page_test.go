@@ -188,7 +188,8 @@ func TestRepeatedTicksCountOnce(t *testing.T) {
 		r.Add(tickAt(second, 1000, service("web", 500)))
 	}
 	n := read(t, &r).Nodes[0]
-	if want := []string{"1 tick left out: not newer than the one before."}; n.Ticks != 3 || n.Pods[0].Seconds != 1.5 || !slices.Equal(n.Notes, want) {
+	want := []string{"1 tick left out: not newer than the one before."}
+	if n.Ticks != 3 || n.Pods[0].Seconds != 1.5 || !slices.Equal(n.Notes, want) {
 		t.Errorf("%d ticks, %v s of CPU time, notes %q", n.Ticks, n.Pods[0].Seconds, n.Notes)
 	}
 }

@@ -27,7 +27,8 @@ func (m *Model) networkSection() section {
 				at := slices.IndexFunc(n.Classes, func(x tick.NetworkCount) bool { return x.Link == l.Link && x.Class == c.Class })
 				if at >= 0 {
 					x := n.Classes[at]
-					row.add(dim, " sent ").add(plain, Bytes(&x.SentBytes)).add(dim, "  dropped "+phrase.Decimal(x.DroppedPackets, 0)+" packets, waiting ").add(plain, Bytes(&x.BacklogBytes))
+					row.add(dim, " sent ").add(plain, Bytes(&x.SentBytes)).
+						add(dim, "  dropped "+phrase.Decimal(x.DroppedPackets, 0)+" packets, waiting ").add(plain, Bytes(&x.BacklogBytes))
 				}
 			}
 			s.rows = append(s.rows, row)
