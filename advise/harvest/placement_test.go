@@ -275,7 +275,9 @@ func TestIdleCoresNeedEnoughCPUs(t *testing.T) {
 		{"7 CPUs", tick.Topology{CPUs: "0-6"}, 8, "", "7 CPUs are too few for a buffer of idle CPUs (minimum 8): batch runs on all"},
 		{"2 cores", tick.Topology{CPUs: "0-3", Cores: []string{"0-1", "2-3"}}, 1, "", "batch runs on 2 of 4 CPUs"},
 		{
-			"a core of two is left", tick.Topology{CPUs: "0-3", Cores: []string{"0-1", "2-3"}}, 1, "0-1",
+			"a core of two is left",
+			tick.Topology{CPUs: "0-3", Cores: []string{"0-1", "2-3"}},
+			1, "0-1",
 			"batch may use 2 of 4 CPUs, no more than a core: ",
 		},
 		{"one core", tick.Topology{CPUs: "0-3", Cores: []string{"0-3"}}, 1, "", "batch may use 4 of 4 CPUs, no more than a core: "},

@@ -75,7 +75,8 @@ func TestWorth(t *testing.T) {
 		}, 0, 0, 0, 0, 0},
 		{
 			"a use that is no measurement",
-			[]*tick.Tick{start, used(time.Second, 1, 1000, batchPod("a", 500), batchPod("h", 1e308))}, 2, 1.5, 5.5, 1.5, 0,
+			[]*tick.Tick{start, used(time.Second, 1, 1000, batchPod("a", 500), batchPod("h", 1e308))},
+			2, 1.5, 5.5, 1.5, 0,
 		},
 		{"a capacity that is none", []*tick.Tick{start, noCapacity}, 1, 1, 2, 1, 0},
 		{"a negative request", []*tick.Tick{used(0, 10, 1000, negative)}, 10, 10, 40, 10, 0},
