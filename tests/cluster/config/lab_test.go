@@ -140,12 +140,12 @@ func start(t *testing.T) *lab {
 	return l
 }
 
-// idleMachine is the root of an idle machine.
+// idleMachine is the root of an idle machine, whose time is this machine's.
 func idleMachine(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
 	for path, content := range map[string]string{
-		"proc/uptime": "1000.00 1.00", "proc/loadavg": "0 0 0 1/1 1", "proc/stat": stat(8), "sys/devices/system/cpu/online": "0-7",
+		"proc/loadavg": "0 0 0 1/1 1", "proc/stat": stat(8), "sys/devices/system/cpu/online": "0-7",
 		"sys/fs/cgroup/cgroup.controllers": "cpu memory pids", "proc/meminfo": "MemTotal: 16777216 kB\nMemFree: 12000000 kB\nMemAvailable: 12000000 kB\n",
 	} {
 		path = filepath.Join(root, path)
@@ -155,6 +155,9 @@ func idleMachine(t *testing.T) string {
 		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if err := os.Symlink("/proc/uptime", filepath.Join(root, "proc/uptime")); err != nil {
+		t.Fatal(err)
 	}
 	return root
 }
