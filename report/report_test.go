@@ -82,63 +82,59 @@ func TestMetricsRewrites(t *testing.T) {
 	}
 }
 
-// A slow disk delays neither the stream nor more than one write, and the newest page is written next.
-func TestMetricsSlowDisk(t *testing.T) {
+// slowDisk returns a target whose file is written when a result of that is sent, and what has been written.
+func slowDisk(t *testing.T) (m *metrics, allow chan error, written *[]string) {
+	t.Helper()
 	x, err := openMetrics(t.Context(), session(nil), &options{metricsFile: "x"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := x.(*metrics)
-	allow, written := make(chan error), []string{}
+	m, allow, written = x.(*metrics), make(chan error), &[]string{}
 	m.replace = func(_ string, data []byte, _ fs.FileMode) error {
 		err := <-allow
-		written = append(written, string(data))
+		*written = append(*written, string(data))
 		return err
 	}
+	return m, allow, written
+}
+
+// A slow disk delays neither the stream nor more than one write, and the newest page is written next.
+func TestMetricsSlowDisk(t *testing.T) {
+	m, allow, written := slowDisk(t)
 	for i := range 3 {
-		if got := put(t, x, incoming("n", i, int64(1000*(i+1)))); got.State != tick.TargetPending {
+		if got := put(t, m, incoming("n", i, int64(1000*(i+1)))); got.State != tick.TargetPending {
 			t.Errorf("tick %d: %+v; want pending", i, got)
 		}
 	}
 	allow <- nil
 	go func() { allow <- errors.New("no space") }()
-	if err := x.Close(); err != nil {
+	if err := m.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if len(written) != 2 || !strings.Contains(written[1], "polder_reclaimed_cpu_cores{node=\"n\"} 3\n") {
-		t.Errorf("written: %q; want the first page and the newest", written)
+	if len(*written) != 2 || !strings.Contains((*written)[1], "polder_reclaimed_cpu_cores{node=\"n\"} 3\n") {
+		t.Errorf("written: %q; want the first page and the newest", *written)
 	}
 }
 
 // A page that waited for the disk is not written after newer ticks that have what is in the file.
 func TestPageThatIsOutOfDateIsNotWritten(t *testing.T) {
-	x, err := openMetrics(t.Context(), session(nil), &options{metricsFile: "x"}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := x.(*metrics)
-	allow, written := make(chan error), []string{}
-	m.replace = func(_ string, data []byte, _ fs.FileMode) error {
-		err := <-allow
-		written = append(written, string(data))
-		return err
-	}
+	m, allow, written := slowDisk(t)
 	for i, milliCPU := range []int64{1000, 2000} {
-		if got := put(t, x, incoming("n", i, milliCPU)); got.State != tick.TargetPending {
+		if got := put(t, m, incoming("n", i, milliCPU)); got.State != tick.TargetPending {
 			t.Errorf("tick %d: %+v; want pending", i, got)
 		}
 	}
 	allow <- nil
 	await.Until(t, time.Minute, "the end of the first write", await.Is(func() bool { return len(m.done) == 1 }))
-	if got := put(t, x, incoming("n", 2, 1000)); got.State != tick.TargetWritten {
+	if got := put(t, m, incoming("n", 2, 1000)); got.State != tick.TargetWritten {
 		t.Errorf("the first page again: %+v; want written", got)
 	}
 	close(allow) // for a second write
-	if err := x.Close(); err != nil {
+	if err := m.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if len(written) != 1 {
-		t.Errorf("%d writes: %q; want the first page alone", len(written), written[1:])
+	if len(*written) != 1 {
+		t.Errorf("%d writes: %q; want the first page alone", len(*written), (*written)[1:])
 	}
 }
 
