@@ -3,11 +3,9 @@ package main
 import (
 	"bytes"
 	"log/slog"
-	"maps"
 	"slices"
 	"strings"
 
-	"polder/advise/policy"
 	"polder/lib/config"
 	"polder/lib/customconfig"
 	"polder/lib/sloconfig"
@@ -25,9 +23,8 @@ type objects struct {
 // nodeObjects is what they contain for one node, and the last result of resolving them.
 type nodeObjects struct {
 	customconfig.Local
-	slo sloconfig.Local
-	// labels and annotations are the node's, as last known: they select what is in force.
-	labels, annotations map[string]string
+	slo      sloconfig.Local
+	metadata tick.NodeMetadata
 
 	version     uint64
 	raw, merged tick.Raw
@@ -51,18 +48,15 @@ func (o *objects) override(t *tick.Tick) {
 	}
 	l := o.nodes[t.Node]
 	if l == nil {
-		if len(o.nodes) >= policy.MaxNodes { // a stream may contain ever new names; what is dropped is resolved again
+		if len(o.nodes) >= tick.MaxNodes { // a stream may contain ever new names; what is dropped is resolved again
 			clear(o.nodes)
 		}
 		l = &nodeObjects{}
 		o.nodes[strings.Clone(t.Node)] = l
 	}
-	if !policy.NodeUnread(t.Sample) { // else they are unknown, which does not mean that it has none
-		keep(&l.labels, t.Sample.Labels)
-		keep(&l.annotations, t.Sample.Annotations)
-	}
-	chosen, errs := l.InForce(o.file.Custom, t.Node, l.labels, t.Time)
-	strategies, sloErrs := l.slo.InForce(o.file.SLO, l.labels, l.annotations)
+	l.metadata.Update(t.Sample)
+	chosen, errs := l.InForce(o.file.Custom, t.Node, l.metadata.Labels, t.Time)
+	strategies, sloErrs := l.slo.InForce(o.file.SLO, l.metadata.Labels, l.metadata.Annotations)
 	if version := l.Version + l.slo.Version; l.merged == nil || l.version != version || !bytes.Equal(l.raw, t.Sample.Config) {
 		l.raw, l.version = slices.Clone(t.Sample.Config), version
 		l.merged = sloconfig.Overlay(customconfig.Overlay(l.raw, chosen), strategies)
@@ -77,11 +71,4 @@ func (o *objects) override(t *tick.Tick) {
 	}
 	l.reported.Problems(o.log.With("node", t.Node), message, problems)
 	t.Sample.Config = l.merged
-}
-
-// keep replaces a map by a copy of the present one, if they differ.
-func keep(last *map[string]string, present map[string]string) {
-	if !maps.Equal(*last, present) {
-		*last = maps.Clone(present)
-	}
 }

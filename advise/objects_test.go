@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"polder/advise/policy"
 	"polder/lib/config"
 	"polder/lib/stage"
 	"polder/lib/tick"
@@ -97,13 +96,13 @@ func TestNodesOfObjectsAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := &objects{file: file, log: slog.New(slog.DiscardHandler), nodes: map[string]*nodeObjects{}}
-	for i := range policy.MaxNodes - 1 {
+	for i := range tick.MaxNodes - 1 {
 		o.nodes[fmt.Sprint(i)] = &nodeObjects{}
 	}
 	for _, step := range []struct {
 		node string
 		want int // nodes that are remembered
-	}{{"last", policy.MaxNodes}, {"0", policy.MaxNodes}, {"new", 1}, {"0", 2}, {"new", 2}} {
+	}{{"last", tick.MaxNodes}, {"0", tick.MaxNodes}, {"new", 1}, {"0", 2}, {"new", 2}} {
 		x := &tick.Tick{Node: step.node, Sample: &tick.Sample{}}
 		if o.override(x); !strings.Contains(string(x.Sample.Config), `"resourceThreshold"`) {
 			t.Errorf("node %s has the configuration %s", x.Node, x.Sample.Config)

@@ -11,7 +11,6 @@ import (
 	"polder/advise/disk"
 	"polder/advise/guard"
 	"polder/advise/limits"
-	"polder/advise/policy"
 	"polder/lib/sloconfig"
 	"polder/lib/tick"
 )
@@ -356,11 +355,11 @@ func TestUndoneQuotaYields(t *testing.T) {
 // The number of remembered nodes is bounded: the one that was last seen longest ago is dropped.
 func TestNodesAreBounded(t *testing.T) {
 	d := New(Defaults())
-	for i := range policy.MaxNodes {
+	for i := range tick.MaxNodes {
 		d.Nodes[fmt.Sprint(i)] = &node{SeenAt: start.Add(time.Duration(i) * time.Second)}
 	}
 	d.Decide(&tick.Tick{V: 1, Node: "new", Time: start})
-	if len(d.Nodes) != policy.MaxNodes || d.Nodes["0"] != nil || d.Nodes["new"] == nil {
+	if len(d.Nodes) != tick.MaxNodes || d.Nodes["0"] != nil || d.Nodes["new"] == nil {
 		t.Errorf("%d nodes, the oldest %v", len(d.Nodes), d.Nodes["0"])
 	}
 }

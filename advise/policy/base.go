@@ -3,6 +3,8 @@ package policy
 import (
 	"strings"
 	"time"
+
+	"polder/lib/tick"
 )
 
 // Base is the common part of all deciders: the settings S, and a state N for each node.
@@ -48,30 +50,9 @@ func (b *Base[S, N, P]) Node(name string) *N {
 	}
 	n := b.Nodes[name]
 	if n == nil {
-		dropOldest(b.Nodes, func(n *N) time.Time { return P(n).LastUsed() })
+		tick.DropOldest(b.Nodes, func(n *N) time.Time { return P(n).LastUsed() })
 		n = new(N)
 		b.Nodes[strings.Clone(name)] = n
 	}
 	return n
-}
-
-// MaxNodes bounds the nodes in a policy's state if a stream contains ever new names.
-const MaxNodes = 20_000
-
-// dropOldest makes room for one more node if there are [MaxNodes]: it drops the one with the oldest time, and of several the first by name.
-func dropOldest[N any](nodes map[string]*N, timeOf func(*N) time.Time) {
-	if len(nodes) < MaxNodes {
-		return
-	}
-	oldest, oldestTime, found := "", time.Time{}, false
-	for name, n := range nodes {
-		lastUsed := time.Time{} // for null in a state file
-		if n != nil {
-			lastUsed = timeOf(n)
-		}
-		if !found || lastUsed.Before(oldestTime) || lastUsed.Equal(oldestTime) && name < oldest {
-			oldest, oldestTime, found = name, lastUsed, true
-		}
-	}
-	delete(nodes, oldest)
 }

@@ -6,13 +6,6 @@ import (
 	"polder/lib/tick"
 )
 
-// NodeUnread reports whether the Node object could not be read, and never was: its allocatable, labels and annotations are unknown then,
-// which does not mean that it has none. An error beside any of them is about another part of the object, or they are those of the last
-// reading.
-func NodeUnread(s *tick.Sample) bool {
-	return s.Allocatable == nil && s.Labels == nil && s.Annotations == nil && s.IsUnread("node")
-}
-
 // Reservation is what the Node object reserves for the system: the machine's resources less allocatable.
 type Reservation struct {
 	MilliCPU    float64 `json:"milliCPU,omitempty"`
@@ -23,7 +16,7 @@ type Reservation struct {
 // ever known, and why.
 func ReservationOf(s *tick.Sample, milliCPU, memoryBytes float64, last *Reservation) (r *Reservation, why string) {
 	switch {
-	case !NodeUnread(s):
+	case !s.IsNodeUnread():
 	case last == nil:
 		return nil, "the Node object could not be read yet, so what it reserves is unknown"
 	default:

@@ -216,3 +216,34 @@ func TestConfigNotReadYet(t *testing.T) {
 		})
 	}
 }
+
+// A node keeps the objects of a file that its labels select while the Node object is unknown, as after a restart of collect without the API
+// server: Katalyst's and Koordinator's.
+func TestObjectsOfALabelledNodeStayWhileItIsUnread(t *testing.T) {
+	const unread = `,"errors":[{"source":"node","error":"no answer"}]`
+	const labelled = `,"labels":{"pool":"gpu"}`
+	selected := filepath.Join(t.TempDir(), "evict.yaml")
+	text := strings.Replace(fmt.Sprintf(guideKind, "10"), "spec: {targetType:", "spec: {nodeLabelSelectorAllowedKeyList: [{priority: 1, keyList: [pool]}], targetType:", 1) +
+		"---\n" + strings.Replace(strings.Split(fmt.Sprintf(guideKind, "20"), "---\n")[1], "metadata: {name: default}\nspec: {",
+		"metadata: {name: gpu}\nspec: {nodeLabelSelector: pool=gpu, priority: 1, ", 1)
+	if err := os.WriteFile(selected, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	in := configTick(0, "", unread) + configTick(1, "", labelled) + configTick(2, "", unread) + configTick(3, "", "") + configTick(4, "", unread)
+	status, out, log := runEvict(t, in, "--dry-run", "--config", selected)
+	want := []string{"10 false", "20 false", "20 false", "10 false", "10 false"}
+	if got := thresholds(t, out); status != 0 || !slices.Equal(got, want) {
+		t.Errorf("status %d: %q; want %q\n%s", status, got, want, log)
+	}
+}
+
+// A stream of ever new node names does not let the state grow without a bound.
+func TestNodesAreBounded(t *testing.T) {
+	e := &engine{nodes: map[string]*node{}}
+	for i := range tick.MaxNodes + 2 {
+		e.node(fmt.Sprint(i))
+	}
+	if len(e.nodes) != tick.MaxNodes {
+		t.Errorf("%d nodes are remembered; want %d", len(e.nodes), tick.MaxNodes)
+	}
+}

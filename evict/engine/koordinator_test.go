@@ -97,24 +97,28 @@ func TestStrategiesOfFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	var k settings.Strategies
-	in := func(s *settings.Settings, labels map[string]string) string {
-		got, errs := k.Read(s, &tick.Tick{Sample: &tick.Sample{Config: configOf(`{"memoryEvictThresholdPercent":60}`), Labels: labels}})
+	in := func(s *settings.Settings, labels map[string]string, errors []tick.SourceError) string {
+		sample := &tick.Sample{Config: configOf(`{"memoryEvictThresholdPercent":60}`), Labels: labels, Errors: errors}
+		got, errs := k.Read(s, &tick.Tick{Sample: sample})
 		if len(errs) > 0 {
 			t.Errorf("reported errors %v", errs)
 		}
 		return fmt.Sprint(*got.Threshold.MemoryEvictThresholdPercent, " ", settings.StrategySource(got))
 	}
+	unread := []tick.SourceError{{Source: "node", Error: "no answer"}}
 	for _, tt := range []struct {
 		settings *settings.Settings
 		labels   map[string]string
+		errors   []tick.SourceError
 		want     string
 	}{
-		{&settings.Settings{SLO: file}, nil, "80 resource-threshold-config of slo.yaml"},
-		{&settings.Settings{SLO: file}, map[string]string{"size": "small"}, "50 resource-threshold-config of slo.yaml, node entry small"},
-		{&settings.Settings{}, nil, "60 resource-threshold-config of koordinator-system/slo-controller-config"},
-		{&settings.Settings{SLO: file}, nil, "80 resource-threshold-config of slo.yaml"},
+		{&settings.Settings{SLO: file}, nil, nil, "80 resource-threshold-config of slo.yaml"},
+		{&settings.Settings{SLO: file}, map[string]string{"size": "small"}, nil, "50 resource-threshold-config of slo.yaml, node entry small"},
+		{&settings.Settings{SLO: file}, nil, unread, "50 resource-threshold-config of slo.yaml, node entry small"},
+		{&settings.Settings{}, nil, nil, "60 resource-threshold-config of koordinator-system/slo-controller-config"},
+		{&settings.Settings{SLO: file}, nil, nil, "80 resource-threshold-config of slo.yaml"},
 	} {
-		if got := in(tt.settings, tt.labels); got != tt.want {
+		if got := in(tt.settings, tt.labels, tt.errors); got != tt.want {
 			t.Errorf("%s; want %s", got, tt.want)
 		}
 	}

@@ -33,6 +33,7 @@ func (e *engine) record(name string) *progress.Record { return &e.node(name).Rec
 func (e *engine) node(name string) *node {
 	n := e.nodes[name]
 	if n == nil {
+		tick.DropOldest(e.nodes, func(n *node) time.Time { return n.LastTick() })
 		n = &node{}
 		e.nodes[name] = n
 	}

@@ -43,6 +43,9 @@ func (r *Record) Init(node string) {
 // Node returns the node's name.
 func (r *Record) Node() string { return r.name }
 
+// LastTick returns the time of the newest tick; zero before the first one of this run.
+func (r *Record) LastTick() time.Time { return r.lastTick }
+
 // takeChanges returns what has changed since the previous tick.
 func (r *Record) takeChanges() []tick.PodEviction {
 	changes := r.changes

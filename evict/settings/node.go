@@ -29,6 +29,7 @@ type Node struct {
 type fromObjects struct {
 	base        *Settings // from flags and file
 	raw         tick.Raw  // the tick's objects
+	metadata    tick.NodeMetadata
 	local       customconfig.Local
 	fileVersion uint64 // the version of the file, as local counts it
 
@@ -96,14 +97,15 @@ func (n *Node) withConfigObjects(base *Settings, t *tick.Tick, log *slog.Logger)
 		}
 		return c.settings, nil
 	}
-	raw, labels := t.Sample.Config, t.Sample.Labels
+	c.metadata.Update(t.Sample)
+	raw := t.Sample.Config
 	if t.Sample.IsUnread("config") && !customconfig.IsIn(raw) { // unknown is not the same as none
 		raw = c.raw
 		if c.settings == nil {
 			raw = n.Config.Raw()
 		}
 	}
-	file, fileErrs := c.local.InForce(base.objects, t.Node, labels, t.Time)
+	file, fileErrs := c.local.InForce(base.objects, t.Node, c.metadata.Labels, t.Time)
 	if c.settings != nil && c.base == base && c.fileVersion == c.local.Version && bytes.Equal(c.raw, raw) {
 		return c.settings, c.errs
 	}

@@ -18,6 +18,7 @@ import (
 type Strategies struct {
 	sloconfig.InForce
 
+	metadata    tick.NodeMetadata
 	local       sloconfig.Local
 	fileVersion uint64   // the version of the file, as local counts it
 	fileRaw     tick.Raw // that of the file, as a tick contains it
@@ -31,8 +32,9 @@ type Strategies struct {
 
 // Read reads them from --config, else from a tick with a sample. Without either the rules are off.
 func (k *Strategies) Read(s *Settings, t *tick.Tick) (*sloconfig.Strategies, []string) {
+	k.metadata.Update(t.Sample)
 	raw := t.Sample.Config
-	file, fileErrs := k.local.InForce(s.SLO, t.Sample.Labels, t.Sample.Annotations)
+	file, fileErrs := k.local.InForce(s.SLO, k.metadata.Labels, k.metadata.Annotations)
 	if file != nil {
 		if k.fileVersion != k.local.Version {
 			k.fileVersion, k.fileRaw = k.local.Version, sloconfig.Overlay(nil, file)

@@ -142,6 +142,13 @@ func (s *Sample) IsUnread(source string) bool {
 	return slices.ContainsFunc(s.Errors, func(e SourceError) bool { return e.Source == source })
 }
 
+// IsNodeUnread reports whether the Node object could not be read, and never was: its allocatable, labels and annotations are unknown then,
+// which does not mean that it has none. An error beside any of them is about another part of the object, or they are those of the last
+// reading.
+func (s *Sample) IsNodeUnread() bool {
+	return s.Allocatable == nil && s.Labels == nil && s.Annotations == nil && s.IsUnread("node")
+}
+
 // SourceError is a part of a source that could not be read this time.
 type SourceError struct {
 	Source string `json:"source"`

@@ -5,7 +5,6 @@ import (
 	"math"
 
 	"polder/advise/koordinator/annotation"
-	"polder/advise/policy"
 	"polder/lib/cpus"
 	"polder/lib/qos"
 	"polder/lib/quantity"
@@ -27,7 +26,7 @@ type node struct {
 
 // readNode reads the node; why names what is missing for any decision.
 func readNode(s *tick.Sample, a *tick.Advice) (n *node, why string) {
-	if policy.NodeUnread(s) {
+	if s.IsNodeUnread() {
 		// The machine's own capacity would be used instead, without kubelet's reservations.
 		return nil, "the node object could not be read"
 	}

@@ -22,7 +22,7 @@ type budget struct {
 func (v *view) budget() (b budget, why string) {
 	s := v.sample
 	switch {
-	case policy.NodeUnread(s): // its reservations, by allocatable and by annotation, would count as none
+	case s.IsNodeUnread(): // its reservations, by allocatable and by annotation, would count as none
 		return b, nodeUnreadText
 	case s.Capacity == nil || s.Capacity.MilliCPU == nil || *s.Capacity.MilliCPU <= 0:
 		return b, "the node's CPU capacity is unknown"

@@ -196,7 +196,7 @@ func (v *view) unlimited(previous limit) (d decision) {
 	switch { // batch pods would get CPUs of others
 	case policy.PodsUnknown(v.sample):
 		why = "the cluster's pods are still unknown"
-	case policy.NodeUnread(v.sample):
+	case v.sample.IsNodeUnread():
 		why = nodeUnreadText
 	}
 	if why != "" {

@@ -1,4 +1,4 @@
-package policy
+package tick
 
 import (
 	"fmt"
@@ -30,7 +30,7 @@ func TestOldestNodeIsDropped(t *testing.T) {
 	} {
 		nodes := full()
 		tt.change(nodes)
-		dropOldest(nodes, itself)
+		DropOldest(nodes, itself)
 		if _, found := nodes[tt.want]; found || len(nodes) != MaxNodes-1 {
 			t.Errorf("%s: %s is there: %t, of %d nodes", tt.name, tt.want, found, len(nodes))
 		}
