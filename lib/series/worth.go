@@ -70,7 +70,11 @@ func (w *Worth) coveredSeconds(t *tick.Tick) float64 {
 // add counts a tick.
 func (w *Worth) add(t *tick.Tick) {
 	seconds := w.coveredSeconds(t)
-	if t.Sample == nil || t.Sample.CPU == nil || t.Sample.CPU.UsageMilliCPU == nil || seconds == 0 {
+	if t.Sample == nil || t.Sample.CPU == nil || seconds == 0 {
+		return
+	}
+	taken := usage.Taken(t.Sample.CPU.UsageMilliCPU, t.Sample.CPU.StealMilliCPU)
+	if taken == nil {
 		return
 	}
 	capacity := usage.Capacity(t.Sample)
@@ -100,7 +104,7 @@ func (w *Worth) add(t *tick.Tick) {
 	w.pods = podSeconds
 	w.Seconds += seconds
 	w.Batch += batch / 1000 * seconds
-	w.Free += usage.Free(*capacity, *t.Sample.CPU.UsageMilliCPU, batch) / 1000 * seconds
+	w.Free += usage.Free(*capacity, *taken, batch) / 1000 * seconds
 	w.BeyondRequests += beyond / 1000 * seconds
 	w.Throttled += throttled / 100 * seconds
 }

@@ -47,6 +47,8 @@ func TestWorth(t *testing.T) {
 	noNode.Sample.CPU.UsageMilliCPU = nil
 	noInterval := used(2*time.Second, 1, 0, batchPod("a", 1000))
 	noInterval.Sample.IntervalSeconds = nil
+	stolen := used(0, 1, 3000, batchPod("a", 1000), service)
+	stolen.Sample.CPU.StealMilliCPU = new(500.0)
 	start := used(0, 1, 3000, batchPod("a", 1000), service)
 	tests := []struct {
 		name                                    string
@@ -79,6 +81,7 @@ func TestWorth(t *testing.T) {
 			2, 1.5, 5.5, 1.5, 0,
 		},
 		{"a capacity that is none", []*tick.Tick{start, noCapacity}, 1, 1, 2, 1, 0},
+		{"the hypervisor took half a CPU", []*tick.Tick{stolen}, 1, 1, 1.5, 1, 0},
 		{"a negative request", []*tick.Tick{used(0, 10, 1000, negative)}, 10, 10, 40, 10, 0},
 	}
 	for _, tt := range tests {

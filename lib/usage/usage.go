@@ -28,8 +28,17 @@ func Capacity(s *tick.Sample) *float64 {
 	return nil
 }
 
-// Free returns the part of a capacity that batch used or nothing used, from what the node and its batch pods use, all in one unit. The
-// two uses are read one after the other, so that the pods' may slightly exceed the node's.
-func Free(capacity, node, batch float64) float64 {
-	return max(batch, capacity-max(0, node-batch))
+// Taken returns the CPU time that nothing else can have, in one unit: what the node uses, and what the hypervisor took from CPUs that had
+// something to run. It is nil if the use is unknown; an unknown steal time counts as none, because recordings without one exist.
+func Taken(use, steal *float64) *float64 {
+	if use == nil || steal == nil {
+		return use
+	}
+	return new(*use + max(0, *steal))
+}
+
+// Free returns the part of a capacity that batch used or nothing used, from what is [Taken] and what the batch pods use, all in one unit.
+// The two are read one after the other, so that the pods' use may slightly exceed the node's.
+func Free(capacity, taken, batch float64) float64 {
+	return max(batch, capacity-max(0, taken-batch))
 }

@@ -29,19 +29,39 @@ func TestCapacity(t *testing.T) {
 	}
 }
 
+func TestTaken(t *testing.T) {
+	for _, tt := range []struct {
+		name       string
+		use, steal *float64
+		want       float64 // negative for unknown
+	}{
+		{"nothing known", nil, nil, -1},
+		{"only the steal time", nil, new(500.0), -1},
+		{"a machine without a hypervisor", new(3000.0), nil, 3000},
+		{"a virtual machine", new(3000.0), new(500.0), 3500},
+		{"a steal time that is none", new(3000.0), new(-500.0), 3000},
+	} {
+		got := Taken(tt.use, tt.steal)
+		if (got == nil) != (tt.want < 0) || got != nil && *got != tt.want {
+			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+		}
+	}
+}
+
 func TestFree(t *testing.T) {
 	for _, tt := range []struct {
-		name                        string
-		capacity, node, batch, want float64
+		name                         string
+		capacity, taken, batch, want float64
 	}{
 		{"services use 2 of 4", 4, 3, 1, 2},
 		{"nothing runs", 4, 0, 0, 4},
 		{"services use all", 4, 4, 0, 0},
 		{"services use more than all, as it is read", 4, 4.5, 0, 0},
+		{"the hypervisor took 1 of 4 beside services that use 2 and batch that uses 1", 4, 4, 1, 1},
 		{"batch used more than the node, as the two are read", 4, 1, 1.1, 4},
 		{"batch used more than there is, as it is read", 4, 4, 4.1, 4.1},
 	} {
-		if got := Free(tt.capacity, tt.node, tt.batch); got != tt.want {
+		if got := Free(tt.capacity, tt.taken, tt.batch); got != tt.want {
 			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
 		}
 	}

@@ -136,7 +136,7 @@ func (a *Amounts) takePods(s *tick.Sample) {
 		a.Rest = new(max(0, *node-all.value) / 1000)
 	}
 	if a.Capacity != nil && a.Batch != nil {
-		a.Free = new(usage.Free(*a.Capacity, *node/1000, *a.Batch))
+		a.Free = new(usage.Free(*a.Capacity, *usage.Taken(node, s.CPU.StealMilliCPU)/1000, *a.Batch))
 	}
 }
 

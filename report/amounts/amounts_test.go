@@ -76,3 +76,14 @@ func TestOf(t *testing.T) {
 		}
 	}
 }
+
+// What the hypervisor took from this virtual machine's CPUs was not free.
+func TestStealTimeIsNotFree(t *testing.T) {
+	a := Of(&tick.Tick{Sample: &tick.Sample{
+		Topology: &tick.Topology{CPUs: "0-3"}, CPU: &tick.NodeCPU{UsageMilliCPU: new(3000.0), StealMilliCPU: new(750.0)},
+		Pods: []tick.Pod{pod(tick.QoSReclaimed, 1000)},
+	}})
+	if got := text(a.Free); got != "1.25" {
+		t.Errorf("free %s, want 1.25", got)
+	}
+}

@@ -50,7 +50,7 @@ var rows = []row{
 // legend explains the lines.
 const legend = `
 offered            on average, to reclaimed pods
-free               what all but the reclaimed pods did not use: what could have been offered, on average
+free               what all but the reclaimed pods and the hypervisor left: what could have been offered, on average
 oversold           ticks at which more was offered than was free at the next one, and by how much then, on average
 moves              an offer that differs from the one before by more than 5 % of the machine
 squeezes           what reclaimed pods may use fell by 5 % of the machine or more within 5 minutes
