@@ -63,7 +63,7 @@ count any more, because the cgroups are gone as well, and the next isolate conti
 After --stale-after without a tick with an advice isolate applies the last advice's fallback, and every 5 seconds again until an
 advice arrives: what failed is retried, what kubelet or another program changed is written again by the rules below (external changes),
 and cgroups that appear are confined. It applies the fallback at once when the input ends or the output is closed, because then another
-tool of the pipe has died. At a signal (SIGTERM, SIGINT) all values stay, for --restore or the next isolate. Use --at-end keep for
+tool of the pipe has died. At a signal (SIGTERM, SIGINT, SIGHUP) all values stay, for --restore or the next isolate. Use --at-end keep for
 single ticks, as from cron, and --stale-after 0 for no fallback. Ticks that are too old or of another node (--max-age, --node) are
 passed on and do not count. An advice that is only a fallback replaces the fallback, and does not count either.
 
