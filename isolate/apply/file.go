@@ -28,6 +28,9 @@ type file struct {
 	lastApplied    string
 	hasLastApplied bool
 	earlier        *record // what an earlier run recorded, until the first reading sets lastApplied; nil if nothing
+
+	isOwnLimitReported bool // by [Applier.warnOfOwnLimit]
+
 	contest
 }
 

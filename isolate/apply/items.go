@@ -172,8 +172,20 @@ func (a *Applier) readItem(it *item) bool {
 		}
 		it.isAsDesired, it.checkedChanges = it.IsAsDesired(), changes
 		a.recordAccepted(it)
+		a.warnOfOwnLimit(it)
 	}
 	return true
+}
+
+// warnOfOwnLimit warns once of a limit that bounds the desired one and may be one that an earlier isolate left: without a journal nothing
+// distinguishes it from one that the unit has of its own, which must not be widened.
+func (a *Applier) warnOfOwnLimit(it *item) {
+	if a.Journal != nil || a.DryRun || it.file.isOwnLimitReported || !it.IsOriginalTighter() {
+		return
+	}
+	it.file.isOwnLimitReported = true
+	a.Log.Warn("a limit is tighter than the advised one, and stays; without --journal it may be one that an earlier isolate left",
+		"cgroup", it.Cgroup, "file", it.Name, "value", clip.Text(it.Original, maxShownBytes))
 }
 
 // isLinkError reports whether a path was refused because it contains a symbolic link.

@@ -1,6 +1,10 @@
 package apply
 
 import (
+	"bytes"
+	"log/slog"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"polder/lib/tick"
@@ -50,5 +54,34 @@ func TestTighterQuotaNeverWidens(t *testing.T) {
 	}
 	if w.writes != 3 {
 		t.Errorf("%d writes; want 3", w.writes)
+	}
+}
+
+// Without a journal a quota that an earlier isolate left looks like the unit's own one: it stays, and a warning says so, once. With a
+// journal there is no doubt.
+func TestOwnLimitWithoutAJournalIsReported(t *testing.T) {
+	r := newRealTree(t, "a")
+	r.set("cpu", "a", "cpu.cfs_quota_us", "80000")
+	for _, tt := range []struct {
+		name    string
+		journal bool
+		want    int
+	}{{"without a journal", false, 1}, {"with one", true, 0}} {
+		var log bytes.Buffer
+		a, _ := newApplier(t, r.h, func(o *Options) {
+			o.Log = slog.New(slog.NewTextHandler(&log, nil))
+			if tt.journal {
+				o.Journal = openJournal(t, filepath.Join(t.TempDir(), "journal"))
+			}
+		})
+		for _, milliCPU := range []int64{500, 1000, tick.Unlimited, 500, 1000} {
+			a.Apply([]tick.Cgroup{{Cgroup: r.path("a"), CPUMaxMilliCPU: &milliCPU, CPUMaxTighterOnly: true}})
+		}
+		if got := strings.Count(log.String(), "without --journal it may be one"); got != tt.want {
+			t.Errorf("%s: %d warnings; want %d: %s", tt.name, got, tt.want, &log)
+		}
+		if got := r.get("cpu", "a", "cpu.cfs_quota_us"); got != "80000" {
+			t.Errorf("%s: the quota is %s", tt.name, got)
+		}
 	}
 }

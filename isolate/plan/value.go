@@ -129,6 +129,18 @@ func (s *Setting) isOriginalTighter(text string) bool {
 	return originalErr == nil && err == nil && original < desired
 }
 
+// IsOriginalTighter reports whether the original limit stays in force because it is tighter than the one that was asked for.
+func (s *Setting) IsOriginalTighter() bool {
+	switch {
+	case !s.isTighterOnly:
+		return false
+	case isQuota(s.Name):
+		text, err := s.quotaText()
+		return err == nil && s.isOriginalTighter(text)
+	}
+	return isBytes(s.Name) && !isProtection(s.Name) && s.tighterText() != s.text
+}
+
 // multipliedText returns the original weight times the factor, up to the kernel's largest.
 func (s *Setting) multipliedText() (string, error) {
 	largest := int64(maxWeight)
