@@ -223,13 +223,17 @@ func TestObjectsOfALabelledNodeStayWhileItIsUnread(t *testing.T) {
 	const unread = `,"errors":[{"source":"node","error":"no answer"}]`
 	const labelled = `,"labels":{"pool":"gpu"}`
 	selected := filepath.Join(t.TempDir(), "evict.yaml")
-	text := strings.Replace(fmt.Sprintf(guideKind, "10"), "spec: {targetType:", "spec: {nodeLabelSelectorAllowedKeyList: [{priority: 1, keyList: [pool]}], targetType:", 1) +
+	const keys = "nodeLabelSelectorAllowedKeyList: [{priority: 1, keyList: [pool]}]"
+	text := strings.Replace(fmt.Sprintf(guideKind, "10"), "spec: {targetType:", "spec: {"+keys+", targetType:", 1) +
 		"---\n" + strings.Replace(strings.Split(fmt.Sprintf(guideKind, "20"), "---\n")[1], "metadata: {name: default}\nspec: {",
 		"metadata: {name: gpu}\nspec: {nodeLabelSelector: pool=gpu, priority: 1, ", 1)
 	if err := os.WriteFile(selected, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	in := configTick(0, "", unread) + configTick(1, "", labelled) + configTick(2, "", unread) + configTick(3, "", "") + configTick(4, "", unread)
+	in := ""
+	for i, rest := range []string{unread, labelled, unread, "", unread} {
+		in += configTick(i, "", rest)
+	}
 	status, out, log := runEvict(t, in, "--dry-run", "--config", selected)
 	want := []string{"10 false", "20 false", "20 false", "10 false", "10 false"}
 	if got := thresholds(t, out); status != 0 || !slices.Equal(got, want) {

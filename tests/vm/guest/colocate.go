@@ -157,12 +157,17 @@ func colocate(t *T) {
 }
 
 // measureShares measures the service alone, beside the job, and beside it in each way, also under policy katalyst where it confines
-// services as Katalyst does by default, and under policy harvest with idle cores on machines of any size.
+// services as Katalyst does by default, and under policy harvest with a buffer of idle CPUs where it has none by default, and without one
+// where it has one.
 func measureShares(t *T) {
 	c := t.newColocation()
 	ways := c.ways()
 	repeated := len(ways)
-	for _, flags := range []string{"katalyst --share-overlap off", "harvest --harvest-min-cpus 2"} {
+	minCPUs := 2
+	if runtime.NumCPU() >= 16 {
+		minCPUs = 1000
+	}
+	for _, flags := range []string{"katalyst --share-overlap off", fmt.Sprint("harvest --harvest-min-cpus ", minCPUs)} {
 		name, option, _ := strings.Cut(flags, " ")
 		ways = append(ways, shareWay{"Polder, policy " + name + ", " + option, func() func() { return c.polder(flags) }})
 	}
