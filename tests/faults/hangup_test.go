@@ -2,7 +2,9 @@ package faults
 
 import (
 	"bufio"
+	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -14,7 +16,6 @@ import (
 // A tool whose terminal is gone stops as it does at SIGTERM, with its state saved; under nohup it goes on.
 func TestHangup(t *testing.T) {
 	t.Parallel()
-	const x = `{"v":1,"node":"n","time":"2026-01-01T12:00:00Z"}` + "\n"
 	advise := filepath.Join(bin, "advise")
 	for _, tt := range []struct {
 		name    string
@@ -22,10 +23,11 @@ func TestHangup(t *testing.T) {
 		goesOn  bool
 	}{
 		{"from a terminal", []string{advise}, false},
-		{"under nohup", []string{"sh", "-c", `trap "" HUP; exec "$0"`, advise}, true},
+		{"under nohup", []string{"sh", "-c", `trap "" HUP; exec "$0" "$@"`, advise}, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			cmd := exec.Command(tt.command[0], tt.command[1:]...)
+			state := filepath.Join(t.TempDir(), "state")
+			cmd := exec.Command(tt.command[0], append(tt.command[1:], "--state", state)...)
 			var log strings.Builder
 			cmd.Stderr = &log
 			in, err := cmd.StdinPipe()
@@ -41,9 +43,11 @@ func TestHangup(t *testing.T) {
 			}
 			t.Cleanup(func() { _ = cmd.Process.Kill() })
 			out := bufio.NewReader(stdout)
+			ticks := 0
 			send := func() {
 				t.Helper()
-				if _, err := io.WriteString(in, x); err != nil {
+				ticks++
+				if _, err := fmt.Fprintf(in, `{"v":1,"node":"n%d","time":"2026-01-01T12:00:00Z","sample":{}}`+"\n", ticks); err != nil {
 					t.Fatal(err)
 				}
 				if line, err := out.ReadString('\n'); err != nil || !strings.Contains(line, `"advice"`) {
@@ -63,6 +67,10 @@ func TestHangup(t *testing.T) {
 			}
 			if err := cmd.Wait(); err != nil {
 				t.Errorf("%v: %s", err, &log)
+			}
+			data, err := os.ReadFile(state)
+			if last := fmt.Sprintf(`"n%d"`, ticks); err != nil || !strings.Contains(string(data), last) {
+				t.Errorf("the state %q, %v; want the last tick's node %s in it", data, err, last)
 			}
 		})
 	}
