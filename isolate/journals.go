@@ -80,7 +80,7 @@ func usable[J interface {
 		s.Log.Warn("the journal has entries of another version of isolate, which that version can restore", "path", j.Path(), "entries", n)
 	}
 	if err := j.Compact(); err != nil {
-		s.Log.Warn("cannot rewrite the journal; it keeps growing", "error", err)
+		s.Log.Warn("the journal was not rewritten; it keeps growing", "error", err)
 	}
 	return j, nil
 }

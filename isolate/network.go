@@ -25,7 +25,7 @@ type networkTool struct {
 func runNetwork(ctx context.Context, s *stage.Session, o options) error {
 	h, err := cgroup.Detect(o.root)
 	if err != nil {
-		s.Log.Warn("cannot find the cgroup hierarchy; packets of cgroups are not marked", "error", err)
+		s.Log.Warn("no cgroup hierarchy was found; packets of cgroups are not marked", "error", err)
 		h = nil
 	}
 	a := network.Options{Hierarchy: h, Contest: o.contest, DryRun: s.DryRun, Now: s.Now, Log: s.Log}

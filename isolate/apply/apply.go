@@ -196,7 +196,7 @@ func (a *Applier) readPartitions() {
 	list, err := a.partitions.Read(a.partitionReads%partitionSearchInterval == 0)
 	a.partitionReads++
 	if err != nil {
-		a.Log.Warn("cannot read the CPU partitions; the last known ones stay valid", "error", err)
+		a.Log.Warn("the CPU partitions were not read; the last known ones stay valid", "error", err)
 		return
 	}
 	isSame := slices.EqualFunc(list, a.machine.Partitions, func(x cgroup.Partition, y plan.Partition) bool {
@@ -255,7 +255,7 @@ func (a *Applier) readRoot(list string, before cpus.Set, names ...string) cpus.S
 		return set
 	}
 	if !before.IsEmpty() && a.machine.Versions["cpuset"] != 0 {
-		a.Log.Warn("cannot read the root cgroup's list", "list", list)
+		a.Log.Warn("the root cgroup's list was not read", "list", list)
 	}
 	return cpus.Set{}
 }

@@ -43,7 +43,7 @@ func (a *Applier) readDisks() bool {
 	}
 	if err != nil {
 		if !a.disks.failureReported {
-			a.Log.Warn("cannot read the machine's disks; the last known ones stay valid", "error", err)
+			a.Log.Warn("the machine's disks were not read; the last known ones stay valid", "error", err)
 		}
 		a.disks.failureReported = true
 		return false

@@ -43,7 +43,7 @@ func (a *Applier) readKubelet() {
 	a.kubelet, a.machineChanged = current, true
 	switch {
 	case err != nil:
-		a.Log.Warn("cannot read kubelet's CPU manager state; no cpuset of kubelet is written until it can be read", "error", err)
+		a.Log.Warn("kubelet's CPU manager state was not read; no cpuset of kubelet is written until it is", "error", err)
 		unknown := &plan.Kubelet{UnknownReason: current.err}
 		if k := a.machine.Kubelet; k != nil { // its exclusive CPUs stay reserved meanwhile
 			unknown.Exclusive, unknown.EarlierDefaults = k.Exclusive, append([]cpus.Set{k.Default}, k.EarlierDefaults...)

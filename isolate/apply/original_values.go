@@ -139,7 +139,7 @@ func (a *Applier) recordAccepted(it *item) {
 		e := entryOf(it.File, r.Inode)
 		e.Written = &text
 		if err := a.Journal.Append([]entry{e}); err != nil {
-			a.Log.Warn("cannot record a list that the kernel changed; a restore will leave it", "cgroup", it.Cgroup, "error", err)
+			a.Log.Warn("a list that the kernel changed was not recorded; a restore will leave it", "cgroup", it.Cgroup, "error", err)
 			return
 		}
 	}
@@ -164,7 +164,7 @@ func (a *Applier) prune() {
 	a.pruneThreshold = max(minPruneThreshold, 2*len(a.records))
 	if a.Journal != nil {
 		if err := a.Journal.rewrite(); err != nil {
-			a.Log.Warn("cannot rewrite the journal; it keeps growing", "error", err)
+			a.Log.Warn("the journal was not rewritten; it keeps growing", "error", err)
 		}
 	}
 }

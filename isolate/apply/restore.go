@@ -234,7 +234,7 @@ func (a *Applier) recordWrites(writes []plan.Write) (temporary []plan.File) {
 				return cmp.Or(w.Original, w.Old), present == w.Old
 			})
 			if err != nil {
-				a.Log.Warn("cannot record a value that the restore changes temporarily; restoring anyway",
+				a.Log.Warn("a value that the restore changes temporarily was not recorded; restoring anyway",
 					"cgroup", w.Cgroup, "file", w.Name, "error", err)
 			}
 		}
@@ -250,7 +250,7 @@ func (a *Applier) recordWrites(writes []plan.Write) (temporary []plan.File) {
 		return temporary
 	}
 	if err := a.Journal.Append(pending.entries); err != nil {
-		a.Log.Warn("cannot record the restore in the journal; restoring anyway", "error", err)
+		a.Log.Warn("the restore was not recorded in the journal; restoring anyway", "error", err)
 	}
 	return temporary
 }

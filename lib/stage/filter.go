@@ -105,7 +105,7 @@ func (s *Session) Filter(ctx context.Context, f Filter) error {
 	if in.isFIFO {
 		bufferedLines = 1
 		if l, err := newLineReader(in.File); err != nil {
-			s.Log.Warn("cannot read the FIFO by lines (tee): if this process is killed, ticks that it has read are lost", "error", err)
+			s.Log.Warn("the FIFO is not read by lines (tee): if this process is killed, ticks that it has read are lost", "error", err)
 		} else {
 			defer l.Close()
 			in.in, in.hasWholeLines = l, true

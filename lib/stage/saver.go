@@ -52,7 +52,7 @@ func (v *Saver) SaveIfDue() {
 	write := v.Prepare()
 	v.writers.Go(func() {
 		if err := write(); err != nil {
-			v.session.Log.Warn("cannot save the state", "error", err)
+			v.session.Log.Warn("the state was not saved", "error", err)
 		}
 	})
 }

@@ -251,7 +251,7 @@ func (c Command) act(cc *cli.Context, s *Session, with process) error {
 	}
 	s.Log = log
 	if s.notify, err = newNotifier(s.Getenv); err != nil {
-		log.Warn("cannot notify the service manager", "error", err)
+		log.Warn("the service manager is not notified", "error", err)
 	}
 	s.isSet, s.acts = cc.IsSet, c.Kind.Acts
 	if s.MetricsAddr != "" {
