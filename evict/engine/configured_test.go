@@ -217,8 +217,8 @@ func TestConfigNotReadYet(t *testing.T) {
 	}
 }
 
-// A node keeps the objects of a file that its labels select while the Node object is unknown, as after a restart of collect without the API
-// server: Katalyst's and Koordinator's.
+// A node keeps Katalyst's objects of a file that its labels select while the Node object is unknown, as after a restart of collect without
+// the API server. For Koordinator's that is in TestStrategiesOfFile.
 func TestObjectsOfALabelledNodeStayWhileItIsUnread(t *testing.T) {
 	const unread = `,"errors":[{"source":"node","error":"no answer"}]`
 	const labelled = `,"labels":{"pool":"gpu"}`
