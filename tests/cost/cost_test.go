@@ -126,9 +126,9 @@ func BenchmarkPipe(b *testing.B) {
 				fmt.Printf("%-8s %5.1f MiB anonymous, %5.1f at its peak of all, CPU time %.2f s\n", name, anonymous, peak, seconds)
 			}
 			b.ReportMetric(total, "MiB-anonymous")
-			files, all, threads := floor(b, above, count)
+			files, all, threads, page := floor(b, above, count)
 			fmt.Printf("floors, in percent of a core: the files that collect reads %.2f, all of them every second %.2f, "+
-				"256 threads' waiting by name %.2f\n", files, all, threads)
+				"256 threads' waiting by name %.2f; a page touched again after a second takes %v\n", files, all, threads, page)
 			b.ReportMetric(files, "%core-floor")
 		})
 		b.ReportMetric(percent, "%core")

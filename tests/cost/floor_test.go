@@ -40,10 +40,23 @@ var floorFiles = map[int][]struct {
 
 // floor is the part of one CPU that bare loops use, in percent, once a second over the containers, beside the running programs: over the
 // files that collect reads, over all of them in each second, and over the schedstat of so many threads by name, which collect reads on
-// version 1. The loops do not use what they read.
-func floor(b *testing.B, above *group.Group, count int) (paced, all, threads float64) {
+// version 1. The loops do not use what they read. The last is the time to touch a page of memory that was touched a second before, of 1,024.
+func floor(b *testing.B, above *group.Group, count int) (paced, all, threads float64, page time.Duration) {
 	b.Helper()
 	const rounds, perRound = 10, 256 // the threads that collect reads in a round
+	const pages, pageSize = 1024, 4096
+	memory, err := unix.Mmap(-1, 0, pages*pageSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = unix.Munmap(memory) }()
+	touch := func() {
+		for at := 0; at < len(memory); at += pageSize {
+			memory[at]++
+		}
+	}
+	touch()
+	rested := 0.0
 	h, err := cgroup.Detect("/")
 	if err != nil {
 		b.Fatal(err)
@@ -90,6 +103,7 @@ func floor(b *testing.B, above *group.Group, count int) (paced, all, threads flo
 			}
 		})
 		time.Sleep(time.Second / 2)
+		rested += loop(b, touch)
 		all += loop(b, func() {
 			for i := range files {
 				for _, f := range files[i] {
@@ -98,7 +112,8 @@ func floor(b *testing.B, above *group.Group, count int) (paced, all, threads flo
 			}
 		})
 	}
-	return 100 * paced / rounds, 100 * all / rounds, 100 * threads / rounds
+	page = time.Duration(rested / rounds / pages * float64(time.Second))
+	return 100 * paced / rounds, 100 * all / rounds, 100 * threads / rounds, page
 }
 
 func read(b *testing.B, f *cgroup.File, buf []byte) {
