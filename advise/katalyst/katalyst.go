@@ -107,7 +107,9 @@ type inputs struct {
 	resolved             // the settings that the tick's configuration may set, too
 	milliCPU    int64    // the machine's CPU, or the Node object's allocatable if that is less
 	memoryBytes float64  // the machine's memory, 0 if unknown
-	isSmall     bool     // too small for pools
+	// reservedBytes is the part of it that the Node object reserves: kubelet limits the memory of all pods to the rest.
+	reservedBytes float64
+	isSmall       bool // too small for pools
 	// whyNoOffer is why the offer is unknown, empty if it is known.
 	whyNoOffer string
 	reasons    []string
@@ -139,7 +141,7 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 	a.Reasons = slices.Concat(in.reasons, faults, div.advice.Reasons, div.need.reasons(in.settings), sys.reasons)
 	policy.ClearIdleTiers(in.sample, a)
 
-	bytes, why := reclaimedMemory(in, policy.Bounded(div.need.memoryBytes+sys.memoryBytes))
+	bytes, why := reclaimedMemory(in, div.need.memoryBytes, sys)
 	a.Reclaimed.MemoryBytes, a.Reasons = bytes, appendText(a.Reasons, why)
 	if in.whyNoOffer != "" {
 		a.Reclaimed, a.Reasons = nil, append(a.Reasons, in.whyNoOffer+": no offer")
@@ -185,6 +187,7 @@ func (n *node) observe(t *tick.Tick, settings Settings) (in inputs, why string) 
 		in.whyNoOffer = unreadText
 	} else {
 		in.milliCPU = max(int64(float64(in.milliCPU)-policy.Amount(&n.Reservation.MilliCPU)), 0)
+		in.reservedBytes = policy.Amount(&n.Reservation.MemoryBytes)
 		in.reasons = appendText(in.reasons, unreadText)
 	}
 	in.settings = settings.clampedTo(in.milliCPU, int64(in.memoryBytes))

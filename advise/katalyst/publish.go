@@ -22,18 +22,24 @@ func offeredMilliCPU(in inputs, pool cpus.Set) (milliCPU int64, reason string) {
 	return milliCPU, ""
 }
 
-// reclaimedMemory returns the reclaimed memory: the total less the reserve and the other pods' memory. It is nil if the total is unknown.
-func reclaimedMemory(in inputs, used float64) (bytes *int64, reason string) {
+// reclaimedMemory returns the reclaimed memory: the total less the reserve and the other pods' memory, and at most what the Node object's
+// allocatable leaves beside that. It is nil if the total is unknown.
+func reclaimedMemory(in inputs, need float64, sys system) (bytes *int64, reason string) {
 	if in.memoryBytes <= 0 {
 		return nil, "memory: the machine's total is unknown: no memory is offered"
 	}
-	remaining := int64(0)
+	used, remaining := policy.Bounded(need+sys.memoryBytes), int64(0)
 	if !math.IsNaN(in.memoryBytes) {
 		remaining = int64(max(0, policy.Bounded(in.memoryBytes)-float64(in.reserveMemoryBytes)-used))
 	}
 	if remaining == 0 {
 		reason = fmt.Sprintf("memory: %d bytes are no more than the reserve of %d (%s) and the shared containers' %.0f: none is offered",
 			int64(in.memoryBytes), in.reserveMemoryBytes, in.reserveMemoryFrom, used)
+	}
+	allocatable := max(policy.Bounded(in.memoryBytes)-in.reservedBytes, 0)
+	if allowed := int64(max(allocatable-policy.Bounded(need+sys.allocatableBytes), 0)); allowed < remaining {
+		const text = "reclaimed memory is %d bytes, not %d: the node's allocatable is %.0f bytes"
+		return &allowed, fmt.Sprintf(text, allowed, remaining, allocatable)
 	}
 	return &remaining, reason
 }

@@ -1,6 +1,7 @@
 package katalyst
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -35,6 +36,45 @@ func TestReservedCPUsAreNotTakenTwice(t *testing.T) {
 		t.Errorf("%dm are offered, want %dm: %q", got, want, a.Reasons)
 	}
 	wantNoReason(t, a, "the node's allocatable is")
+}
+
+// The memory that is offered is at most the node's allocatable less the other pods' part, because kubelet limits all pods to that. What
+// runs outside of the pods uses the reservation first.
+func TestAllocatableBoundsTheOfferOfMemory(t *testing.T) {
+	const total, gib = 195924424 * 1024, 1 << 30
+	web, agent := shared("web", 1), shared("agent", 1)
+	web.Containers[0].Memory.RSSBytes, agent.Memory = new(float64(10*gib)), &tick.Memory{RSSBytes: new(float64(2 * gib))}
+	agent.QoS = tick.QoSSystem
+	for _, c := range []struct {
+		name              string
+		allocatable, want int64
+		outside           float64 // used outside of the pods, on a node whose kubelet is not visible
+	}{
+		{"kubelet's default reservation is within the reserve", total - 100<<20, total - 17*gib, 0},
+		{"a reservation as large as the reserve", total - 5*gib, total - 17*gib, 0},
+		{"a larger one", total - 20*gib, total - 32*gib, 0},
+		{"no more than the pods use", 11 * gib, 0, 0},
+		{"without kubelet's cgroups, within the reservation", total - 20*gib, total - 30*gib, 10 * gib},
+		{"without kubelet's cgroups, beyond it", total - 20*gib, total - 40*gib, 25 * gib},
+	} {
+		tk := at(0, web, agent)
+		tk.Sample.Allocatable = &tick.Resources{MemoryBytes: new(float64(c.allocatable))}
+		if c.outside == 0 {
+			tk.Sample.Tiers = []tick.Tier{{Name: tick.TierPods, Cgroup: "/kubepods"}}
+			tk.Sample.Pods[1].Cgroup = "/kubepods/podagent"
+		} else {
+			tk.Sample.Memory.AvailableBytes = new(total - 10*gib - c.outside)
+		}
+		a := New(Defaults()).Decide(tk)
+		if got := *a.Reclaimed.MemoryBytes; got != c.want {
+			t.Errorf("%s: %d bytes are offered, want %d: %q", c.name, got, c.want, a.Reasons)
+		}
+		if text := fmt.Sprintf("the node's allocatable is %d bytes", c.allocatable); c.want < total-17*gib && c.want != total-40*gib {
+			wantReason(t, a, text)
+		} else {
+			wantNoReason(t, a, text)
+		}
+	}
 }
 
 // If no memory can be offered the reason states so, and otherwise not.

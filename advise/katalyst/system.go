@@ -13,7 +13,9 @@ import (
 // cover what runs outside of all pods, and the guide's formula has no other term for it.
 type system struct {
 	milliCPU, memoryBytes float64
-	reasons               []string
+	// allocatableBytes is the part of memoryBytes that is not within the Node object's reservation.
+	allocatableBytes float64
+	reasons          []string
 }
 
 func systemUse(in inputs, members []member) (sys system) {
@@ -48,7 +50,7 @@ func systemUse(in inputs, members []member) (sys system) {
 			policy.Amount(nodeUse(s)), confined, systemPods, reserved))
 	}
 	if hasKubelet {
-		if sys.memoryBytes = systemRSS; systemRSS > 0 {
+		if sys.memoryBytes, sys.allocatableBytes = systemRSS, systemRSS; systemRSS > 0 {
 			sys.reasons = append(sys.reasons, fmt.Sprintf("system: %.0f bytes of memory are used by system pods: not offered", systemRSS))
 		}
 		return sys
@@ -58,6 +60,7 @@ func systemUse(in inputs, members []member) (sys system) {
 			sys.reasons = append(sys.reasons, fmt.Sprintf("system: %.0f bytes of memory are used outside of the confined pods (machine %.0f, confined %.0f): not offered",
 				sys.memoryBytes, policy.Amount(m.TotalBytes)-policy.Amount(m.AvailableBytes), rss))
 		}
+		sys.allocatableBytes = max(sys.memoryBytes-in.reservedBytes, 0)
 	}
 	return sys
 }
