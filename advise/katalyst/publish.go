@@ -45,7 +45,7 @@ func reclaimedMemory(in inputs, need float64, sys system) (bytes *int64, reason 
 }
 
 // publish adjusts the offer to what the tick's configuration demands of the reported values, and divides it over the NUMA nodes: CPU by
-// weights, which are the pool's CPUs there, memory by the free memory there.
+// weights, which are the pool's CPUs there, memory as [splitMemory] does.
 func publish(in inputs, c tick.Reclaimed, weights []uint64, owned cpus.Set) (_ tick.Reclaimed, reasons []string) {
 	milliCPU := *c.MilliCPU
 	if in.isOff {
@@ -131,45 +131,99 @@ func dropNegligible(in inputs, c *tick.Reclaimed) (reasons []string) {
 	return reasons
 }
 
-// splitMemory divides the reclaimed memory over the NUMA nodes in proportion to their free memory, including nodes without CPUs. Nodes that
-// a dedicated pod uses alone get none. If a node's free memory is unknown nothing is divided.
+// splitMemory divides the reclaimed memory over the NUMA nodes in proportion to what reclaimed pods may use there, including nodes without
+// CPUs: the free memory, and what they use already, so that a pod that uses what was offered does not lower the offer on its node. No part
+// is more than the node's memory: the page cache may fill one node and not the other. Nodes that a dedicated pod uses alone get none. If a
+// node's free memory is unknown nothing is divided.
 func splitMemory(in inputs, c tick.Reclaimed, owned cpus.Set) (nodes []tick.ReclaimedNUMA, reason string) {
 	nodes = c.NUMANodes
 	if c.MemoryBytes == nil || len(in.sample.NUMANodes) == 0 {
 		return nodes, ""
 	}
-	free := make(map[int]uint64, len(in.sample.NUMANodes))
+	usable := make(map[int]float64, len(in.sample.NUMANodes))
+	total := make(map[int]float64, len(in.sample.NUMANodes))
 	for _, numa := range in.sample.NUMANodes {
 		if numa.Memory == nil || numa.Memory.FreeBytes == nil {
 			continue
 		}
-		free[numa.ID] = uint64(max(policy.Bounded(*numa.Memory.FreeBytes), 0))
-		if owned.Contains(numa.ID) {
-			free[numa.ID] = 0
+		usable[numa.ID] = 0
+		if numa.Memory.TotalBytes != nil {
+			total[numa.ID] = policy.Amount(numa.Memory.TotalBytes)
 		}
+		if owned.Contains(numa.ID) {
+			total[numa.ID] = 0
+			continue
+		}
+		usable[numa.ID] = policy.Amount(numa.Memory.FreeBytes)
 	}
+	addReclaimedUse(in.sample, owned, usable)
 	sum := uint64(0)
 	for _, node := range in.shape.Source.NUMANodes { // nodes without CPUs
-		if bytes, isKnown := free[node.ID]; isKnown && bytes > 0 && !slices.Contains(in.shape.NUMA, node.ID) {
+		if bytes, isKnown := usable[node.ID]; isKnown && bytes >= 1 && !slices.Contains(in.shape.NUMA, node.ID) {
 			nodes = append(nodes, tick.ReclaimedNUMA{ID: node.ID, MilliCPU: new(int64(0))})
 		}
 	}
-	weights := make([]uint64, len(nodes))
+	weights, limits := make([]uint64, len(nodes)), make([]int64, 0, len(nodes))
 	for i := range nodes {
-		bytes, isKnown := free[nodes[i].ID]
+		bytes, isKnown := usable[nodes[i].ID]
 		if !isKnown {
 			return nodes, fmt.Sprintf("memory is not divided over the NUMA nodes: the free memory of node %d is unknown", nodes[i].ID)
 		}
-		weights[i] = bytes
-		sum += bytes
+		weights[i] = uint64(bytes)
+		sum += weights[i]
+		if limit, isKnown := total[nodes[i].ID]; isKnown {
+			limits = append(limits, int64(limit))
+		}
 	}
 	if sum == 0 {
 		return nodes, ""
 	}
-	for i, part := range policy.Split(*c.MemoryBytes, weights) {
-		nodes[i].MemoryBytes = &part
+	parts := policy.Split(*c.MemoryBytes, weights)
+	if len(limits) == len(parts) {
+		moveExcess(parts, limits)
+	}
+	for i := range parts {
+		nodes[i].MemoryBytes = &parts[i]
 	}
 	return nodes, ""
+}
+
+// addReclaimedUse adds the memory that reclaimed pods use on each NUMA node of bytes, as far as it is known.
+func addReclaimedUse(s *tick.Sample, owned cpus.Set, bytes map[int]float64) {
+	for i := range s.Pods {
+		p := &s.Pods[i]
+		if p.QoS != tick.QoSReclaimed {
+			continue
+		}
+		for j := range p.Containers {
+			for _, numa := range p.Containers[j].NUMAMemory {
+				if previous, isKnown := bytes[numa.ID]; isKnown && !owned.Contains(numa.ID) {
+					bytes[numa.ID] = policy.Bounded(previous + policy.Amount(&numa.Bytes))
+				}
+			}
+		}
+	}
+}
+
+// moveExcess reduces each part to its limit, and adds the excess to the others in proportion to what these lack of theirs. If all limits
+// together are too small, the parts stay.
+func moveExcess(parts, limits []int64) {
+	excess, room := int64(0), uint64(0)
+	rooms := make([]uint64, len(parts))
+	for i, part := range parts {
+		if part > limits[i] {
+			excess += part - limits[i]
+		} else {
+			rooms[i] = uint64(limits[i] - part)
+			room += rooms[i]
+		}
+	}
+	if excess == 0 || room < uint64(excess) {
+		return
+	}
+	for i, extra := range policy.Split(excess, rooms) {
+		parts[i] = min(parts[i], limits[i]) + extra
+	}
 }
 
 // perNUMA returns the number of CPUs of each NUMA node.

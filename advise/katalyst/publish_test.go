@@ -200,3 +200,35 @@ func TestPodsThatAreUnknownOnASmallMachine(t *testing.T) {
 		t.Errorf("decided: %+v", a.Reclaimed)
 	}
 }
+
+// What a reclaimed pod uses does not lower the offer on its NUMA node, and no node offers more memory than it has.
+func TestOfferedMemoryOfNUMANodes(t *testing.T) {
+	const gib = 1 << 30
+	total := 195924424.0 * 1024 / 2 // of each of two nodes
+	offered := int64(195924424*1024 - 5*gib - 1)
+	for _, c := range []struct {
+		name string
+		free [2]float64 // GiB
+		used [2]float64 // of them by a reclaimed pod, GiB
+		want [2]int64
+	}{
+		{"all is free", [2]float64{90, 90}, [2]float64{}, [2]int64{offered/2 + 1, offered / 2}},
+		{"a reclaimed pod uses its part of one node", [2]float64{10, 90}, [2]float64{80, 0}, [2]int64{offered/2 + 1, offered / 2}},
+		{"the page cache fills one node", [2]float64{1, 90}, [2]float64{}, [2]int64{offered - int64(total), int64(total)}},
+	} {
+		batch := reclaimed("batch")
+		tk := at(0, shared("a", 1), batch)
+		for i := range tk.Sample.Topology.NUMANodes {
+			memory := &tick.NUMAMemory{TotalBytes: &total, FreeBytes: new(c.free[i] * gib)}
+			tk.Sample.NUMANodes = append(tk.Sample.NUMANodes, tick.NUMASample{ID: i, Memory: memory})
+			used := tick.NUMABytes{ID: i, Bytes: c.used[i] * gib}
+			tk.Sample.Pods[1].Containers[0].NUMAMemory = append(tk.Sample.Pods[1].Containers[0].NUMAMemory, used)
+		}
+		a := New(Defaults()).Decide(tk)
+		for i, numa := range a.Reclaimed.NUMANodes {
+			if got := *numa.MemoryBytes; got != c.want[i] {
+				t.Errorf("%s: node %d: %d bytes; want %d of %d", c.name, i, got, c.want[i], *a.Reclaimed.MemoryBytes)
+			}
+		}
+	}
+}
