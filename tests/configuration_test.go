@@ -5,6 +5,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -92,5 +93,42 @@ func TestDefinitionsAcceptRankings(t *testing.T) {
 	}
 	if rankings != 4 {
 		t.Errorf("%d rankings; want those of the machine and of a NUMA node, of both kinds", rankings)
+	}
+}
+
+// The chart's definitions let the API server refuse a number that collect refuses because it is too small: once it is stored, no change of
+// any object of its kind takes effect.
+func TestDefinitionsRefuseTooSmallNumbers(t *testing.T) {
+	numbers := 0
+	for _, kind := range customconfig.Kinds {
+		data, err := os.ReadFile("../deploy/helm/polder/crds/" + kind.Resource + ".yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range customconfig.Fields(kind) {
+			name := f.Path[strings.LastIndexByte(f.Path, '.')+1:]
+			line := regexp.MustCompile(`(?m)^ *` + name + `: .*type: (?:integer|number).*$`).FindString(string(data))
+			if line == "" || strings.Contains(line, "exclusiveMinimum: true") {
+				continue
+			}
+			minimum := regexp.MustCompile(`\bminimum: (-?[0-9]+)`).FindStringSubmatch(line)
+			if minimum == nil {
+				t.Errorf("%s: %s accepts every number", kind.Resource, name)
+				continue
+			}
+			numbers++
+			smallest, err := strconv.ParseInt(minimum[1], 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range f.Settings {
+				if _, err := s.Read(smallest); err != nil {
+					t.Errorf("%s: %s accepts %d, and collect does not: %v", kind.Resource, name, smallest, err)
+				}
+			}
+		}
+	}
+	if numbers < 10 {
+		t.Errorf("only %d numbers were compared", numbers)
 	}
 }
