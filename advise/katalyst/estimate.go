@@ -184,7 +184,7 @@ func (e estimate) reasons(s Settings) []string {
 		r = append(r, fmt.Sprintf("%s counted as %dm each (%s): no use, load or CPU request is known", phrase.Count(e.unknown, "shared container"), s.UnknownMilliCPU, s.source("unknown-cpu")))
 	}
 	if e.rssMissing > 0 {
-		r = append(r, fmt.Sprintf("%s counted by memory request: rss is missing", phrase.Count(e.rssMissing, "shared container")))
+		r = append(r, fmt.Sprintf("%s counted by memory request: rss is missing or zero", phrase.Count(e.rssMissing, "shared container")))
 	}
 	if e.rssUnknown > 0 {
 		r = append(r, fmt.Sprintf("%s counted as %d bytes each (%s): no rss or memory request is known", phrase.Count(e.rssUnknown, "shared container"), s.UnknownMemoryBytes, s.source("unknown-memory")))

@@ -33,7 +33,13 @@ func TestReasonsCountReplacedValues(t *testing.T) {
 		},
 		{
 			"rss is missing", of(func(c *tick.Container) { c.Memory, c.Requests = nil, &tick.Resources{MemoryBytes: p(77)} }),
-			[]string{"2 shared containers counted by memory request: rss is missing"},
+			[]string{"2 shared containers counted by memory request: rss is missing or zero"},
+		},
+		{
+			"rss is zero", of(func(c *tick.Container) {
+				c.Memory, c.Requests = &tick.Memory{RSSBytes: p(0)}, &tick.Resources{MemoryBytes: p(77)}
+			}),
+			[]string{"2 shared containers counted by memory request: rss is missing or zero"},
 		},
 		{
 			"no memory was read", of(func(c *tick.Container) { c.Memory = nil }),
