@@ -3,6 +3,7 @@ package katalyst
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -229,4 +230,29 @@ func checkTier(t *rapid.T, c tick.Cgroup, tk *tick.Tick, online, reclaim cpus.Se
 			t.Fatalf("tier %+v is narrowed with %s pod %s in it", c, p.QoS, p.Name)
 		}
 	}
+}
+
+// Moving the excess of some parts to others neither loses nor adds anything, and leaves no part above its limit if all fit.
+func TestExcessIsMoved(t *testing.T) {
+	sum := func(list []int64) (total int64) {
+		for _, x := range list {
+			total += x
+		}
+		return total
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		count := rapid.IntRange(1, 5).Draw(t, "count")
+		amounts := rapid.SliceOfN(rapid.Int64Range(0, 1<<rapid.IntRange(1, 53).Draw(t, "bits")), count, count)
+		before, limits := amounts.Draw(t, "parts"), amounts.Draw(t, "limits")
+		parts := slices.Clone(before)
+		moveExcess(parts, limits)
+		if sum(parts) != sum(before) {
+			t.Fatalf("parts %v within %v: %v, which add up to another sum", before, limits, parts)
+		}
+		for i, part := range parts {
+			if sum(before) <= sum(limits) && part > limits[i] || part < min(before[i], limits[i]) {
+				t.Fatalf("parts %v within %v: %v", before, limits, parts)
+			}
+		}
+	})
 }
