@@ -116,7 +116,7 @@ func (s *Settings) memoryPSIRows() []Row {
 	return []Row{
 		onOff("memory-psi-enabled", &s.MemoryPSIEnabled, true, "measure the memory pressure (PSI) of node and pods, on cgroup v2"),
 		number("memory-psi-threshold", &s.MemoryPSIThreshold, 15, positive(100),
-			"minimum some avg10 of the node's memory pressure, in percent"),
+			"some avg10 over which the node is under memory pressure, in percent"),
 		number("memory-psi-pod-threshold", &s.MemoryPSIPodThreshold, 1, notBelowZero(100),
 			"some avg10 over which a shared or dedicated pod is under pressure, in percent"),
 		count("memory-psi-pods", &s.MemoryPSIPods, 3, from1(MaxTimes), "this many pods must be under pressure"),
