@@ -91,10 +91,11 @@ KatalystCustomConfig's objects is in sample.config.katalyst.customConfigs, and i
 lists the fields.
 
 With --slo-config sample.config has in "koordinator", beside "katalyst", what Koordinator's ConfigMap sets for the node: of the keys
-colocation-config, resource-threshold-config, resource-qos-config and cpu-burst-config the defaults, over them the cluster's
-strategy, over that the first node entry whose nodeSelector matches, and for colocation the node's annotation
+colocation-config, resource-threshold-config, resource-qos-config, cpu-burst-config and system-config the defaults, over them the
+cluster's strategy, over that the first node entry whose nodeSelector matches, and for colocation the node's annotation
 node.koordinator.sh/colocation-strategy and its labels node.koordinator.sh/cpu-reclaim-ratio, memory-reclaim-ratio and
-mid-static-cpu-reserved-ratio, mid-static-memory-reserved-ratio. In place of an invalid document the last good one of its key stays
+mid-static-cpu-reserved-ratio, mid-static-memory-reserved-ratio; its annotation node.koordinator.sh/network-bandwidth replaces
+totalNetworkBandwidth of system-config. In place of an invalid document the last good one of its key stays
 in force (with --state over a restart too), in place of an invalid node entry the cluster's strategy; sample.errors names both with key
 and reason, and a second entry that matches as well. Without such a ConfigMap the defaults are in force, which enable nothing;
 until it was read there is no "koordinator". The log names settings that are not supported at the start, and when they change.

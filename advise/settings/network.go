@@ -22,7 +22,7 @@ func (s *Settings) networkRows() []Row {
 		"`RATE` of each uplink (default 95% of what its driver reports)\n"+
 			"Most virtual links do not report it. It must not exceed the real rate of the link, or the provider's limit.").
 		withDefaultText("95% of what its driver reports")
-	linkRate.Koordinator = "`totalNetworkBandwidth` of `system-config`"
+	linkRate.Koordinator = "`totalNetworkBandwidth` of `system-config`, or the node's annotation `node.koordinator.sh/network-bandwidth`"
 	return []Row{
 		rate,
 		ceiling,

@@ -9,8 +9,12 @@ import (
 	"polder/lib/fields"
 )
 
-// AnnotationColocation is a node's annotation with a part of its own colocation strategy, as JSON.
-const AnnotationColocation = "node.koordinator.sh/colocation-strategy"
+// These are a node's annotations with its own settings: a part of its colocation strategy, as JSON, and the rate of its uplink, which
+// replaces totalNetworkBandwidth of system-config.
+const (
+	AnnotationColocation = "node.koordinator.sh/colocation-strategy"
+	AnnotationBandwidth  = "node.koordinator.sh/network-bandwidth"
+)
 
 // ratios are a node's labels with a part of it, as fractions of one.
 var ratios = []struct {
@@ -23,7 +27,7 @@ var ratios = []struct {
 	{"node.koordinator.sh/mid-static-memory-reserved-ratio", func(c *Colocation) **int64 { return &c.MidStaticMemoryReservedPercent }},
 }
 
-// ofNode overrides the colocation strategy with the node's own settings, without invalid ones.
+// ofNode overrides the strategies with the node's own settings, without invalid ones.
 func (s *Strategies) ofNode(labels, annotations map[string]string) (errs []error) {
 	if text, ok := annotations[AnnotationColocation]; ok {
 		strategy, faults, warnings := s.Colocation.annotated(text)
@@ -46,6 +50,13 @@ func (s *Strategies) ofNode(labels, annotations map[string]string) (errs []error
 			continue
 		}
 		*r.of(&s.Colocation) = &percent
+	}
+	if text, ok := annotations[AnnotationBandwidth]; ok {
+		rate := BitRate(text)
+		if _, err := rate.BitsPerSecond(); err != nil {
+			return append(errs, fmt.Errorf("annotation %s: %w: it is left out", AnnotationBandwidth, err))
+		}
+		s.System.TotalNetworkBandwidth = &rate
 	}
 	return errs
 }
