@@ -73,6 +73,32 @@ func (c *checks) lessThan(field string, lower, upper *int64, of string) {
 	}
 }
 
+// decodeStrategy decodes a strategy, or a part of one. An empty policy means what it does in Koordinator.
+func decodeStrategy[T any](text []byte, own *T) error {
+	err := decode(text, own)
+	switch s := any(own).(type) {
+	case *Colocation:
+		for _, p := range []**string{&s.CPUCalculatePolicy, &s.MemoryCalculatePolicy} {
+			if *p != nil && **p == "" {
+				*p = new(CalculateUsage)
+			}
+		}
+	case *Threshold:
+		dropEmpty(&s.CPUSuppressPolicy)
+		dropEmpty(&s.CPUEvictPolicy)
+	case *CPUBurst:
+		dropEmpty(&s.Policy)
+	}
+	return err
+}
+
+// dropEmpty drops a policy that is an empty text: Koordinator omits it when it merges strategies, so it is not set.
+func dropEmpty(p **string) {
+	if *p != nil && **p == "" {
+		*p = nil
+	}
+}
+
 func (c *Colocation) check() []*fault {
 	var v checks
 	v.within("metricAggregateDurationSeconds", c.MetricAggregateDurationSeconds, 1, maxSeconds)

@@ -109,7 +109,7 @@ func (k *kind[T]) read(text string) (*document[T], []*fault) {
 	}
 	own := new(T)
 	if len(cluster) > 0 {
-		if err := decode(cluster, own); err != nil {
+		if err := decodeStrategy(cluster, own); err != nil {
 			return d, []*fault{asFault(err, k.cluster)}
 		}
 	}
@@ -169,7 +169,7 @@ func (d *document[T]) entry(k *kind[T], i int, text []byte) {
 		d.warnings = append(d.warnings, &fault{field: e.path, err: errors.New("it has no nodeSelector: it is for no node")})
 	}
 	own := new(T)
-	if err := decode(text, own); err != nil {
+	if err := decodeStrategy(text, own); err != nil {
 		refuse(asFault(err, ""))
 		return
 	}

@@ -64,7 +64,7 @@ func (s *Strategies) ofNode(labels, annotations map[string]string) (errs []error
 // annotated returns the strategy with an annotation over it, or only the strategy if the annotation is invalid.
 func (c *Colocation) annotated(text string) (_ *Colocation, faults, warnings []*fault) {
 	own := new(Colocation)
-	if err := decode([]byte(text), own); err != nil {
+	if err := decodeStrategy([]byte(text), own); err != nil {
 		return c, []*fault{asFault(err, "")}, nil
 	}
 	if l, err := scanKeys([]byte(text), shapeOf[Colocation]()); err == nil {

@@ -106,6 +106,33 @@ func TestDoubts(t *testing.T) {
 	}
 }
 
+// An empty policy is not set, as in Koordinator, so that an earlier step's stays. Those of colocation-config mean usage.
+func TestEmptyPolicies(t *testing.T) {
+	for _, c := range []struct{ key, field, other, want, kept string }{
+		{KeyThreshold, "cpuSuppressPolicy", SuppressCFSQuota, SuppressCPUSet, SuppressCFSQuota},
+		{KeyThreshold, "cpuEvictPolicy", EvictByAllocatable, EvictByRealLimit, EvictByAllocatable},
+		{KeyBurst, "policy", BurstAutomatic, BurstNone, BurstAutomatic},
+		{KeyColocation, "cpuCalculatePolicy", CalculateMaxUsageRequest, CalculateUsage, CalculateUsage},
+		{KeyColocation, "memoryCalculatePolicy", CalculateRequest, CalculateUsage, CalculateUsage},
+	} {
+		empty, other := `"`+c.field+`":""`, `"`+c.field+`":"`+c.other+`"`
+		entry := `{"clusterStrategy":{` + other + `},"nodeStrategies":[{"nodeSelector":{},` + empty + `}]}`
+		if c.key == KeyColocation {
+			entry = `{` + other + `,"nodeConfigs":[{"nodeSelector":{},` + empty + `}]}`
+		}
+		for text, want := range map[string]string{in(c.key, empty): c.want, entry: c.kept} {
+			s, problems := resolved(t, data(c.key, text), nil, nil)
+			if got := at(t, s, partOf[c.key]+"."+c.field); got != `"`+want+`"` || problems != "" {
+				t.Errorf("%s: %s, problems %q; want %s", text, got, problems, want)
+			}
+		}
+	}
+	s, problems := resolved(t, data(KeyColocation, `{"cpuCalculatePolicy":"maxUsageRequest"}`), nil, map[string]string{AnnotationColocation: `{"cpuCalculatePolicy":""}`})
+	if *s.Colocation.CPUCalculatePolicy != CalculateUsage || problems != "" {
+		t.Errorf("in the annotation: %s, problems %q", *s.Colocation.CPUCalculatePolicy, problems)
+	}
+}
+
 // These documents are invalid.
 func TestDocuments(t *testing.T) {
 	const none = "no earlier one was valid"

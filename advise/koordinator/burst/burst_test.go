@@ -273,6 +273,7 @@ func TestAnnotation(t *testing.T) {
 		{"a period of 0", `{"policy":"cfsQuotaBurstOnly","cfsQuotaBurstPeriodSeconds":0}`, "none", nil, ""},
 		{"how busy the node may be is not the pod's", `{"policy":"cfsQuotaBurstOnly","sharePoolThresholdPercent":1}`, "none", &tick.Cgroup{CPUMaxMilliCPU: new(int64(1200))}, ""},
 		{"unknown fields", `{"x":{},"cpuBurstPercent":20}`, "cpuBurstOnly", &tick.Cgroup{CPUBurstMilliCPU: new(int64(200))}, ""},
+		{"an empty policy is not set", `{"policy":"","cpuBurstPercent":20}`, "cpuBurstOnly", &tick.Cgroup{CPUBurstMilliCPU: new(int64(200))}, ""},
 		{"unknown policy", `{"policy":"AUTO","cpuBurstPercent":20}`, "cpuBurstOnly", &tick.Cgroup{CPUBurstMilliCPU: new(int64(200))}, "policy"},
 		{"no JSON", `auto`, "cpuBurstOnly", half, "it is ignored"},
 		{"a list", `[1]`, "cpuBurstOnly", half, "it is ignored"},

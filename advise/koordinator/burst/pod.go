@@ -16,6 +16,8 @@ func dropInvalid(b *sloconfig.CPUBurst) error {
 	var policyErr error
 	if b.Policy != nil {
 		switch *b.Policy {
+		case "": // not set, as in Koordinator
+			b.Policy = nil
 		case sloconfig.BurstNone, sloconfig.BurstCPU, sloconfig.BurstCFSQuota, sloconfig.BurstAutomatic:
 		default:
 			policyErr = fmt.Errorf("policy %s: want none, cpuBurstOnly, cfsQuotaBurstOnly or auto", policy.Quote(*b.Policy))
