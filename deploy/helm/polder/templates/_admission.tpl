@@ -6,8 +6,8 @@
 {{- end }}
 
 {{- /*
-Which kinds of rules are in force: those about "reclaimed" pods alone, about "any" class of pod, about "labelled" ones, and about "be" pods
-in Koordinator's sense. The kind of a rule that is not here is unknown, and evict would refuse the rule at its start.
+The kinds of the rules in force: rules that evict only "reclaimed" pods, pods of "any" class, "labelled" pods, and "be" pods in
+Koordinator's sense. A rule without a kind here is unknown, and evict would refuse it at its start.
 */ -}}
 {{- define "polder.rule-kinds" -}}
 {{- $kindOf := dict
@@ -25,7 +25,7 @@ in Koordinator's sense. The kind of a rule that is not here is unknown, and evic
 {{- toJson $kinds }}
 {{- end }}
 
-{{- /* The annotations by which pods opt out, of evict's flags: KEY=VALUE, or KEY for any value. A list in JSON. */ -}}
+{{- /* The annotations by which pods opt out of eviction, from evict's flags, as a list in JSON: KEY=VALUE, or KEY for any value. */ -}}
 {{- define "polder.opt-out" -}}
 {{- $annotations := list }}
 {{- range splitList "," (hasKey . "opt-out" | ternary (include "polder.flag" (index . "opt-out")) "polder/evict=false") }}
@@ -35,8 +35,9 @@ in Koordinator's sense. The kind of a rule that is not here is unknown, and evic
 {{- end }}
 
 {{- /*
-Which pods an evict may end, in JSON: those of its token's own node alone (ownNode), by which kinds of rules, what BestEffort pods without
-a mark are, and by which annotations pods opt out. who is evict in messages. The agents' evict:
+Which pods an evict may evict, in JSON: only those of the node in its token (ownNode), by which kinds of rules (kinds), the class of
+BestEffort pods without a class label or annotation (bestEffort), and the annotations by which pods opt out (optOut). Messages call it
+who. This is the evict of the agents.
 */ -}}
 {{- define "polder.agent-victims" -}}
 {{- $bestEffort := ternary "reclaimed" "shared" (eq .Values.policy "koordinator") }}
@@ -45,7 +46,7 @@ a mark are, and by which annotations pods opt out. who is evict in messages. The
       "optOut" (include "polder.opt-out" .Values.evict.flags | fromJsonArray) | toJson }}
 {{- end }}
 
-{{- /* The fleet controller's: of any node, and its one rule is about reclaimed pods alone. */ -}}
+{{- /* The same of the fleet controller: pods of any node, and only reclaimed ones, because it has no other rule. */ -}}
 {{- define "polder.fleet-victims" -}}
 {{- $flags := .Values.centre.collect.flags }}
 {{- $bestEffort := hasKey $flags "best-effort" | ternary (include "polder.flag" (index $flags "best-effort")) "shared" }}
@@ -54,8 +55,9 @@ a mark are, and by which annotations pods opt out. who is evict in messages. The
 {{- end }}
 
 {{- /*
-CEL: may evict end the pod (.pod, an expression), of those that .victims says? Is it of class reclaimed (as lib/qos has it), or one that the
-rules in force may end? Static and critical pods never are, nor those that opt out. Variables are evaluated when they are needed.
+CEL variables that decide whether evict may evict a pod (.pod, an expression) by .victims: it is of class reclaimed (by the same rules as
+in lib/qos), or the rules in force may evict it. Static and critical pods, and those that opt out, are never evicted. CEL evaluates a
+variable only when it is needed.
 */ -}}
 {{- define "polder.victim-variables" -}}
 {{- $kinds := .victims.kinds -}}
@@ -94,7 +96,7 @@ rules in force may end? Static and critical pods never are, nor those that opt o
     {{- end }}
 {{- end }}
 
-{{- /* What such a policy refuses, unless the expression .unless is true; .verb is what evict does with the pod. */ -}}
+{{- /* The validations of such a policy. They allow everything if the expression .unless is true; .verb is what evict does with the pod. */ -}}
 {{- define "polder.victim-validations" -}}
 {{- $kinds := .victims.kinds -}}
 {{- $allowed := "reclaimed pods, neither static nor critical ones" -}}
@@ -113,12 +115,12 @@ rules in force may end? Static and critical pods never are, nor those that opt o
   reason: Forbidden
 {{- end }}
 
-{{- /* The policies about what evict (.users) ends, by .action: .name-evictions, and .name-pods about deletions. */ -}}
+{{- /* The policies for what evict (.users) may evict, and for .action delete also delete: .name-evictions and .name-pods. */ -}}
 {{- define "polder.victim-policies" -}}
 {{- if ne .action "log" }}
 ---
-# Of a request to evict the API server shows a policy the pod's name alone, not the pod. But the pods of the request's namespace can be
-# the policy's parameters: it is evaluated with each of them, and says something of the one that has the name.
+# An eviction request contains only the pod's name, not the pod. The policy therefore has the pods of the request's namespace as
+# parameters: the API server evaluates it once with each of them, and it checks the one that has the name.
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
 metadata:
@@ -141,7 +143,7 @@ spec:
 {{- end }}
 {{- if eq .action "delete" }}
 ---
-# What the action delete needs, and no more: the same of pods that are deleted.
+# Only what the action delete needs: the same rules for pods that are deleted.
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
 metadata:
@@ -162,7 +164,7 @@ spec:
 {{- end }}
 {{- end }}
 
-{{- /* Puts the policy .name in force. With .byParams it is evaluated with each pod of the request's namespace. */ -}}
+{{- /* The binding that puts the policy .name in force. With .byParams it is evaluated with each pod of the request's namespace. */ -}}
 {{- define "polder.policy-binding" -}}
 ---
 apiVersion: admissionregistration.k8s.io/v1
@@ -171,7 +173,7 @@ metadata:
   name: {{ .name }}
   labels: {{- include "polder.labels" .root | nindent 4 }}
 {{- if .byParams }}
-# Without a pod in the namespace there is none that it could be about.
+# A namespace without pods has none that the request could be about, so it is allowed.
 spec: {policyName: {{ .name }}, validationActions: [Deny], paramRef: {selector: {}, parameterNotFoundAction: Allow}}
 {{- else }}
 spec: {policyName: {{ .name }}, validationActions: [Deny]}

@@ -1,8 +1,8 @@
 {{- /*
-A container a tool, and a pod for each that has a token, for a pod has one service account: collect; advise and isolate, which have none;
-evict; report. Each tool has a user of its own, so that one that is in the host's pid namespace reaches nothing of the others.
-FIFO n is in a directory of the host, n, which the tools at its two ends mount and nobody else: report cannot write what isolate
-reads. Each tool's heartbeat lies beside its output.
+A container for each tool. A pod has one service account, so each tool with a token has a pod of its own: collect, evict and report;
+advise and isolate have no token and share one. Each tool has its own user, so that a tool in the host's pid namespace cannot access
+the others. FIFO n is in a directory n on the host, which only the tools at its two ends mount: report cannot write what isolate
+reads. Each tool's heartbeat is beside its output.
 */ -}}
 {{- define "polder.tool" -}}
 {{- $v := .root.Values }}
@@ -30,8 +30,8 @@ reads. Each tool's heartbeat lies beside its output.
     runAsUser: 0
     runAsGroup: 0
     {{- end }}
-  {{- /* A tick came through this tool, and through the whole pipe in report's case, or one waits for the next tool. Where advise hangs,
-  isolate gets no ticks and is not ready. */ -}}
+  {{- /* A tick has passed this tool, or waits for the next one; for report it has passed the whole pipe. advise needs no such probe: if it
+  hangs, isolate gets no ticks, and the pod that both share is not Ready. */ -}}
   {{- if ne .tool "advise" }}
   readinessProbe:
     exec: {command: [/usr/local/lib/polder/s6/alive, {{ $v.heartbeat.readySeconds | quote }}, {{ .beat }}]}
@@ -43,19 +43,19 @@ reads. Each tool's heartbeat lies beside its output.
     exec: {command: [/usr/local/lib/polder/s6/alive, {{ $v.heartbeat.restartSeconds | quote }}, {{ .beat }}{{ with .upstream }}, {{ . }}{{ end }}]}
     {{- if eq .tool "report" }}
     # It begins late, as in form single: report withdraws the offer 3 minutes (its --stale-after) after the last tick or its own start,
-    # and must live for so long even if it looks hung.
+    # and must not be restarted before that, even if it seems to hang.
     initialDelaySeconds: 300
     {{- else }}
     initialDelaySeconds: 30
     {{- end }}
     periodSeconds: {{ $v.heartbeat.periodSeconds }}
     timeoutSeconds: 10
-    terminationGracePeriodSeconds: 5 # who hangs does not hear SIGTERM
+    terminationGracePeriodSeconds: 5 # a tool that hangs does not react to SIGTERM
   {{- with include "polder.metrics-ports" (dict "root" .root "tools" (list (.port | default .tool))) | trim }}{{ nindent 2 . }}{{ end }}
   resources: {{- toYaml (index $v (.port | default .tool)).resources | nindent 4 }}
 {{- end }}
 
-{{- /* The FIFOs (.fifos, numbers) of a pod as volumes, and what prepare has mounted. */ -}}
+{{- /* The volumes of a pod for its FIFOs (.fifos, their numbers) and for the container prepare. */ -}}
 {{- define "polder.pipe-volumes" -}}
 {{- range .fifos }}
 - name: pipe-{{ . }}
@@ -66,7 +66,7 @@ reads. Each tool's heartbeat lies beside its output.
 {{ include "polder.state-volume" .root | trim }}
 {{- end }}
 
-{{- /* Makes FIFOs and directories with the modes that they must have: whichever of the pods comes first. */ -}}
+{{- /* Creates the FIFOs and directories with their modes. Each pod has it, because any of them may be the first on a node. */ -}}
 {{- define "polder.prepare" -}}
 - name: prepare
   image: {{ include "polder.image" . }}
@@ -87,7 +87,7 @@ initContainers:
 {{ include "polder.prepare" . | trim }}
 {{- with include "polder.kubelet-reader" . | trim }}{{ nindent 0 . }}{{ end }}
 containers:
-# Without capabilities, with cgroups to read alone; root only where it reads kubelet's own file, which is root's.
+# No capabilities, and cgroups read-only. It runs as root only where it reads kubelet's own file, which belongs to root.
 {{ include "polder.tool" (dict "root" . "tool" "collect" "user" (ternary 0 65521 (eq (include "polder.kubelet-state" .) "directory")) "beat" "/run/polder/1/collect" "args" (list "--output" "fifo:/run/polder/1/ticks.fifo" "--state" "/var/lib/polder/collect.json")) | trim }}
   volumeMounts:
   {{- include "polder.cgroups-read-only" . | trim | nindent 2 }}
@@ -114,7 +114,7 @@ containers:
   - {name: pipe-1, mountPath: /run/polder/1}
   - {name: pipe-2, mountPath: /run/polder/2}
   - {name: state-advise, mountPath: /var/lib/polder}
-# The only one that may write cgroups: root owns their files, and needs no capability to write them. No token.
+# The only container that may write cgroups: root owns their files, and needs no capability to write them. It has no token.
 {{ include "polder.tool" (dict "root" . "tool" "isolate" "beat" "/run/polder/3/isolate" "upstream" "/run/polder/2/advise" "args" (list "--input" "fifo:/run/polder/2/ticks.fifo" "--output" "fifo:/run/polder/3/ticks.fifo" "--journal" "/var/lib/polder/isolate.journal")) | trim }}
   volumeMounts:
   - {name: cgroups, mountPath: /sys/fs/cgroup}
@@ -130,8 +130,8 @@ volumes:
 {{ include "polder.tool-state" (dict "root" . "tool" "advise") | trim }}
 {{- end }}
 
-{{- /* A second isolate, in the host's network: no token, no cgroup to write, and one capability, which cannot be had by less than root. It
-stands between isolate and evict. */ -}}
+{{- /* A second isolate, between isolate and evict, in the host's network namespace. It has no token, writes no cgroups, and has one
+capability, which Kubernetes gives only to root. */ -}}
 {{- define "polder.network-pod" -}}
 initContainers:
 {{ include "polder.prepare" . | trim }}
@@ -182,7 +182,7 @@ volumes:
 {{ include "polder.token-volume" . | trim }}
 {{- end }}
 
-{{- /* Where a tool keeps its state: on the host, for a rollout must not forget what was decided. */ -}}
+{{- /* The directory of a tool's state. It is on the host, so that a rollout does not lose decisions. */ -}}
 {{- define "polder.tool-state" -}}
 - name: state-{{ .tool }}
   hostPath: {path: {{ .root.Values.host.stateDir }}/{{ .tool }}, type: DirectoryOrCreate}

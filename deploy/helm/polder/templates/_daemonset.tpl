@@ -1,6 +1,6 @@
 {{- /*
-A DaemonSet: .pod is the template of its pods' containers and volumes, .component the tool that it is named after where there are several,
-.account its service account, none where it is empty; .hostPID and .hostNetwork as of a pod.
+A DaemonSet. .pod is the template of its pods' containers and volumes; .component is the tool that it is named after, if there are
+several; .account is its service account, or empty for none; .hostPID and .hostNetwork are those of a pod.
 */ -}}
 {{- define "polder.daemonset" -}}
 {{- $root := .root }}
@@ -25,7 +25,7 @@ spec:
         {{- with .component }}{{ printf "app.kubernetes.io/component: %s" . | nindent 8 }}{{ end }}
         {{- with $v.podLabels }}{{ toYaml . | nindent 8 }}{{ end }}
       annotations:
-        # It is part of the system: not confined, and never evicted.
+        # Of class system: its CPUs are not limited, and it is never evicted.
         katalyst.kubewharf.io/qos_level: system_cores
         {{- with $v.podAnnotations }}{{ toYaml . | nindent 8 }}{{ end }}
     spec:
@@ -41,7 +41,7 @@ spec:
       imagePullSecrets: {{- toYaml . | nindent 8 }}
       {{- end }}
       {{- if .hostPID }}
-      # Threads of other pods are looked at: a process in another pid namespace does not see them.
+      # It reads the threads of other pods, which are visible only in the host's pid namespace.
       hostPID: true
       {{- end }}
       {{- if or $v.hostNetwork .hostNetwork }}

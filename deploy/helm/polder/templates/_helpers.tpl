@@ -18,12 +18,12 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- if or (eq .Values.admissionPolicy "always") (and (eq .Values.admissionPolicy "auto") (.Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy")) }}true{{ end }}
 {{- end }}
 
-{{- /* Whether a pod shapes the uplinks. The values of a release of chart 0.1.0, which helm upgrade --reuse-values keeps, have no network. */ -}}
+{{- /* Whether a pod shapes the uplinks. The values of chart 0.1.0, which helm upgrade --reuse-values keeps, have no key network. */ -}}
 {{- define "polder.shapes-links" -}}
 {{- with .Values.network }}{{ if .enabled }}true{{ end }}{{ end }}
 {{- end }}
 
-{{- /* Where report reports to, with commas. */ -}}
+{{- /* report's targets, separated by commas. */ -}}
 {{- define "polder.targets" -}}
 {{- join "," (.Values.report.to | default (ternary (list "node" "nodemetric") (list "cnr" "node") (eq .Values.policy "koordinator"))) }}
 {{- end }}
@@ -33,13 +33,13 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- if eq .Values.policy "koordinator" }}BEMemoryEvict,BECPUEvict,MemoryAllocatableEvict,CPUAllocatableEvict,MemoryEvict,CPUEvict{{ else }}reclaimed-resource-pressure-eviction-plugin{{ end }}
 {{- end }}
 
-{{- /* The scheduler's profile, which is also the name of its file and lease. */ -}}
+{{- /* The name of the scheduler's profile, of its file and of its Lease. */ -}}
 {{- define "polder.profile" -}}
 {{ ternary "koord-scheduler" "katalyst-scheduler" (eq .Values.policy "koordinator") }}
 {{- end }}
 
-{{- /* The names of the accounts that have the role of a tool (.tool), with commas: form containers has one a tool, form single one for
-all, and those of the tools besides where they are asked for. */ -}}
+{{- /* The names of the accounts that have the role of a tool (.tool), separated by commas: form containers has one for each tool, form
+single has one for all, and with serviceAccount.perTool also one for each tool. */ -}}
 {{- define "polder.accounts" -}}
 {{- $name := include "polder.name" .root -}}
 {{- if eq .root.Values.form "containers" -}}
@@ -49,14 +49,14 @@ all, and those of the tools besides where they are asked for. */ -}}
 {{- end -}}
 {{- end }}
 
-{{- /* The same as the subjects of a role's binding. */ -}}
+{{- /* The same accounts as the subjects of a role's binding. */ -}}
 {{- define "polder.subjects" -}}
 {{- range splitList "," (include "polder.accounts" .) }}
 - {kind: ServiceAccount, name: {{ . }}, namespace: {{ $.root.Release.Namespace }}}
 {{- end }}
 {{- end }}
 
-{{- /* The same as the API server knows them, as a list in JSON. */ -}}
+{{- /* The same accounts by the user names that the API server gives them, as a list in JSON. */ -}}
 {{- define "polder.users" -}}
 {{- $users := list }}
 {{- range splitList "," (include "polder.accounts" .) }}
@@ -65,18 +65,18 @@ all, and those of the tools besides where they are asked for. */ -}}
 {{- toJson $users }}
 {{- end }}
 
-{{- /* How kubelet's CPU manager state is read: file, directory or none. true and false are what they were called before. */ -}}
+{{- /* How kubelet's CPU manager state is read: file, directory or none. Older values are true for file and false for none. */ -}}
 {{- define "polder.kubelet-state" -}}
 {{- $state := toString .Values.host.kubeletState -}}
 {{ if eq $state "true" }}file{{ else if eq $state "false" }}none{{ else }}{{ $state }}{{ end }}
 {{- end }}
 
-{{- /* Kubelet's directory as the tools see it; see polder.kubelet-mount. */ -}}
+{{- /* The path of kubelet's directory in the tools' containers; see polder.kubelet-mount. */ -}}
 {{- define "polder.kubelet-root" -}}
 {{ ternary "/run/kubelet" .Values.host.kubeletDir (eq (include "polder.kubelet-state" .) "file") }}
 {{- end }}
 
-{{- /* A flag's value as the tool reads it: a list with commas between its elements, and a whole number as it was written. */ -}}
+{{- /* A flag's value as the tool reads it: the elements of a list are separated by commas, and a whole number has no exponent. */ -}}
 {{- define "polder.flag" -}}
 {{- if kindIs "slice" . }}{{ join "," . }}
 {{- else if and (kindIs "float64" .) (eq (floor .) .) }}{{ int64 . }}
@@ -84,8 +84,8 @@ all, and those of the tools besides where they are asked for. */ -}}
 {{- end }}
 {{- end }}
 
-{{- /* The settings of one tool (.tool) as environment variables: what the chart says, then its flags. .port names the port of its metrics,
-where that is not the tool's. */ -}}
+{{- /* The settings of one tool (.tool) as environment variables: those of the chart, overridden by the tool's flags. .port names the port
+of its metrics, if that is not named after the tool. */ -}}
 {{- define "polder.env" -}}
 {{- $v := .root.Values }}
 {{- $env := dict }}
@@ -133,7 +133,7 @@ where that is not the tool's. */ -}}
 {{- end }}
 {{- end }}
 
-{{- /* The ports on which the tools (.tools) answer Prometheus. */ -}}
+{{- /* The ports on which the tools (.tools) serve their metrics. */ -}}
 {{- define "polder.metrics-ports" -}}
 {{- $m := .root.Values.metrics }}
 {{- if $m.enabled }}
@@ -152,7 +152,7 @@ ports:
 {{- end }}
 {{- end }}
 
-{{- /* What no container of the node's pod needs. Roots without capabilities: they own the files that they open, no more. */ -}}
+{{- /* The restrictions of all containers. Those that run as root have no capabilities either: they only open files that root owns. */ -}}
 {{- define "polder.confined" -}}
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
@@ -160,7 +160,7 @@ privileged: false
 capabilities: {drop: [ALL]}
 {{- end }}
 
-{{- /* What shapes the links has one capability more. */ -}}
+{{- /* The same with the one capability of the container that shapes the links. */ -}}
 {{- define "polder.confined-network" -}}
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
@@ -172,7 +172,7 @@ capabilities: {drop: [ALL], add: [NET_ADMIN]}
 - {name: api, mountPath: /var/run/secrets/kubernetes.io/serviceaccount, readOnly: true}
 {{- end }}
 
-{{- /* What automountServiceAccountToken would mount everywhere, for those that speak to the API server. */ -}}
+{{- /* The token that automountServiceAccountToken would mount into every container, here only for tools that use the API server. */ -}}
 {{- define "polder.token-volume" -}}
 - name: api
   projected:
@@ -192,7 +192,7 @@ capabilities: {drop: [ALL], add: [NET_ADMIN]}
 {{- end }}
 {{- end }}
 
-{{- /* The host's cgroups for reading. On version 1 every hierarchy is a mount of its own, so read-only must go all the way down. */ -}}
+{{- /* The host's cgroups, read-only. On version 1 every hierarchy is a mount of its own, so the mounts below must be read-only, too. */ -}}
 {{- define "polder.cgroups-read-only" -}}
 - name: cgroups
   mountPath: /sys/fs/cgroup
@@ -202,26 +202,26 @@ capabilities: {drop: [ALL], add: [NET_ADMIN]}
   {{- end }}
 {{- end }}
 
-{{- /* Cache ways and memory bandwidth: a mount of its own below sysfs. */ -}}
+{{- /* L3 cache and memory bandwidth: resctrl, which is a separate mount in sysfs. */ -}}
 {{- define "polder.resctrl-mount" -}}
 {{- if .root.Values.host.resctrl }}
 - {name: resctrl, mountPath: /sys/fs/resctrl{{ if .readOnly }}, readOnly: true{{ end }}}
 {{- end }}
 {{- end }}
 
-{{- /* What a tool sees of kubelet's directory: a copy of the one file, or all of it. */ -}}
+{{- /* The part of kubelet's directory that a tool can read: a copy of the one file, or all of it. */ -}}
 {{- define "polder.kubelet-mount" -}}
 {{- if eq (include "polder.kubelet-state" .) "file" }}
 - {name: kubelet-copy, mountPath: /run/kubelet, readOnly: true}
 {{- else if eq (include "polder.kubelet-state" .) "directory" }}
-# With the host's unmounts: a volume that stayed mounted here could not be detached from the node.
+# HostToContainer also propagates the host's unmounts: a volume that stayed mounted here could not be detached from the node.
 - {name: kubelet, mountPath: {{ .Values.host.kubeletDir }}, readOnly: true, mountPropagation: HostToContainer}
 {{- end }}
 {{- end }}
 
 {{- define "polder.kubelet-volumes" -}}
 {{- if eq (include "polder.kubelet-state" .) "file" }}
-# Kubelet makes it when it starts. It is never made here: another file in its place would keep kubelet from starting.
+# Kubelet creates this file when it starts. It is never created here: another file in its place would keep kubelet from starting.
 - name: kubelet-file
   hostPath: {path: {{ .Values.host.kubeletDir }}/cpu_manager_state, type: File}
 - name: kubelet-copy
@@ -232,8 +232,8 @@ capabilities: {drop: [ALL], add: [NET_ADMIN]}
 {{- end }}
 {{- end }}
 
-{{- /* Copies the one file where the tools beside it read it, and follows when kubelet replaces it. It runs as long as they do, and they
-start when there is a copy. */ -}}
+{{- /* A sidecar that copies the one file for the tools in its pod, and copies it again when kubelet replaces it. The tools start when
+there is a copy. */ -}}
 {{- define "polder.kubelet-reader" -}}
 {{- if eq (include "polder.kubelet-state" .) "file" }}
 - name: kubelet-state
@@ -248,7 +248,7 @@ start when there is a copy. */ -}}
     failureThreshold: 60
   securityContext:
     {{- include "polder.confined" . | trim | nindent 4 }}
-    # The file is root's, and its owner needs no capability to read it.
+    # The file belongs to root, which needs no capability to read it.
     runAsUser: 0
     runAsGroup: 0
   resources: {requests: {cpu: 1m, memory: 4Mi}, limits: {memory: 32Mi}}

@@ -1,4 +1,4 @@
-{{- /* Takes back what Polder left in the cluster, once. */ -}}
+{{- /* Withdraws the node's offer from the cluster, once. */ -}}
 {{- define "polder.withdraw" -}}
 - name: withdraw
   image: {{ include "polder.image" . }}
@@ -6,7 +6,7 @@
   command: [/usr/local/bin/report, --withdraw]
   env: {{- include "polder.common-env" . | trim | nindent 2 }}
   {{- with index .Values.report.flags "resource-prefix" }}
-  - {name: POLDER_REPORT_RESOURCE_PREFIX, value: {{ include "polder.flag" . | quote }}} # the names under which something is offered
+  - {name: POLDER_REPORT_RESOURCE_PREFIX, value: {{ include "polder.flag" . | quote }}} # the prefix of the offered resources
   {{- end }}
   securityContext: {{- include "polder.confined" . | trim | nindent 4 }}
     runAsUser: 65532
@@ -16,9 +16,9 @@
   volumeMounts:
   {{- include "polder.token-mount" . | trim | nindent 2 }}
 {{- end }}
-{{- /* Restores what isolate changed on the node, once. A list of CPUs is restored without those that kubelet has assigned exclusively
-since, so isolate reads kubelet's state as it does when it runs. */ -}}
-{{- define "polder.put-back" -}}
+{{- /* Restores what isolate changed on the node, once. isolate reads kubelet's state as it does when it runs, because a list of CPUs is
+restored without the CPUs that kubelet has assigned exclusively meanwhile. */ -}}
+{{- define "polder.restore" -}}
 {{- with include "polder.kubelet-reader" . | trim }}
 {{ . }}
 {{- end }}
@@ -38,7 +38,7 @@ since, so isolate reads kubelet's state as it does when it runs. */ -}}
   {{- with include "polder.kubelet-mount" . | trim }}{{ nindent 2 . }}{{ end }}
   - {name: state, mountPath: /var/lib/polder}
 {{- end }}
-{{- /* Gives the uplinks back, once. */ -}}
+{{- /* Restores the uplinks, once. */ -}}
 {{- define "polder.network-restore" -}}
 initContainers:
 - name: restore-network
@@ -77,7 +77,7 @@ containers:
 {{- define "polder.single-restore" -}}
 initContainers:
 {{ include "polder.withdraw" . | trim }}
-{{ include "polder.put-back" . | trim }}
+{{ include "polder.restore" . | trim }}
 {{ include "polder.done" . | trim }}
 volumes:
 {{ include "polder.cgroups-volumes" . | trim }}
@@ -96,7 +96,7 @@ volumes:
 
 {{- define "polder.isolate-restore" -}}
 initContainers:
-{{ include "polder.put-back" . | trim }}
+{{ include "polder.restore" . | trim }}
 {{ include "polder.done" . | trim }}
 volumes:
 {{ include "polder.cgroups-volumes" . | trim }}

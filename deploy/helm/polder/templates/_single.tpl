@@ -22,8 +22,8 @@ containers:
     exec: {command: [/usr/local/lib/polder/s6/alive, {{ .Values.heartbeat.readySeconds | quote }}]}
     periodSeconds: {{ .Values.heartbeat.periodSeconds }}
     timeoutSeconds: 10
-  # s6 restarts who dies; this is for who hangs. It begins late: where every run ends like that, one of them has to live long
-  # enough for report to withdraw the offer (its --stale-after is 3 minutes).
+  # s6 restarts a tool that ends; this probe is for a tool that hangs. It begins late, so that report can withdraw the offer (after 3
+  # minutes, its --stale-after) even if a tool hangs after every start.
   livenessProbe:
     exec: {command: [/usr/local/lib/polder/s6/alive, {{ .Values.heartbeat.restartSeconds | quote }}]}
     initialDelaySeconds: 300
