@@ -162,7 +162,7 @@ func (u *Usage) Note(now time.Time) string {
 	case u.omitted > 0:
 		return fmt.Sprintf("%d pods are left out: more than %d, or without a name that may be written", u.omitted, maxMeasuredPods)
 	case u.settings.memory == sloconfig.UsageWithHotPageCache:
-		return "metricMemoryCollectPolicy usageWithHotPageCache needs a kernel that tells cold pages: memory is that without the page cache"
+		return "metricMemoryCollectPolicy usageWithHotPageCache needs a kernel that reports cold pages: memory is that without the page cache"
 	}
 	return ""
 }
