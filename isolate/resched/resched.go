@@ -4,7 +4,7 @@
 // tasks that did not get more than their share yet, and a service that has just run has got more by some microseconds. So if something
 // interrupts it, such as a thread of the kernel that handles its packets or its writes, batch is next, and the CPU is only chosen for
 // again at the kernel's next tick: up to 4 ms later with 250 ticks a second. After some microseconds of batch the service would be
-// chosen. Whenever a thread wakes on that CPU and sleeps again at once, the kernel chooses again. There are two ways of doing that, and
+// chosen. Whenever a thread wakes on that CPU and sleeps again at once, the kernel reschedules it. There are two ways of doing that, and
 // each has a thread for each CPU:
 //
 //   - on wait: a BPF program notices that batch begins to run while something else waits, and wakes the thread (package onwait,

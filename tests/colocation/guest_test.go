@@ -87,7 +87,7 @@ many threads as there are CPUs and is always busy. Waiting is the part of the ti
 Medians of %d rounds, with minimum and maximum in brackets, by the guest's clock; methods with an option of their own have one round.
 
 Emulated CPUs share those of the host. So that batch does not harm the service through the host, idle ones use as much of it as busy ones
-(idle=poll), the host chooses anew every 250 µs, and the guest's clock is three times slower than the host's. Latency is not measured: a
+(idle=poll), the host runs each for 250 µs at a time, and the guest's clock is three times slower than the host's. Latency is not measured: a
 change between two processes costs an emulated CPU far more than a real one.
 
 | method | the service's CPUs | the service waits | batch CPUs | machine busy |

@@ -1,5 +1,5 @@
 // Package onwait notices in the kernel that a CPU begins to run a task of the idle class while another task waits for this CPU, and wakes
-// a thread there, so that the kernel chooses again.
+// a thread there, so that the kernel reschedules the CPU.
 //
 // The kernel's fair scheduler (EEVDF) chooses only among tasks that did not get more than their share yet. So batch in the idle class can
 // be chosen although a service waits that has just run, and then it runs until the kernel's next tick. A BPF program at the tracepoint

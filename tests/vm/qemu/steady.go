@@ -16,7 +16,7 @@ import (
 const (
 	// steadyParameter makes idle CPUs poll.
 	steadyParameter = "idle=poll"
-	// turn is how long the host runs one emulated CPU before it chooses again.
+	// turn is how long the host runs one emulated CPU before it runs another.
 	turn = 250 * time.Microsecond
 	// fakeTime is Debian's library for a slower clock, of the package faketime.
 	fakeTime = "/usr/lib/*/faketime/libfaketimeMT.so.1"
