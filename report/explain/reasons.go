@@ -66,7 +66,7 @@ func (b balance) binding() string {
 		return fmt.Sprintf(" Less would suffice, but services keep what they got for %s more (hold %s, %s).",
 			phrase.Count(int(x.Remaining/time.Second), "second"), x.Hold, clip.Clean(x.HoldFrom))
 	case reason.Shrink:
-		return fmt.Sprintf(" %d CPUs would suffice; the rest is given back %s at a time (shrink-step, %s).",
+		return fmt.Sprintf(" %d CPUs would suffice; the pool shrinks by %s at a time (shrink-step, %s).",
 			x.Need, phrase.Count(x.Step, "CPU"), clip.Clean(x.StepFrom))
 	case reason.Floor:
 		return fmt.Sprintf(" That is more than there is: only the floor of %s was left to reclaimed pods (%s).",

@@ -19,7 +19,7 @@ func TestBindings(t *testing.T) {
 		atMost.String():  "keep what they got for 2 seconds more (hold 30s, default).",
 		divided.String(): "only the floor of 4.00 cores was left to reclaimed pods (default).",
 		small.String():   "only the floor of 0.20 cores was left to reclaimed pods (default).",
-		reason.Shrink{Need: 4, Step: 2, StepFrom: "default"}.String(): "4 CPUs would suffice; the rest is given back 2 CPUs at a time " +
+		reason.Shrink{Need: 4, Step: 2, StepFrom: "default"}.String(): "4 CPUs would suffice; the pool shrinks by 2 CPUs at a time " +
 			"(shrink-step, default).",
 		reason.Off{Floor: floor, FloorFrom: "default", IsSeveral: true}.String(): "Reclaiming was switched off",
 		"other pools need 2000m": "Advise adds: other pools need 2.00 cores.",

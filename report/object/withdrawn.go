@@ -42,7 +42,7 @@ func (f Figures) LimitByTaint(published Offer) Figures {
 	if i < 0 {
 		return f
 	}
-	limit, by := published, "is published (the sample does not tell the pods)"
+	limit, by := published, "is published (the pods are not in the sample)"
 	if f.Requested != nil {
 		limit, by = *f.Requested, "the reclaimed pods request"
 	}
