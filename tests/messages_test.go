@@ -124,3 +124,26 @@ func TestTroubleshootingQuotesMessages(t *testing.T) {
 		t.Error("a message that no tool prints counts as one")
 	}
 }
+
+// Each message of isolate that the page about kubelet quotes, with an ellipsis for what varies, is one that isolate prints.
+func TestKubeletPageQuotesMessages(t *testing.T) {
+	page, err := os.ReadFile("../docs/kubelet.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fences := regexp.MustCompile("(?s)```.*?```")
+	texts, n := sourceTexts(t), 0
+	for _, m := range quoted.FindAllStringSubmatch(fences.ReplaceAllString(string(page), ""), -1) {
+		quote := strings.Join(strings.Fields(m[1]), " ")
+		if !strings.Contains(quote, " ") || !strings.Contains(quote, "…") || strings.HasPrefix(quote, "FailedCreatePodSandBox") { // kubelet's
+			continue
+		}
+		n++
+		if !isInSources(quote, texts) {
+			t.Errorf("isolate does not print %q", quote)
+		}
+	}
+	if n < 4 {
+		t.Errorf("%d messages are quoted; want all of the page", n)
+	}
+}
