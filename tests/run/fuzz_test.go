@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -94,5 +95,31 @@ func TestFuzzFinds(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// scripts/fuzz starts nothing with a time or a target that it does not know, and names it.
+func TestFuzzArguments(t *testing.T) {
+	fuzzModule(t, "\t\tt.Fatal(\"this runs\")")
+	for _, tt := range []struct {
+		args   []string
+		status int
+		want   string
+	}{
+		{[]string{"--help"}, 0, "fuzz [TIME [TARGET...]]: every fuzz target"},
+		{[]string{"soon"}, 2, "fuzz: TIME 'soon': want a time such as 60s"},
+		{[]string{"-1s"}, 2, "fuzz: TIME '-1s': want"},
+		{[]string{"1s", "FuzzIts"}, 2, "fuzz: no target FuzzIts: git grep"},
+		{[]string{"1s", "FuzzI"}, 2, "fuzz: no target FuzzI: "},
+		{[]string{"10x", "FuzzIt"}, 1, "this runs"},
+	} {
+		out, err := exec.Command("scripts/fuzz", tt.args...).CombinedOutput()
+		status := 0
+		if failed := (*exec.ExitError)(nil); errors.As(err, &failed) {
+			status = failed.ExitCode()
+		}
+		if status != tt.status || !strings.Contains(string(out), tt.want) || tt.status != 1 && strings.Contains(string(out), "this runs") {
+			t.Errorf("fuzz %q: status %d; want %d, and %q in:\n%s", tt.args, status, tt.status, tt.want, out)
+		}
 	}
 }
