@@ -1,8 +1,10 @@
 package tick
 
 import (
+	"errors"
 	"io"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -73,7 +75,8 @@ func (m *Mailbox) WaitWritten(timeout time.Duration) {
 	}
 }
 
-// Dropped returns the number of lines that were not written: a newer one replaced them, or the output failed.
+// Dropped returns the number of lines that were not written: a newer one replaced them, or the output failed. Those of an output that
+// nobody reads any more do not count: its reader has ended, and was not slow.
 func (m *Mailbox) Dropped() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -116,9 +119,11 @@ func (m *Mailbox) run() {
 		}
 		if err != nil {
 			m.err = err
-			m.dropped++
-			if m.hasLine {
+			if !errors.Is(err, syscall.EPIPE) {
 				m.dropped++
+				if m.hasLine {
+					m.dropped++
+				}
 			}
 		}
 		m.mu.Unlock()

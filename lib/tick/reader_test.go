@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/iotest"
 
@@ -242,6 +243,22 @@ func TestMailboxReturnsOutputError(t *testing.T) {
 	}
 	if err := m.Put([]byte("b\n")); !errors.Is(err, broken) {
 		t.Errorf("Put: %v; want the output's error", err)
+	}
+}
+
+// A line is dropped if the output failed, but not if its reader has ended: then nobody misses it.
+func TestMailboxCountsFailedWrites(t *testing.T) {
+	for err, want := range map[error]int64{errors.New("no room"): 1, syscall.EPIPE: 0} {
+		m := NewMailbox(errWriter{err})
+		if err := m.Put([]byte("a\n")); err != nil {
+			t.Fatal(err)
+		}
+		if closeErr := m.Close(); !errors.Is(closeErr, err) {
+			t.Errorf("%v: Close returned %v", err, closeErr)
+		}
+		if got := m.Dropped(); got != want {
+			t.Errorf("%v: Dropped = %d; want %d", err, got, want)
+		}
 	}
 }
 
