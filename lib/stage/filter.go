@@ -289,9 +289,10 @@ func (s *Session) AgeLimit(interval time.Duration) time.Duration {
 // also applies if the interval is unknown (0).
 func IntervalLimit(interval, minimum time.Duration) time.Duration { return max(3*interval, minimum) }
 
-// refusal returns why this tick must not be acted on, as a sentence and as a word for the metrics.
+// refusal returns why this tick must not be acted on, as a sentence and as a word for the metrics. A tool that does not act uses every
+// tick: none of them counts as refused.
 func (s *Session) refusal(l *tick.Line) (sentence, word string) {
-	if s.DryRun || s.isSet == nil {
+	if s.DryRun || !s.acts {
 		return "", ""
 	}
 	if s.Node != "" && l.Node != s.Node {

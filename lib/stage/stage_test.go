@@ -209,6 +209,18 @@ func TestActingToolsRefuse(t *testing.T) {
 	}
 }
 
+// A tool that does not act uses ticks of any age and node, and counts none of them as refused.
+func TestOtherToolsRefuseNothing(t *testing.T) {
+	old := line("a", 100) + "\n" + line("b", -100) + "\n"
+	h := harness{in: strings.NewReader(old)}
+	if status := h.run(t, h.echo(filterKind, nil)); status != 0 {
+		t.Fatalf("status %d: %s", status, &h.err)
+	}
+	if diff := cmp.Diff([]string{"a", "b"}, h.seen); diff != "" {
+		t.Errorf("ticks (-want +got):\n%s", diff)
+	}
+}
+
 // A tool warns once, at its end, if it has acted on no tick of its input. It does not if it has acted on one, decides on any tick, uses
 // refused ticks, or never acts.
 func TestEveryTickRefused(t *testing.T) {
