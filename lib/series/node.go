@@ -195,8 +195,10 @@ func (n *Node) Samples(t *tick.Tick) []Sample {
 	}
 	if i := t.Isolation; i != nil {
 		n.writes.each(func(key string, v float64) { p.addNumber(isolationWrites, v, key) })
-		p.addNumber(isolationUnchanged, float64(i.Unchanged))
-		p.addNumber(isolationMissing, float64(i.Missing))
+		if i.Refused == "" { // otherwise nothing was compared with the advice
+			p.addNumber(isolationUnchanged, float64(i.Unchanged))
+			p.addNumber(isolationMissing, float64(i.Missing))
+		}
 		p.addNumber(isolationFallbacks, n.fallbacks)
 		p.addNumber(memoryReclaimed, n.reclaimedBytes)
 		n.reclaims.each(func(state string, v float64) { p.addNumber(reclaims, v, state) })
@@ -302,7 +304,9 @@ func (p *page) eviction(e *tick.Eviction) {
 	distinct(e.Taints, func(x tick.Taint) string { return x.Key + "\x00" + x.Effect }, func(x tick.Taint) {
 		p.addNumber(taint, 1, x.Key, x.Effect)
 	})
-	p.addNumber(evictionQueue, float64(e.Queued))
+	if e.Refused == "" { // otherwise it is unknown how many wait
+		p.addNumber(evictionQueue, float64(e.Queued))
+	}
 	if f := e.Fleet; f != nil {
 		p.addBool(fleetProtection, f.Protection != "")
 		p.addBool(fleetHeld, f.Held)

@@ -80,6 +80,20 @@ func TestMissingIsNotZero(t *testing.T) {
 	}
 }
 
+// A refused tick says nothing about the cgroups and the queue: their numbers are unknown, and not 0.
+func TestRefusedIsNotZero(t *testing.T) {
+	names := []string{"polder_isolation_unchanged_values", "polder_isolation_missing_cgroups", "polder_eviction_queue_pods"}
+	for refused, want := range map[string]int{"": len(names), "tick is 1h old": 0} {
+		x := &tick.Tick{
+			Node: "n", Time: time.Unix(1, 0), Isolation: &tick.Isolation{Refused: refused}, Eviction: &tick.Eviction{Refused: refused},
+		}
+		got := slices.DeleteFunc(samplesOf(x), func(s Sample) bool { return !slices.Contains(names, s.Name) })
+		if len(got) != want {
+			t.Errorf("refused %q: %q; want %d of %q", refused, text(got), want, names)
+		}
+	}
+}
+
 // No series is repeated, whatever a tick repeats.
 func TestNoSeriesTwice(t *testing.T) {
 	x := seriestest.Everything()
