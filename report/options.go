@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 
 	"polder/lib/stage"
@@ -83,9 +82,9 @@ func output(s *stage.Session, names []string) (io.Writer, func(), error) {
 	if s.Output == "-" || s.Output == "" || !slices.ContainsFunc(names, ownsOutput) {
 		return s.Out, func() {}, nil
 	}
-	f, err := os.OpenFile(s.Output, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
+	f, err := s.OpenText()
 	if err != nil {
-		return nil, nil, stage.Usagef("open --output: %w", err)
+		return nil, nil, err
 	}
 	return f, func() {
 		if err := f.Close(); err != nil {

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -28,8 +29,12 @@ func (e *engine) explain() error {
 			all = append(all, text)
 		}
 	}
-	_, err := fmt.Fprint(e.session.Out, strings.Join(all, "\n"))
-	return err
+	out, err := e.session.OpenText()
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprint(out, strings.Join(all, "\n"))
+	return errors.Join(err, out.Close())
 }
 
 // explain says which pods are evicted at one tick, which are not, and why. It runs at every tick, because a tick's pods must not

@@ -105,18 +105,59 @@ func openOutput(path string, std io.Writer) (*stream, error) {
 	return s, nil
 }
 
-// checkDistinct returns an error if the output is the input: opening a file for writing empties it before it is read, and a FIFO would
-// give a tool its own ticks.
-func (s *Session) checkDistinct(in *stream) error {
-	f := in.inputFile()
+// OpenText opens --output for a tool that writes its own text there in place of ticks, by the same rules: a FIFO is created if its name
+// says so, and the output must not be the input. Closing standard output does nothing.
+func (s *Session) OpenText() (io.WriteCloser, error) {
+	if s.Output == "-" || s.Output == "" {
+		return standardOutput{s.Out}, nil
+	}
+	if err := s.checkOutput(s.inputInfo()); err != nil {
+		return nil, err
+	}
+	out, err := openOutput(s.Output, nil)
+	if err != nil {
+		return nil, OpenError(err)
+	}
+	return out.File, nil // a text needs no newline before it
+}
+
+type standardOutput struct{ io.Writer }
+
+func (standardOutput) Close() error { return nil }
+
+// inputInfo describes the input that is not open yet; nil if it is no file, or cannot be found.
+func (s *Session) inputInfo() fs.FileInfo {
+	if s.Input == "-" || s.Input == "" {
+		return (&stream{in: s.In}).info()
+	}
+	info, err := os.Stat(strings.TrimPrefix(s.Input, "fifo:"))
+	if err != nil {
+		return nil // opening it fails
+	}
+	return info
+}
+
+// info describes the file from which the input is read; nil if it is no file.
+func (s *stream) info() fs.FileInfo {
+	f := s.inputFile()
 	if f == nil {
 		return nil
 	}
-	input, err := f.Stat()
-	if err != nil || !input.Mode().IsRegular() && input.Mode()&fs.ModeNamedPipe == 0 { // a terminal may be both
+	info, err := f.Stat()
+	if err != nil {
+		return nil
+	}
+	return info
+}
+
+// checkOutput returns an error if the output is the input: opening a file for writing empties it before it is read, and a FIFO would
+// give a tool its own ticks.
+func (s *Session) checkOutput(input fs.FileInfo) error {
+	if input == nil || !input.Mode().IsRegular() && input.Mode()&fs.ModeNamedPipe == 0 { // a terminal may be both
 		return nil
 	}
 	var output fs.FileInfo
+	var err error
 	if s.Output != "-" && s.Output != "" {
 		output, err = os.Stat(strings.TrimPrefix(s.Output, "fifo:"))
 	} else if f, ok := s.Out.(*os.File); ok {

@@ -190,6 +190,37 @@ func TestOpenRefusesNonFIFO(t *testing.T) {
 	}
 }
 
+// A tool's own text is not written over its input, and --output names a FIFO for it as for ticks.
+func TestOpenText(t *testing.T) {
+	dir := t.TempDir()
+	day := filepath.Join(dir, "day.jsonl")
+	recording := []byte(line("a", 0) + "\n")
+	if err := os.WriteFile(day, recording, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := &Session{Input: day, Output: day}
+	if _, err := s.OpenText(); err == nil || !strings.Contains(err.Error(), "it is the input, too") {
+		t.Errorf("%v; want the reason", err)
+	}
+	if got, err := os.ReadFile(day); err != nil || !bytes.Equal(got, recording) {
+		t.Errorf("the recording is %q, %v; want it unchanged", got, err)
+	}
+	s.Output = "fifo:" + filepath.Join(dir, "table")
+	reader := openTestFIFO(t, s.Output)
+	out, err := s.OpenText()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintln(out, "text")
+	got := make([]byte, 10)
+	if n, err := reader.Read(got); err != nil || string(got[:n]) != "text\n" {
+		t.Errorf("read %q, %v; want the text alone", got[:n], err)
+	}
+	if err := out.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // An output that is the input is refused before anything is written: a recording would be emptied before it is read.
 func TestOutputIsInput(t *testing.T) {
 	recording := []byte(line("a", 0) + "\n")

@@ -77,7 +77,7 @@ func (s *Session) Filter(ctx context.Context, f Filter) error {
 	}
 	defer in.Close()
 	if !f.Terminal {
-		if err := s.checkDistinct(in); err != nil {
+		if err := s.checkOutput(in.info()); err != nil {
 			return err
 		}
 	}
