@@ -21,15 +21,15 @@ type Counts struct {
 	Lines   int64 // ticks returned
 	Invalid int64 // lines dropped because they were not valid ticks
 	Cut     int64 // incomplete first and last lines, which a restart or a killed writer leaves behind
-	TooLong int64 // lines over the limit (counted in Bad too)
+	TooLong int64 // lines over the limit (counted in Invalid, too)
 }
 
-// Reader reads ticks line by line. Lines that are not valid ticks are counted, passed to Bad and skipped; with
+// Reader reads ticks line by line. Lines that are not valid ticks are counted, passed to OnInvalid and skipped; with
 // Strict they end the stream.
 type Reader struct {
 	// OnInvalid is called for every dropped line; nil is allowed.
 	OnInvalid func(number int64, err error)
-	// Strict makes the first bad line an error of Next.
+	// Strict makes the first invalid line an error of Next.
 	Strict bool
 	// MaxLine is the longest line in bytes, without its newline; 0 means DefaultMaxLine.
 	MaxLine int
