@@ -61,7 +61,7 @@ func newNodes(tool string) *nodes {
 
 // add adds a tick. It is called by one goroutine.
 func (n *nodes) add(t *tick.Tick, now time.Time) {
-	n.sweep(now)
+	n.sweep(now, t.Node)
 	if strings.HasSuffix(n.tool, series.OfFleet) && !t.Time.Equal(n.round) {
 		n.endRound()
 		n.round = t.Time
@@ -103,16 +103,16 @@ func (n *nodes) endRound() {
 	}
 }
 
-// sweep forgets nodes, once a minute.
-func (n *nodes) sweep(now time.Time) {
+// sweep forgets nodes, once a minute; not the present one, whose counters continue however long it had no tick.
+func (n *nodes) sweep(now time.Time, present string) {
 	if now.Sub(n.sweptAt) < time.Minute {
 		return
 	}
 	n.sweptAt = now
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	maps.DeleteFunc(n.nodes, func(_ string, x *node) bool {
-		old := now.Sub(x.lastTick) > forgetAfter
+	maps.DeleteFunc(n.nodes, func(name string, x *node) bool {
+		old := name != present && now.Sub(x.lastTick) > forgetAfter
 		if old {
 			n.series -= len(x.samples)
 		}

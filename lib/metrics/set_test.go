@@ -262,6 +262,20 @@ func TestBounds(t *testing.T) {
 	}
 }
 
+// A node's own ticks never make it forgotten, however rare they are: its counters continue.
+func TestRareTicksAreCounted(t *testing.T) {
+	n := newNodes("evict")
+	now := time.Unix(1e9, 0)
+	for i := range 3 {
+		n.add(evictTick("n0"), now.Add(time.Duration(i)*2*forgetAfter))
+	}
+	for _, s := range n.nodes["n0"].samples {
+		if s.Name == "polder_ticks_total" && s.Value != 3 {
+			t.Errorf("%s is %v; want 3", s.Name, s.Value)
+		}
+	}
+}
+
 // Ticks continue while a client reads, and while a client does not read the response.
 func TestScrapesDoNotHoldUpTicks(t *testing.T) {
 	s := serve(t)
