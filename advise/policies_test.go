@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -294,5 +295,20 @@ func TestAnAdministratorsLimitsAreKept(t *testing.T) {
 		if quotas == 0 {
 			t.Errorf("%s: no quota was advised", p.Name)
 		}
+	}
+}
+
+type fullDisk struct{}
+
+func (fullDisk) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
+// A list that cannot be written is a failure.
+func TestListFails(t *testing.T) {
+	var log strings.Builder
+	env := stage.Env{
+		Args: []string{"advise", "--list"}, In: strings.NewReader(""), Out: fullDisk{}, Err: &log, Getenv: os.Getenv, Now: time.Now,
+	}
+	if status := command().Execute(t.Context(), env); status != 1 || !strings.Contains(log.String(), "no space left") {
+		t.Errorf("status %d: %s; want 1 and the reason", status, &log)
 	}
 }

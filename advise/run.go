@@ -104,7 +104,9 @@ func command() stage.Command {
 func run(ctx context.Context, s *stage.Session, o *options) error {
 	if o.list {
 		for _, p := range policies {
-			fmt.Fprintf(s.Out, "%s: %s\n", p.Name, strings.ReplaceAll(p.Doc, "\n", "\n  "))
+			if _, err := fmt.Fprintf(s.Out, "%s: %s\n", p.Name, strings.ReplaceAll(p.Doc, "\n", "\n  ")); err != nil {
+				return err
+			}
 		}
 		return nil
 	}
