@@ -226,9 +226,15 @@ func TestLoadOneBadPool(t *testing.T) {
 	if len(m.Findings) != 2 || m.Findings[0].Part != tick.PoolShare || len(m.Errors) != 1 || !strings.Contains(m.Errors[0], "pool batch") {
 		t.Errorf("Measure = %+v; want share measured, and batch an error", m)
 	}
+	x = tickAt(0, sharedPod("a", 80), sharedPod("b", 80))
 	x.Advice.Pools = []tick.Pool{{Name: "batch", CPUs: "0-1"}}
 	if m = cpuPressure.New().Measure(&s, x); len(m.Findings) != 2 || len(m.Errors) != 1 || !strings.Contains(m.Errors[0], "no pool share") {
 		t.Errorf("Measure = %+v; want batch measured, and share an error", m)
+	}
+	for _, f := range m.Findings {
+		if f.Part != "batch" || f.Value != 0 {
+			t.Errorf("%s has a load of %v; want 0: pods of another pool do not run on its CPUs", f.About(), f.Value)
+		}
 	}
 }
 

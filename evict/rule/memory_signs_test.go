@@ -59,7 +59,7 @@ func TestKswapd(t *testing.T) {
 				}
 				return
 			}
-			if f.Met != tt.met || (f.Taint != nil) != tt.met || f.Threshold != 2000 {
+			if f.Met != tt.met || (f.Taint != nil) != tt.met || (f.Since != "") != tt.met || f.Threshold != 2000 {
 				t.Errorf("finding %+v; want met %t", f, tt.met)
 			}
 			if tt.met {

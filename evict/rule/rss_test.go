@@ -39,6 +39,12 @@ func TestRSSOveruse(t *testing.T) {
 		p.Requests = &tick.Resources{MemoryBytes: new(1500.0 * (1 << 20))}
 		return p
 	}
+	// A reclaimed pod's memory is requested as reclaimed memory, and a service's is not.
+	requests := func(name, class string, ordinary, reclaimed float64) tick.Pod {
+		p := resident(name, class, 1051)
+		p.Containers[0].Requests = &tick.Resources{MemoryBytes: new(ordinary * (1 << 20)), ReclaimedMemoryBytes: new(reclaimed * (1 << 20))}
+		return p
+	}
 	for _, tt := range []struct {
 		name string
 		pods []tick.Pod
@@ -49,6 +55,14 @@ func TestRSSOveruse(t *testing.T) {
 		{"at", []tick.Pod{resident("a", tick.QoSShared, 1050)}, nil, ""},
 		{"over", []tick.Pod{resident("a", tick.QoSShared, 1051)}, []string{"a"}, ""},
 		{"reclaimed", []tick.Pod{resident("a", tick.QoSReclaimed, 1051)}, []string{"a"}, ""},
+		{
+			"the class's own request",
+			[]tick.Pod{
+				requests("a", tick.QoSReclaimed, 9000, 1000), requests("b", tick.QoSShared, 1000, 9000),
+				requests("c", tick.QoSReclaimed, 1000, 9000), requests("d", tick.QoSShared, 9000, 1000),
+			},
+			[]string{"a", "b"}, "",
+		},
 		{"dedicated", []tick.Pod{resident("a", tick.QoSDedicated, 9000)}, nil, ""},
 		{"a container without a request", []tick.Pod{noRequest, zero}, nil, ""},
 		{"ended", []tick.Pod{ended}, nil, ""},

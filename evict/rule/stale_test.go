@@ -7,7 +7,7 @@ import (
 )
 
 // While the list of pods is stale, a pod without a cgroup may have ended: no other pod is evicted for what it requests. While the list is
-// current such a pod only has not started yet.
+// current such a pod only has not started yet. A pod with a cgroup always counts.
 func TestRequestsOfPodsThatMayHaveEnded(t *testing.T) {
 	koordinator := strategy(every)
 	katalyst := Defaults()
@@ -26,14 +26,18 @@ func TestRequestsOfPodsThatMayHaveEnded(t *testing.T) {
 		{"satisfaction", beCPUEvict, koordinator, busyBatch, batchPod},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			for _, isStale := range []bool{false, true} {
+			for _, c := range []struct {
+				isStale, hasCgroup, met bool
+			}{{false, false, true}, {true, false, false}, {true, true, true}} {
 				running, other := tt.pod("running"), tt.pod("other")
-				other.Missing, other.Cgroup, other.UsageMilliCPU = tick.MissingCgroup, "", nil
+				if !c.hasCgroup {
+					other.Missing, other.Cgroup, other.UsageMilliCPU = tick.MissingCgroup, "", nil
+				}
 				w := tt.rule.New()
 				met, candidates := false, map[string]bool{}
 				for seconds := 0; seconds <= 600; seconds += 5 {
 					x := tt.ticks(seconds, running, other)
-					if isStale {
+					if c.isStale {
 						x.Sample.Errors = []tick.SourceError{{Source: "pods", Error: "the pod list is stale"}}
 					}
 					for _, f := range w.Measure(tt.s, x).Findings {
@@ -43,8 +47,9 @@ func TestRequestsOfPodsThatMayHaveEnded(t *testing.T) {
 						}
 					}
 				}
-				if met == isStale || candidates["other"] == isStale {
-					t.Errorf("stale %t: met %t, candidates %v; want the other pod to count while the list is current alone", isStale, met, candidates)
+				if met != c.met || candidates["other"] != c.met {
+					t.Errorf("stale %t, cgroup %t: met %t, candidates %v; want the other pod to count: %t",
+						c.isStale, c.hasCgroup, met, candidates, c.met)
 				}
 			}
 		})
