@@ -46,6 +46,9 @@ func TestPartitionCPUsAreRemoved(t *testing.T) {
 		if len(settings) == 1 {
 			got, _ = settings[0].Desired()
 		}
+		if (len(settings) > 0) != (c.want != "") { // an empty list would mean the parent's CPUs
+			t.Errorf("%s of %s: %d settings; want one if a CPU is left", c.advised, c.cgroup, len(settings))
+		}
 		var want []tick.IsolationError
 		if c.problem != "" {
 			want = []tick.IsolationError{{Cgroup: c.cgroup, Key: "cpusetCPUs", Error: c.problem}}

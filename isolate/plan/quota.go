@@ -112,7 +112,6 @@ func (p *planner) quotaNodes(settings []Setting, neighbours []Neighbour) []*quot
 			p.problem(s, err.Error())
 			continue
 		}
-		n.original = n.old
 		isAnyChanged = isAnyChanged || s.IsBurstBehind || !s.IsAsDesired()
 		nodes, cgroups = append(nodes, n), append(cgroups, s.Cgroup)
 	}

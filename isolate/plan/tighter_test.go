@@ -38,6 +38,24 @@ func TestTighterQuota(t *testing.T) {
 	}
 }
 
+// Any other quota applies also where the original one is tighter.
+func TestQuotaReplacesATighterOne(t *testing.T) {
+	for _, tt := range []struct {
+		version     int
+		first, want string
+	}{{1, "50000", "60000"}, {2, "50000 100000", "60000 100000"}} {
+		settings, _ := Translate(machine(tt.version, cpus.New(0)), []tick.Cgroup{{Cgroup: "/a", CPUMaxMilliCPU: new(int64(600))}})
+		if len(settings) != 1 {
+			t.Fatalf("%+v", settings)
+		}
+		s := &settings[0]
+		s.Observed, s.Period, s.Original = tt.first, "100000", tt.first
+		if got, err := s.Desired(); got != tt.want || err != nil {
+			t.Errorf("version %d: 600m of %q is %q, %v; want %q", tt.version, tt.first, got, err, tt.want)
+		}
+	}
+}
+
 // A limit that may only be tighter never exceeds the original one, and no limit restores it; a protection never falls below the original.
 func TestTighterOnly(t *testing.T) {
 	for _, tt := range []struct {
