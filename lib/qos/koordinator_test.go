@@ -95,3 +95,21 @@ func TestBestEffort(t *testing.T) {
 		}
 	}
 }
+
+// These are the bands of spec.priority: a pod is of a class from its first number to its last. A class by its label alone has its number.
+func TestPriorityBands(t *testing.T) {
+	of := func(n int64) string { return qos.PriorityClass(&tick.Pod{Priority: &n}) }
+	for _, b := range []struct {
+		class          string
+		from, to, mean int64
+	}{{qos.Prod, 9000, 9999, 9500}, {qos.Mid, 7000, 7999, 7500}, {qos.Batch, 5000, 5999, 5500}, {qos.Free, 3000, 3999, 3500}} {
+		for n, want := range map[int64]string{b.from - 1: "", b.from: b.class, b.to: b.class, b.to + 1: ""} {
+			if got := of(n); got != want {
+				t.Errorf("priority %d: class %q; want %q", n, got, want)
+			}
+		}
+		if got := qos.PriorityNumber(&tick.Pod{Labels: labeled(qos.KoordinatorPriorityClass, b.class)}); got != b.mean {
+			t.Errorf("class %s: priority %d; want %d", b.class, got, b.mean)
+		}
+	}
+}

@@ -66,6 +66,33 @@ func TestClass(t *testing.T) {
 	}
 }
 
+// System pods are neither confined nor evicted: where anybody may ask for that, such a pod is shared. All other classes are the same there.
+func TestSystemClassNeedsItsNamespace(t *testing.T) {
+	for _, tt := range []struct {
+		name          string
+		pod           Pod
+		class, source string
+		problem       string
+	}{
+		{
+			"annotated", Pod{Annotations: map[string]string{KatalystLevel: "system_cores"}}, tick.QoSShared, tick.QoSFromKatalyst,
+			"annotation " + KatalystLevel + " is system_cores in a namespace that is not the system's",
+		},
+		{
+			"labeled", Pod{Labels: map[string]string{KoordinatorClass: "SYSTEM"}}, tick.QoSShared, tick.QoSFromKoordinator,
+			"label " + KoordinatorClass + " is SYSTEM in a namespace that is not the system's",
+		},
+		{"another class", Pod{Labels: map[string]string{KoordinatorClass: "BE"}}, tick.QoSReclaimed, tick.QoSFromKoordinator, ""},
+		{"no mark", Pod{}, tick.QoSShared, tick.QoSFromKubernetes, ""},
+	} {
+		class, source, problems := tt.pod.Class("")
+		all := strings.Join(problems, "\n")
+		if class != tt.class || source != tt.source || !strings.HasPrefix(all, tt.problem) || (tt.problem == "") != (all == "") {
+			t.Errorf("%s: %s by %s, problems %q; want %s by %s, %q", tt.name, class, source, all, tt.class, tt.source, tt.problem)
+		}
+	}
+}
+
 func TestPriority(t *testing.T) {
 	for text, want := range map[string]int64{"0": 0, "-7": -7, "5500": 5500} {
 		p := Pod{Labels: map[string]string{KoordinatorPriority: text}}

@@ -41,6 +41,20 @@ func TestTrail(t *testing.T) {
 	}
 }
 
+// A percentile is that of the values in ascending order, in whatever order they came.
+func TestPercentileOfUnorderedValues(t *testing.T) {
+	start := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
+	var tr window.Samples
+	for i, v := range []float64{9, 1, 5, 3, 7} {
+		tr.Add(start.Add(time.Duration(i)*time.Minute), v, time.Second, time.Hour)
+	}
+	for _, c := range []struct{ share, want float64 }{{0, 1}, {0.5, 3}, {0.9, 7}, {1, 9}} {
+		if got, ok := tr.Percentile(start.Add(5*time.Minute), time.Hour, c.share); !ok || got != c.want {
+			t.Errorf("percentile %v: %v, want %v", c.share, got, c.want)
+		}
+	}
+}
+
 func TestTrailSharesPoints(t *testing.T) {
 	start := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
 	var tr window.Samples
