@@ -147,21 +147,26 @@ func TestWeightFollowsTheFloor(t *testing.T) {
 	}
 }
 
-// TestUnknownUseIsNotStarving: an unknown value is not 0.
+// TestUnknownUseIsNotStarving: an unknown value is not 0. It begins no floor's weight, and ends none.
 func TestUnknownUseIsNotStarving(t *testing.T) {
-	var st *State
-	for seconds := range 60 {
-		now := at(seconds, 2000, 0)
-		if seconds%2 == 0 {
-			now.Sample.Pods[0].UsageMilliCPU = nil
-		} else {
-			now.Sample.CPU = nil
-		}
-		a := &tick.Advice{}
-		st = st.Advise(now, a, Settings{Class: Idle}, small)
-		wantClass(t, a, true, 1)
-		if a.BatchStarved != nil {
-			t.Errorf("batchStarved is %v, of what is unknown", *a.BatchStarved)
+	for _, tt := range []struct {
+		st     *State
+		isIdle bool
+		weight int64
+	}{{nil, true, 1}, {&State{RelievedAt: begin, Weight: 24}, false, 24}} {
+		for seconds := range 60 {
+			now := at(seconds, 2000, 0)
+			if seconds%2 == 0 {
+				now.Sample.Pods[0].UsageMilliCPU = nil
+			} else {
+				now.Sample.CPU = nil
+			}
+			a := &tick.Advice{}
+			tt.st = tt.st.Advise(now, a, Settings{Class: Idle}, small)
+			wantClass(t, a, tt.isIdle, tt.weight)
+			if a.BatchStarved != nil {
+				t.Errorf("batchStarved is %v, of what is unknown", *a.BatchStarved)
+			}
 		}
 	}
 }

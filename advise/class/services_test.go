@@ -95,12 +95,16 @@ func TestServicesHaveTheirOwnWeightsOnABusyMachine(t *testing.T) {
 		{10, 100, 50, 1},
 		{11, 100, 50, 16},
 		{12, -1, 0, 16},
+		{12, 1700, -1, 16},
 		{13, 2000, 50, 1},
 		{9, 100, 50, 16}, // the clock was set back
 	} {
 		x := at(step.seconds, step.all, step.batch)
 		if step.all < 0 {
 			x.Sample.CPU.UsageMilliCPU = nil
+		}
+		if step.batch < 0 {
+			x.Sample.Pods[0].UsageMilliCPU = nil
 		}
 		a := &tick.Advice{}
 		st = st.Advise(x, a, idleTimes16, small)
