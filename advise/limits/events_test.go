@@ -56,6 +56,8 @@ func TestMaxFollowsHigh(t *testing.T) {
 	r.tickAfter(28).want("/batch", "high 23040, max 28160")
 	e.OOMKill += 2
 	r.tickAfter(2).hasReason("the kernel killed 2 of batch's processes")
+	e.OOMKill++ // only those since the tick before
+	r.tickAfter(2).hasReason("the kernel killed 1 of batch's processes")
 }
 
 // Unknown events change nothing, nor do those of a cgroup that was created again.

@@ -159,6 +159,9 @@ func TestTheCapRisesLate(t *testing.T) {
 	r.tickAfter(1).want("/batch", "high 25600, max 28160") // the least of that time
 	r.offer = new(int64(25*gib + gib/2))
 	r.tickAfter(60).want("/batch", "high 25600, max 28160") // the change is too small to write
+	r.offer = new(int64(30 * gib))
+	r.tickAfter(29).want("/batch", "high 25600, max 28160")
+	r.tickAfter(1).want("/batch", "high 30720, max 33792") // what was possible before the last rise does not count
 }
 
 // Unknown values change nothing for a minute; then there is no cap.
@@ -234,6 +237,38 @@ func TestTwoCgroupsShareTheCap(t *testing.T) {
 	r.tickAfter(1)
 	r.want("/batch", "high 27648, max 33792")
 	r.want("/grid", "high 1844, max 2253")
+	*r.job().Memory.UsageBytes = 19 * gib // 1 GiB more than the cap: from each as much as it uses of the 21 GiB
+	r.tickAfter(1)
+	r.want("/batch", "high 18530, max 21402")
+	r.want("/grid", "high 1951, max 2253")
+	*r.job().Memory.UsageBytes = 22 * gib
+	r.sample.Pods[2].Memory = memoryUse(0)
+	r.sample.Memory.AvailableBytes = new(17.28 * gib)
+	r.tickAfter(60)
+	r.want("/grid", "high 64, max 71") // nothing would be no limit
+}
+
+// After a pause of the cap, what was possible before it counts no more: the cap is at once what is possible now, not after half a minute.
+func TestTheCapBeginsAnew(t *testing.T) {
+	for name, pause := range map[string]func(r *run){
+		"off":               func(r *run) { r.settings.Batch = None },
+		"no batch":          func(r *run) { r.sample.Pods = r.sample.Pods[1:] },
+		"unknown for long":  func(r *run) { r.sample.Memory.AvailableBytes = nil },
+		"the offer as well": func(r *run) { r.offer = nil },
+	} {
+		r := newRun(t)
+		pods := r.sample.Pods
+		r.sample.Memory.AvailableBytes = new(6.0 * gib)
+		r.tickAfter(1).want("/batch", "high 8929, max 9822")
+		r.tickAfter(1).want("/batch", "high 8929, max 9822")
+		pause(r)
+		r.tickAfter(60)
+		r.settings, r.sample.Pods, r.sample.Memory.AvailableBytes, r.offer = all, pods, new(40.0*gib), new(int64(20*gib))
+		r.tickAfter(1).want("/batch", "high 20480, max 22528")
+		if t.Failed() {
+			t.Fatal(name)
+		}
+	}
 }
 
 // Memory left under the cap is divided by pods: one that has a cgroup of its own, because of a small request or a label, gets no more of
