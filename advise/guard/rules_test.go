@@ -316,3 +316,35 @@ func TestWaitingForOwnLimit(t *testing.T) {
 		t.Errorf("throttled, beside a node that waits: steps %q; want none", r.kinds())
 	}
 }
+
+// Only services' waiting leads to steps: batch waits for CPUs by design, the more the further its quota falls.
+func TestBatchThatWaitsTakesNoSteps(t *testing.T) {
+	waits := job("job", 6000)
+	waits.CPUWaitPermille = new(900.0)
+	r := &fixture{set: Settings{TargetPermille: 20}}
+	r.times(60, web(0, 1000), waits)
+	if a := r.tick(web(0, 1000), waits); r.kinds() != "" || hasReason(a, "waits for a CPU") {
+		t.Errorf("steps %q, reasons %q; want none", r.kinds(), a.Reasons)
+	}
+}
+
+// The services' use is the sum of all of them, and unknown if that of one is, or if there is none.
+func TestServicesUse(t *testing.T) {
+	unknown := web(0, 0)
+	unknown.UsageMilliCPU, unknown.Containers = nil, []tick.Container{{Cgroup: "/web/c"}} // its first reading, without a rate
+	for name, tt := range map[string]struct {
+		pods []tick.Pod
+		want float64
+	}{
+		"the sum":          {[]tick.Pod{web(0, 100), job("job", 5000), web(0, 50)}, 150},
+		"the first is not": {[]tick.Pod{unknown, web(0, 50)}, -1},
+		"the last is not":  {[]tick.Pod{web(0, 100), unknown}, -1},
+		"batch's is not":   {[]tick.Pod{web(0, 100), job("job", -1)}, 100},
+		"no service":       {[]tick.Pod{job("job", 5000)}, -1},
+	} {
+		v := newView(&tick.Sample{Pods: tt.pods})
+		if got := v.knownServiceUse(); got != tt.want {
+			t.Errorf("%s: %v; want %v", name, got, tt.want)
+		}
+	}
+}
