@@ -60,6 +60,37 @@ func TestScore(t *testing.T) {
 	}
 }
 
+// An offer is not judged by a tick that comes long after it: nobody knows what was left between the two.
+func TestOfferBeforeAGapIsNotJudged(t *testing.T) {
+	for minute, want := range map[int]string{4: "33.3 %", 30: "0.0 %"} {
+		var s Stream
+		for _, x := range []struct {
+			minute  int
+			service float64
+		}{{0, 2000}, {1, 2000}, {2, 2000}, {minute, 5000}} {
+			s.Add(at(x.minute, x.service, 7000))
+		}
+		if got := values(&s)["oversold, of the ticks"]; got != want {
+			t.Errorf("minutes 2 to %d: oversold %q; want %q", minute, got, want)
+		}
+	}
+}
+
+// Evictions are counted once they are created or succeeded, not while they are requested or when they failed.
+func TestEvictionsThatHappened(t *testing.T) {
+	var s Stream
+	for i, state := range []string{tick.StateRequested, tick.StateCreated, tick.StateFailed, tick.StateSucceeded} {
+		x := at(i, 2000, 7000)
+		x.Eviction = &tick.Eviction{Evictions: []tick.PodEviction{
+			{UID: state, Name: state, Rule: "r", Scope: "s", State: state},
+		}}
+		s.Add(x)
+	}
+	if got := values(&s)["evictions"]; got != "2" {
+		t.Errorf("evictions: %q; want 2", got)
+	}
+}
+
 // Figures that were not measured are unknown: neither oversold nor zero.
 func TestUnknownIsNotScored(t *testing.T) {
 	var s Stream
