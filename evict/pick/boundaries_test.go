@@ -160,3 +160,43 @@ func TestForgottenEvictions(t *testing.T) {
 		}
 	}
 }
+
+// If the clock was set back, what happened later than now happened now: a failed eviction is tried again after its time, and a cgroup that
+// runs again no longer counts as ended.
+func TestEvictionsAfterTheClockWasSetBack(t *testing.T) {
+	runs := pod("a")
+	runs.Threads = new(1.0)
+	later := now.Add(time.Hour)
+	for name, l := range map[string]*Ongoing{"failed": {RequestedAt: now, FailedAt: later}, "ended": {RequestedAt: now, EndedAt: later}} {
+		g := InProgress{"uid-a": l}
+		pods := Pods{map[string]*tick.Pod{"uid-a": runs}, true}
+		g.Observe(now, pods)
+		if !g.Has("uid-a") && !g.FailedRecently("uid-a") {
+			t.Errorf("%s: forgotten at the time of the change", name)
+		}
+		if g.Observe(now.Add(DefaultRetryAfter), pods); len(g) > 0 {
+			t.Errorf("%s: still %+v after %s", name, g["uid-a"], DefaultRetryAfter)
+		}
+	}
+}
+
+// An eviction that failed is not forgotten for an hour after its failure, even if it was requested long before.
+func TestFailureIsRemembered(t *testing.T) {
+	g := InProgress{"uid-a": {RequestedAt: now.Add(-2 * time.Hour), FailedAt: now, StuckTerminating: true}}
+	if g.Observe(now.Add(time.Minute), Pods{nil, false}); len(g) == 0 {
+		t.Error("forgotten a minute after the failure")
+	}
+}
+
+// A soft finding's best candidate that is over a limit does not keep the next one from its eviction.
+func TestSoftFindingSkipsANamespaceAtItsLimit(t *testing.T) {
+	best, other := candidate(pod("best"), 9), candidate(pod("other"), 5)
+	other.Pod.Namespace = "other"
+	m, limits := stateWith(nil, nil, nil), unlimited()
+	m.LastHour.Add("earlier", best.Pod.Namespace, now.Add(-time.Minute))
+	limits.PerNamespace = 2
+	r := Choose(now, []rule.Finding{soft("r", 99, 10, best, other)}, limits, m)
+	if d := cmp.Diff([]string{"other"}, names(r.Victims)); d != "" {
+		t.Errorf("victims (-want +got):\n%s", d)
+	}
+}

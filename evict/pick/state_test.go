@@ -194,3 +194,15 @@ func TestStateJSON(t *testing.T) {
 		t.Errorf("an older state (-want +got):\n%s", d)
 	}
 }
+
+// A state file may name a cooldown or an eviction without a value: it is dropped.
+func TestInitDropsEntriesWithoutAValue(t *testing.T) {
+	m := &State{
+		Cooldowns:  map[string]*Cooldown{"none": nil, "one": {Last: now}},
+		InProgress: InProgress{"none": nil, "one": {RequestedAt: now}},
+	}
+	m.Init()
+	if len(m.Cooldowns) != 1 || len(m.InProgress) != 1 || m.Cooldowns["one"] == nil || m.InProgress["one"] == nil {
+		t.Errorf("cooldowns %v, evictions %v; want those with a value", m.Cooldowns, m.InProgress)
+	}
+}
