@@ -237,10 +237,14 @@ func TestEachCgroupOnce(t *testing.T) {
 		a = d.Decide(nodeTick(second, config))
 	}
 	both := 0
-	for i, c := range a.Cgroups {
-		if i > 0 && a.Cgroups[i-1].Cgroup >= c.Cgroup {
-			t.Errorf("%s stands behind %s", c.Cgroup, a.Cgroups[i-1].Cgroup)
+	for _, list := range [][]tick.Cgroup{a.Cgroups, a.Fallback} {
+		for i := range list {
+			if i > 0 && list[i-1].Cgroup >= list[i].Cgroup {
+				t.Errorf("%s stands behind %s", list[i].Cgroup, list[i-1].Cgroup)
+			}
 		}
+	}
+	for _, c := range a.Cgroups {
 		if (c.CPUWeight != nil || c.CPUSetCPUs != "") && c.MemoryMinBytes != nil {
 			both++
 		}
@@ -314,9 +318,10 @@ func TestARebootForgetsCgroups(t *testing.T) {
 	if len(n.Suppress.Advised) == 0 || len(n.Fallback) == 0 || n.Batch.KnownAt.IsZero() {
 		t.Fatalf("remembered: %+v", n)
 	}
-	n.Suppress.ExclusiveCPUs.CPUs = "3"
+	n.Suppress.ExclusiveCPUs.CPUs, n.Class = "3", &class.State{}
 	d.Reboot()
-	if len(n.Suppress.Advised) > 0 || len(n.Fallback) > 0 || n.Batch.KnownAt.IsZero() || n.Suppress.ExclusiveCPUs.CPUs != "3" {
+	if len(n.Suppress.Advised) > 0 || len(n.Fallback) > 0 || n.Class != nil ||
+		n.Batch.KnownAt.IsZero() || n.Suppress.ExclusiveCPUs.CPUs != "3" {
 		t.Errorf("remembered: %+v", n)
 	}
 }
