@@ -2,6 +2,7 @@ package katalyst
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"polder/advise/class"
+	"polder/lib/cpus"
 	"polder/lib/tick"
 )
 
@@ -17,9 +19,10 @@ func TestARebootForgetsCgroups(t *testing.T) {
 	d := New(Defaults())
 	d.Decide(at(0, dedicated("db", 2000), shared("web", 1), reclaimed("b")))
 	d.Nodes["null"] = nil // null in a state file
+	d.Nodes["n"].Class = &class.State{}
 	d.Reboot()
 	n := d.Nodes["n"]
-	if n.HadPools || n.Fallback != nil || n.RampUpEnds != nil || n.Dedicated["default/db"] == "" {
+	if n.HadPools || n.Class != nil || n.Fallback != nil || n.RampUpEnds != nil || n.Dedicated["default/db"] == "" {
 		t.Errorf("remembered: %+v", n)
 	}
 }
@@ -229,6 +232,83 @@ func TestOfferedMemoryOfNUMANodes(t *testing.T) {
 			if got := *numa.MemoryBytes; got != c.want[i] {
 				t.Errorf("%s: node %d: %d bytes; want %d of %d", c.name, i, got, c.want[i], *a.Reclaimed.MemoryBytes)
 			}
+		}
+	}
+}
+
+// Memory is divided by what is free on each NUMA node, also on one without CPUs. One that a dedicated pod uses alone gets none. If what is
+// free on a node is unknown, nothing is divided: unknown is not 0.
+func TestMemoryIsDividedByWhatIsFree(t *testing.T) {
+	const isUnknown = "the free memory of node 1 is unknown"
+	free := func(ids ...int) (list []tick.NUMASample) {
+		for _, id := range ids {
+			list = append(list, tick.NUMASample{ID: id, Memory: &tick.NUMAMemory{FreeBytes: new(float64(100 * (id + 1)))}})
+		}
+		return list
+	}
+	topology := nodesOf(4, 4)
+	topology.NUMANodes = append(topology.NUMANodes, tick.TopologyNUMA{ID: 2})
+	machine := shapeOf(t, topology, "", "")
+	for _, tt := range []struct {
+		name   string
+		sample []tick.NUMASample
+		owned  cpus.Set
+		want   map[int]int64 // -1 if the node's part is unknown
+		reason string
+	}{
+		{"both", free(0, 1), cpus.New(), map[int]int64{0: 200, 1: 400}, ""},
+		{"and one without CPUs", free(0, 1, 2), cpus.New(), map[int]int64{0: 100, 1: 200, 2: 300}, ""},
+		{"one is a dedicated pod's", free(0, 1, 2), cpus.New(1), map[int]int64{0: 150, 1: 0, 2: 450}, ""},
+		{"one is unknown", free(0), cpus.New(), map[int]int64{0: -1, 1: -1}, isUnknown},
+		{"of one no memory is known", append(free(0), tick.NUMASample{ID: 1}), cpus.New(), map[int]int64{0: -1, 1: -1}, isUnknown},
+		{"one without CPUs is unknown", append(free(0, 1), tick.NUMASample{ID: 2}), cpus.New(), map[int]int64{0: 200, 1: 400}, ""},
+		{"none is known", nil, cpus.New(), map[int]int64{0: -1, 1: -1}, ""},
+	} {
+		in := inputs{sample: &tick.Sample{NUMANodes: tt.sample}, shape: machine}
+		nodes, reason := splitMemory(in, tick.Reclaimed{
+			MemoryBytes: new(int64(600)), NUMANodes: []tick.ReclaimedNUMA{{ID: 0, MilliCPU: new(int64(1))}, {ID: 1, MilliCPU: new(int64(1))}},
+		}, tt.owned)
+		got := map[int]int64{}
+		for _, n := range nodes {
+			got[n.ID] = -1
+			if n.MemoryBytes != nil {
+				got[n.ID] = *n.MemoryBytes
+			}
+			if n.ID == 2 && (n.MilliCPU == nil || *n.MilliCPU != 0) {
+				t.Errorf("%s: a node without CPUs offers %v", tt.name, n.MilliCPU)
+			}
+		}
+		if !maps.Equal(got, tt.want) || !strings.HasSuffix(reason, tt.reason) || (reason == "") != (tt.reason == "") {
+			t.Errorf("%s: %v, %q; want %v, %q", tt.name, got, reason, tt.want, tt.reason)
+		}
+	}
+}
+
+// A tick without rates is a first reading if services run of which no use is known, or if the machine's use counts, because no kubelet
+// reserves CPUs for it, and is unknown. Nothing is decided then: unknown is not 0.
+func TestFirstReading(t *testing.T) {
+	web := func(usage, load *float64) tick.Pod {
+		return tick.Pod{QoS: tick.QoSShared, Containers: []tick.Container{{}, {UsageMilliCPU: usage, Load1: load}}}
+	}
+	tiers := []tick.Tier{{Name: tick.TierPods, Cgroup: "/kubepods"}}
+	batch := tick.Pod{QoS: tick.QoSReclaimed, UsageMilliCPU: new(1.0)}
+	for _, tt := range []struct {
+		name  string
+		pods  []tick.Pod
+		tiers []tick.Tier
+		cpu   *tick.NodeCPU
+		want  bool
+	}{
+		{"services of unknown use", []tick.Pod{web(nil, nil), batch}, tiers, nil, true},
+		{"services of unknown use beside a known machine", []tick.Pod{web(nil, nil)}, nil, &tick.NodeCPU{UsageMilliCPU: new(1.0)}, true},
+		{"the use of one is known", []tick.Pod{web(nil, nil), web(new(0.0), nil)}, nil, nil, false},
+		{"the load of one is known", []tick.Pod{web(nil, new(0.0))}, nil, nil, false},
+		{"no services, and a kubelet", []tick.Pod{batch}, tiers, nil, false},
+		{"no services and no kubelet", []tick.Pod{batch}, nil, nil, true},
+		{"no services and no kubelet, but a known machine", []tick.Pod{batch}, nil, &tick.NodeCPU{UsageMilliCPU: new(1.0)}, false},
+	} {
+		if got := isFirstReading(&tick.Sample{Pods: tt.pods, Tiers: tt.tiers, CPU: tt.cpu}); got != tt.want {
+			t.Errorf("%s: %t; want %t", tt.name, got, tt.want)
 		}
 	}
 }

@@ -145,6 +145,10 @@ func TestSlotsOfAnyWindow(t *testing.T) {
 		if got, want := len(s.At), int(over/width); got != want {
 			t.Errorf("of %s: %d slots; want %d", over, got, want)
 		}
+		now := start.Add(over / 2) // the clock was set back
+		if s.advance(now, over); s.At[len(s.At)-1] > now.UnixNano() {
+			t.Errorf("of %s: the last slot begins at %d, which is after %d", over, s.At[len(s.At)-1], now.UnixNano())
+		}
 	}
 }
 
