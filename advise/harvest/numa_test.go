@@ -290,3 +290,25 @@ func TestWhichCoresMove(t *testing.T) {
 		}
 	}
 }
+
+// While the use of a node is unknown the last one stays for a minute, unless it is of another time or machine.
+func TestUnknownUseOfANodeStaysForAMinute(t *testing.T) {
+	sh, s := shapeOf(t, ""), onNodes(cpus.New(), 1000, 2000)
+	s.NUMANodes = nil
+	for name, tt := range map[string]struct {
+		last  *numaUse
+		after time.Duration
+		stays bool
+	}{
+		"at once":             {&numaUse{Use: []float64{1, 2}, At: start}, 0, true},
+		"a minute":            {&numaUse{Use: []float64{1, 2}, At: start}, time.Minute, true},
+		"longer":              {&numaUse{Use: []float64{1, 2}, At: start}, time.Minute + 1, false},
+		"the clock, set back": {&numaUse{Use: []float64{1, 2}, At: start}, -1, false},
+		"another machine":     {&numaUse{Use: []float64{1, 2, 3}, At: start}, 0, false},
+		"none":                {nil, 0, false},
+	} {
+		if got := tt.last.observe(start.Add(tt.after), s, sh, []uint64{0, 0}); (got != nil) != tt.stays || got != nil && got != tt.last {
+			t.Errorf("%s: %+v; want the last one: %t", name, got, tt.stays)
+		}
+	}
+}

@@ -45,3 +45,15 @@ func TestReasonOfABoundedOffer(t *testing.T) {
 		}
 	}
 }
+
+// If the capacity changes, the same amount is offered, and the same amount was not possible to offer.
+func TestOfferOfAnotherCapacity(t *testing.T) {
+	for factor, want := range map[float64]offer{
+		0.5: {Part: 0.25, MinPossible: 0.8}, 1: {Part: 0.5, MinPossible: 0.6}, 2: {Part: 1, MinPossible: 0.2}, 4: {Part: 1, MinPossible: 0},
+	} {
+		o := offer{Part: 0.5, MinPossible: 0.6}
+		if o.convert(factor); math.Abs(o.Part-want.Part) > 1e-9 || math.Abs(o.MinPossible-want.MinPossible) > 1e-9 {
+			t.Errorf("x %v: %+v; want %+v", factor, o, want)
+		}
+	}
+}

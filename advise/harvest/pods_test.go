@@ -119,3 +119,13 @@ func TestHistoryOfPods(t *testing.T) {
 		t.Errorf("%d pods are remembered", len(r.ByIdentity))
 	}
 }
+
+// A pod that no longer exists is removed in the first tick without it.
+func TestEndedPodsAreRemoved(t *testing.T) {
+	ps := &pods{}
+	a, b := tick.Pod{UID: "a", Memory: &tick.Memory{}}, tick.Pod{UID: "b", Memory: &tick.Memory{}}
+	ps.observe(0, a, b)
+	if ps.observe(time.Second, b); len(ps.ByIdentity) != 1 {
+		t.Errorf("%d pods are remembered; want only b", len(ps.ByIdentity))
+	}
+}
