@@ -154,4 +154,8 @@ The memory of a pod's own cgroup is read every 5 s: where it is more than the su
 old.
 
 Rates cover sample.intervalSeconds; the first tick has none. Those of the values above cover the time between their last two readings.
-sample.periodSeconds is --interval, however late the tick is.`
+sample.periodSeconds is --interval, however late the tick is.
+
+A tick comes early, a fifth of a second or more after the last one, if a cgroup of batch was created and no cgroup above it has batch's
+scheduling class: none of them contains only batch. The next tick comes an interval later and is not early. kubelet's cgroups do not cause
+such ticks, and with --count there are none.`

@@ -24,7 +24,7 @@ func (t *tree) findBatch() {
 // containsOnlyBatch reports whether a cgroup contains at least one reclaimed pod, and nothing else. It adds such cgroups to the list.
 func (t *tree) containsOnlyBatch(n *node, kubelets []string) bool {
 	if n.isPod() {
-		return n.rule.Class == tick.QoSReclaimed
+		return n.isBatch()
 	}
 	only := len(n.children)+len(n.unnamed) > 0 && !n.hasOthers
 	for _, child := range n.children {
@@ -70,6 +70,33 @@ func (t *tree) containsOther(n *node) (bool, error) {
 		return false, err
 	}
 	return len(processes) > 0 || t.h.MayHideTasks("cpu", n.path), nil
+}
+
+// hasNewBatch is [Collector.HasNewBatch].
+func (t *tree) hasNewBatch() bool {
+	kubelets := t.kubelets()
+	isOutside := func(parent string) bool {
+		return !slices.ContainsFunc(kubelets, func(root string) bool { return tick.IsWithin(parent, root) })
+	}
+	if t.watcher == nil || !t.watcher.HasChange(isOutside) {
+		return false
+	}
+	t.newBatch = false
+	t.update(false)
+	return t.newBatch
+}
+
+// isCovered reports whether a new reclaimed pod has the scheduling class of a cgroup above it from its start, or is kubelet's.
+func (t *tree) isCovered(n *node) bool {
+	if t.isKubelets(n.path) {
+		return true
+	}
+	for above := n.parent; above != nil; above = above.parent {
+		if above.isBatch() || slices.Contains(t.batch, above.path) {
+			return true
+		}
+	}
+	return false
 }
 
 // kubelets are the cgroups that kubelet writes, whichever of its drivers made them, without those below them.

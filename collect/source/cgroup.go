@@ -57,7 +57,6 @@ func (c *cgroupReader) Read(r *Round) error {
 		}
 	}
 	t := c.env.pods.tree
-	t.errs = t.errs[:0]
 	t.update(r.Rescan)
 	t.read(r)
 	if t.batchChanged || r.Rescan {
@@ -65,7 +64,9 @@ func (c *cgroupReader) Read(r *Round) error {
 		t.findBatch()
 	}
 	r.Sample.BatchCgroups = t.batch
-	return errors.Join(t.errs...)
+	err := errors.Join(t.errs...)
+	t.errs = t.errs[:0] // what is found between two rounds is reported by the next one
+	return err
 }
 
 func (c *cgroupReader) Close() error {
@@ -115,6 +116,8 @@ type tree struct {
 	// batch are the cgroups that contain reclaimed pods and nothing else, and batchChanged means that the list must be updated.
 	batch        []string
 	batchChanged bool
+	// newBatch means that a reclaimed pod was added of which no cgroup above is in batch.
+	newBatch bool
 
 	stallsBuf [256]byte // a pressure file has some 130 bytes
 	ioBuf     []byte
@@ -144,6 +147,9 @@ type node struct {
 
 // isPod reports whether the node is a pod.
 func (n *node) isPod() bool { return n.rule.IsPod() }
+
+// isBatch reports whether the node is a reclaimed pod by its rule.
+func (n *node) isBatch() bool { return n.isPod() && n.rule.Class == tick.QoSReclaimed }
 
 // update updates the directories that changed, or all of them. Lost events also hide which directories were recreated.
 func (t *tree) update(all bool) {
@@ -190,7 +196,7 @@ func (t *tree) startWatcher() {
 		return
 	}
 	var err error
-	if t.watcher, err = t.h.Watch(); err != nil {
+	if t.watcher, err = t.h.Watch(t.env.created); err != nil {
 		t.watcher = nil
 		t.addUnwatched("watch cgroups with inotify: new cgroups are found only by --rescan", err)
 	}
@@ -286,7 +292,7 @@ func (t *tree) add(parent *node, name string) {
 	}
 	if cgroup.CheckPath(n.path) != nil || !utf8.ValidString(n.path) {
 		t.errs = append(t.errs, fmt.Errorf("cgroup %s is left out: a tick cannot have its name", cgroup.ShownPath(n.path)))
-		if n.isPod() && n.rule.Class == tick.QoSReclaimed {
+		if n.isBatch() {
 			parent.unnamed = append(parent.unnamed, name)
 		}
 		return
@@ -296,6 +302,7 @@ func (t *tree) add(parent *node, name string) {
 		parent.children[name] = n
 	}
 	t.changed = t.changed || n.isPod() || n.container != nil
+	t.newBatch = t.newBatch || n.isBatch() && !t.isCovered(n)
 	if n.container != nil {
 		t.open(n.container)
 	}

@@ -54,6 +54,8 @@ type Env struct {
 	stackedVersion int
 
 	pods pods // made by the cgroup source, used by load and pods
+	// created receives a value after a cgroup was created.
+	created chan struct{}
 }
 
 // Round is one reading of everything.
@@ -88,6 +90,7 @@ type Collector struct {
 
 // New returns a Collector of all sources.
 func New(env *Env) *Collector {
+	env.created = make(chan struct{}, 1)
 	c := &Collector{env: env, clock: clock{host: env.Host, now: env.Now, log: env.Log}}
 	for _, s := range All {
 		c.names = append(c.names, s.Name)
@@ -147,6 +150,21 @@ func (c *Collector) SampleLoad() {
 			}
 		}
 	}
+}
+
+// Created receives a value after a cgroup was created. [Collector.HasNewBatch] reports whether that matters before the next round.
+func (c *Collector) Created() <-chan struct{} { return c.env.created }
+
+// HasNewBatch reports whether a cgroup of batch was created since the last round, or the last call, that has no class yet: none of the
+// cgroups above it contains only batch. kubelet's do not count: their tiers have weights and CPU lists for new pods, and to write a
+// container's cgroup while the runtime makes it is a risk.
+func (c *Collector) HasNewBatch() bool {
+	t := c.env.pods.tree
+	if t == nil {
+		return false
+	}
+	c.clock.startRound()
+	return t.hasNewBatch()
 }
 
 // Close ends the sources' watches and closes their files.

@@ -128,3 +128,74 @@ func TestUnreadableContainer(t *testing.T) {
 		}
 	}
 }
+
+// TestNewBatch: a cgroup of batch that is created between two rounds matters before the next one where no cgroup above it has its class.
+func TestNewBatch(t *testing.T) {
+	const rules = `rules:
+  - {cgroup: /kubepods/besteffort/pod*, class: reclaimed, containers: children}
+  - {cgroup: /batch.slice, class: reclaimed}
+  - {cgroup: "/grid/**", class: reclaimed}
+  - {cgroup: /mixed/job*, class: reclaimed}
+  - {cgroup: /outer/job*, class: reclaimed}
+  - {cgroup: /*/*, class: shared}
+  - {cgroup: /*, class: shared}
+`
+	for _, tt := range []struct {
+		name, cgroup string
+		want         bool
+	}{
+		{"at the top", "/batch.slice", true},
+		{"with the cgroup above it", "/outer/job", true},
+		{"beside a service", "/mixed/job2", true},
+		{"below batch", "/grid/2", false},
+		{"a service", "/web2", false},
+		{"kubelet's", "/kubepods/besteffort/pod2", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			m := newMachine(t)
+			for _, existing := range []string{"/grid/1", "/web", "/kubepods/besteffort/pod1/c", "/mixed/service", "/mixed/job1"} {
+				m.cgroup(existing, "0")
+			}
+			c := m.collector(rules)
+			c.Read(true)
+			if c.HasNewBatch() {
+				t.Error("the first round's batch is new in the next one")
+			}
+			for len(c.Created()) > 0 {
+				<-c.Created()
+			}
+			if err := os.MkdirAll(filepath.Join(m.root, "sys/fs/cgroup", tt.cgroup), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			<-c.Created()
+			if got := c.HasNewBatch(); got != tt.want {
+				t.Errorf("HasNewBatch = %t; want %t", got, tt.want)
+			}
+			if c.HasNewBatch() {
+				t.Error("batch is new twice")
+			}
+			if pods := c.Read(false).Pods; !slices.ContainsFunc(pods, func(p tick.Pod) bool { return tick.IsWithin(p.Cgroup, tt.cgroup) }) {
+				t.Errorf("the next round has no pod %s: %v", tt.cgroup, pods)
+			}
+		})
+	}
+}
+
+// TestErrorsBetweenRounds: what is found between two rounds is reported by the next one, and once.
+func TestErrorsBetweenRounds(t *testing.T) {
+	m := newMachine(t)
+	m.cgroup("/web", "0")
+	c := m.collector("rules: [{cgroup: /web, class: shared}, {cgroup: /*, class: reclaimed}]")
+	c.Read(true)
+	if err := os.Mkdir(filepath.Join(m.root, "sys/fs/cgroup", "job\xff"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	<-c.Created()
+	c.HasNewBatch()
+	for _, want := range []int{1, 0} {
+		errs := slices.DeleteFunc(c.Read(false).Errors, func(e tick.SourceError) bool { return e.Source != "cgroup" })
+		if len(errs) != want {
+			t.Errorf("errors %v; want %d", errs, want)
+		}
+	}
+}

@@ -14,9 +14,10 @@ import (
 
 // Watcher records which cgroups are created and removed in the directories that it watches, with inotify.
 type Watcher struct {
-	base string
-	w    *fsnotify.Watcher
-	done chan struct{}
+	base    string
+	w       *fsnotify.Watcher
+	done    chan struct{}
+	created chan<- struct{}
 
 	mu               sync.Mutex
 	removed, parents map[string]struct{}
@@ -36,14 +37,15 @@ type Changes struct {
 	Err error
 }
 
-// Watch returns a Watcher of the primary hierarchy that watches nothing yet.
-func (h *Hierarchy) Watch() (*Watcher, error) {
+// Watch returns a Watcher of the primary hierarchy that watches nothing yet. created receives a value, if it has room for one, after a
+// creation was recorded; it may be nil.
+func (h *Hierarchy) Watch(created chan<- struct{}) (*Watcher, error) {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
 		return nil, fmt.Errorf("watch cgroups: %w (fs.inotify.max_user_instances may be too low)", err)
 	}
 	watcher := newWatcher(h.Primary())
-	watcher.w = w
+	watcher.w, watcher.created = w, created
 	go watcher.run()
 	return watcher, nil
 }
@@ -77,6 +79,18 @@ func (w *Watcher) Take() Changes {
 	return c
 }
 
+// HasChange reports whether there is a change that the next call of Take returns in a parent for which the condition holds.
+func (w *Watcher) HasChange(in func(parent string) bool) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for parent := range w.parents {
+		if in(parent) {
+			return true
+		}
+	}
+	return w.lost
+}
+
 // maxChanges bounds the changed cgroups between two calls of Take: beyond it, listing everything is cheaper.
 const maxChanges = 4096
 
@@ -89,6 +103,12 @@ func (w *Watcher) run() {
 				return
 			}
 			w.record(event)
+			if event.Has(fsnotify.Create) {
+				select {
+				case w.created <- struct{}{}:
+				default:
+				}
+			}
 		case err, ok := <-w.w.Errors:
 			if !ok {
 				return

@@ -33,7 +33,7 @@ func copyOfV2(t *testing.T) (*Hierarchy, string) {
 
 func TestWatcher(t *testing.T) {
 	h, base := copyOfV2(t)
-	w, err := h.Watch()
+	w, err := h.Watch(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
