@@ -7,6 +7,30 @@ import (
 	"polder/lib/tick"
 )
 
+// TestTimeOfLostTicks: what a lost tick covered counts with the next one, also if that comes early and its rates cover less.
+func TestTimeOfLostTicks(t *testing.T) {
+	for _, tt := range []struct {
+		name         string
+		at, interval time.Duration
+		period, want float64
+	}{
+		{"early", 1250 * time.Millisecond, 250 * time.Millisecond, 1, 2.25},
+		{"early, and three are lost", 3250 * time.Millisecond, 250 * time.Millisecond, 1, 1.25},
+		{"without a period", 1250 * time.Millisecond, 250 * time.Millisecond, 0, 1.25},
+	} {
+		n := NewNode("report")
+		n.Add(used(0, 1, 2000, batchPod("a", 1000)))
+		x := used(tt.at, tt.interval.Seconds(), 2000, batchPod("a", 1000))
+		if tt.period > 0 {
+			x.Sample.PeriodSeconds = &tt.period
+		}
+		n.Add(x)
+		if w := n.Worth(); w.Seconds != tt.want {
+			t.Errorf("%s: %v s; want %v", tt.name, w.Seconds, tt.want)
+		}
+	}
+}
+
 // Time counts once, whatever the order of the ticks.
 func TestTimeCountsOnce(t *testing.T) {
 	for _, tt := range []struct {

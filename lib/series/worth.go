@@ -47,7 +47,8 @@ type Worth struct {
 // countedPod is a pod that has a counter. Its class ([batchClass]) is as it was first known: the labels of a counter do not change.
 type countedPod struct{ uid, class string }
 
-// maxGapIntervals is the longest time between two ticks that counts, in intervals of the tick: a longer gap is unknown.
+// maxGapIntervals is the longest time between two ticks that counts, in intervals of the tick, or of collect if that one is longer: a
+// longer gap is unknown.
 const maxGapIntervals = 3
 
 // coveredSeconds returns the time in seconds that a tick covers, 0 if it is unknown.
@@ -61,7 +62,7 @@ func (w *Worth) coveredSeconds(t *tick.Tick) float64 {
 	switch {
 	case !(interval > 0 && interval < tick.MaxIntervalSeconds) || !isFirst && since <= 0: // a repeated tick, or the clock was set back
 		return 0
-	case isFirst || since > maxGapIntervals*interval:
+	case isFirst || since > maxGapIntervals*max(interval, t.Sample.Interval().Seconds()): // an early tick's own interval is short
 		return interval
 	}
 	return since

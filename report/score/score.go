@@ -19,7 +19,8 @@ const (
 	movePart = 0.05
 	// neededAfter is how long the condition of an eviction that was only decided must last so that the eviction counts as needed.
 	neededAfter = time.Minute
-	// longestGap is how many usual intervals may be between two ticks of which one is judged by the other.
+	// longestGap is how many usual intervals may be between two ticks of which one is judged by the other. The usual one is collect's, or that
+	// between the two ticks before if it is longer: a tick may come early.
 	longestGap = 3
 	mostNodes  = 1000
 	// mostVictims bounds the evictions of a node that are tracked at a time.
@@ -55,6 +56,7 @@ type node struct {
 	leftOut     int              // ticks that are not newer than the one before them
 	before      *amounts.Amounts // of the tick before
 	interval    time.Duration    // between the last two ticks
+	period      time.Duration    // collect's, of the last tick
 
 	offered, free, memory, waiting, throttled, over mean
 	shadowOffered                                   mean
@@ -106,8 +108,8 @@ func (n *node) add(t *tick.Tick) {
 		return
 	}
 	gap := t.Time.Sub(n.last)
-	usual := n.interval
-	n.interval = gap
+	usual := max(n.interval, n.period)
+	n.interval, n.period = gap, t.Sample.Interval()
 	n.ticks++
 	n.last = t.Time
 	n.story.Add(t)

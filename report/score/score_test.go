@@ -91,6 +91,23 @@ func TestEvictionsThatHappened(t *testing.T) {
 	}
 }
 
+// A tick that comes early, or right after a late one, does not make a gap of the next one.
+func TestEarlyTicks(t *testing.T) {
+	var s Stream
+	first := at(0, 2000, 9000).Time
+	for i, seconds := range []float64{0, 60, 62, 122, 124, 184} {
+		x := at(0, 2000, 9000)
+		x.Time, x.Sample.PeriodSeconds = first.Add(time.Duration(seconds*1e9)), new(60.0)
+		if i%2 == 0 {
+			x.Advice.Reclaimed.MilliCPU = new(int64(7000))
+		}
+		s.Add(x)
+	}
+	if got := values(&s)["oversold, of the ticks"]; got != "40.0 %" { // two of five
+		t.Errorf("oversold %q; want 40.0 %%", got)
+	}
+}
+
 // Figures that were not measured are unknown: neither oversold nor zero.
 func TestUnknownIsNotScored(t *testing.T) {
 	var s Stream
