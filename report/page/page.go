@@ -95,11 +95,11 @@ func (r *Recording) Add(t *tick.Tick) {
 			return
 		}
 	}
-	n.add(t)
-	r.score.Add(t)
-	if r.Keep > 0 {
+	if r.Keep > 0 { // before the tick is added: what is kept has room for it after a pause of any length
 		n.forget(t.Time.Add(-r.Keep))
 	}
+	n.add(t)
+	r.score.Add(t)
 }
 
 // begin adds a tick's node, in the place of one whose last tick is too old to be kept; it returns nil where there are too many.

@@ -282,6 +282,33 @@ func TestLivePageOfAPodThatStays(t *testing.T) {
 	}
 }
 
+// A pod's use after a long pause is on the page, at its time, as if the pause had been recorded.
+func TestPodsUseAfterAPause(t *testing.T) {
+	var r Recording
+	const day = 24 * 3600
+	for _, second := range []int{0, 1, 2, 4 * day, 4*day + 1, 8 * day} {
+		r.Add(tickAt(second, 2000, service("web", 1500)))
+	}
+	n := read(t, &r).Nodes[0]
+	p := n.Pods[0]
+	for _, second := range []int64{0, 4 * day, 8 * day} {
+		slot := (second*1000-n.Base)/n.Stretch - int64(p.From)
+		if slot < 0 || slot >= int64(len(p.Use)) || p.Use[slot] != 1.5 {
+			t.Errorf("no use of 1.5 cores at %d s: %d values of %d s each from number %d on", second, len(p.Use), n.Stretch/1000, p.From)
+		}
+	}
+	if len(p.Use) > podValues {
+		t.Errorf("%d values; want %d at most", len(p.Use), podValues)
+	}
+
+	live := Recording{Keep: time.Hour}
+	live.Add(tickAt(0, 2000, service("web", 1500)))
+	live.Add(tickAt(4*day, 2000, service("web", 1500)))
+	if n := read(t, &live).Nodes[0]; n.Stretch != 1000 || len(n.Pods) != 1 || !slices.Equal(n.Pods[0].Use, []optional{1.5}) {
+		t.Errorf("a live page that has forgotten what was before the pause: stretches of %d ms, pods %v", n.Stretch, n.Pods)
+	}
+}
+
 // When a node's clock is set back a live page begins anew, and goes on with the ticks. One that is late is left out.
 func TestLivePageOfAClockThatIsSetBack(t *testing.T) {
 	r := Recording{Keep: time.Hour}

@@ -121,7 +121,11 @@ func (s *pods) takeUse(x *pod, t *tick.Tick, cores float64) {
 	if x.from < 0 {
 		x.from = slot
 	}
-	if slot < x.from || slot-x.from > 2*s.values { // a clock that was set back, or far ahead
+	for slot-x.from > s.values { // after a long pause
+		s.double()
+		slot = int(t.Time.Sub(s.start) / s.stretch)
+	}
+	if slot < x.from { // a clock that was set back
 		return
 	}
 	for len(x.use) <= slot-x.from {
@@ -152,10 +156,15 @@ func (s *pods) forget(before time.Time) {
 // limit doubles the stretches until all values fit.
 func (s *pods) limit() {
 	for s.number() > s.values {
-		s.stretch *= 2
-		for _, x := range s.all {
-			x.halve()
-		}
+		s.double()
+	}
+}
+
+// double makes each stretch twice as long.
+func (s *pods) double() {
+	s.stretch *= 2
+	for _, x := range s.all {
+		x.halve()
 	}
 }
 
