@@ -123,8 +123,9 @@ type State struct {
 	Set map[string]string `json:"set,omitempty"`
 	// BatchCgroups lists those of them that are above pods.
 	BatchCgroups policy.SetCgroups `json:"above,omitempty"`
-	// StarvingSince is when batch first starved, and RelievedAt when it got the floor's weight; zero means never.
+	// StarvingSince is when batch first starved, StarvedAt when it last did, and RelievedAt when it got the floor's weight; zero means never.
 	StarvingSince time.Time `json:"starvingSince,omitzero"`
+	StarvedAt     time.Time `json:"starvedAt,omitzero"`
 	RelievedAt    time.Time `json:"relievedAt,omitzero"`
 	// Weight is the weight that batch has had since RelievedAt.
 	Weight int64 `json:"weight,omitempty"`

@@ -56,9 +56,14 @@ func (st *State) updateFloorWeight(t *tick.Tick, a *tick.Advice, setting string,
 		st.StarvingSince = time.Time{}
 		return false
 	}
-	if st.StarvingSince.IsZero() {
+	last := st.StarvedAt
+	if st.StarvingSince.After(last) { // a state file of an earlier version
+		last = st.StarvingSince
+	}
+	if st.StarvingSince.IsZero() || t.Time.Sub(last) > max(starvingFor, 3*t.Sample.Interval()) { // what it had since then is unknown
 		st.StarvingSince = t.Time
 	}
+	st.StarvedAt = t.Time
 	if starved := t.Time.Sub(st.StarvingSince); starved < starvingFor {
 		a.Reasons = append(a.Reasons, fmt.Sprintf("batch starves: it has %s on a full machine, for %s",
 			batch.text(floor), starved.Round(time.Second)))

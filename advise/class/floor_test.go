@@ -40,6 +40,26 @@ func TestFloorIsKept(t *testing.T) {
 	wantClass(t, step(84, 2000, 150), false, 12)
 }
 
+// TestStarvingBeforeAPause: batch that starved before some time without a tick, and starves after it, has not starved for all of it.
+func TestStarvingBeforeAPause(t *testing.T) {
+	for _, tt := range []struct {
+		seconds  []int
+		interval float64
+		starved  bool
+	}{{[]int{0, 1, 61}, 1, false}, {[]int{0, 1, 61, 70}, 1, false}, {[]int{0, 1, 61, 71}, 1, true}, {[]int{0, 60}, 60, true}} {
+		var st *State
+		var a *tick.Advice
+		for _, second := range tt.seconds {
+			in := at(second, 2000, 20)
+			in.Sample.PeriodSeconds = &tt.interval
+			a = &tick.Advice{}
+			st = st.Advise(in, a, Settings{Class: Idle}, small)
+		}
+		t.Log(tt.seconds)
+		wantClass(t, a, !tt.starved, map[bool]int64{true: 12, false: 1}[tt.starved])
+	}
+}
+
 // TestBatchStarvesBelowItsFloorOnAFullMachine: full from 97 % on, and below the floor, not at it. Without a floor it is unknown.
 func TestBatchStarvesBelowItsFloorOnAFullMachine(t *testing.T) {
 	for _, tt := range []struct {

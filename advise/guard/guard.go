@@ -62,6 +62,8 @@ const (
 	repeatWithin = 10 * time.Minute
 	// loadFellPart is the part of the services' use at the last step below which the load counts as changed.
 	loadFellPart = 0.75
+	// maxPause is the longest time between two ticks that counts as if there were ticks in it, unless ticks are so rare.
+	maxPause = 10 * time.Second
 	// unknownAfter is how long steps stay while no service's waiting is known.
 	unknownAfter = time.Minute
 	// learnAfter is how long all steps must have been in force before what is left of the services' waiting counts as their own, if batch was
@@ -96,7 +98,8 @@ type State struct {
 	NoStepUntil time.Time `json:"absolved,omitzero"`
 	// LoadFellSince is since when the services use less than at the last step.
 	LoadFellSince time.Time `json:"fallen,omitzero"`
-	// ChangedAt is when a step was last taken or reverted, and RevertedAt when one was last reverted under the same load.
+	// ChangedAt is when a step was last taken or reverted, or ticks came again after a pause, and RevertedAt when one was last reverted under
+	// the same load.
 	ChangedAt  time.Time `json:"changed,omitzero"`
 	RevertedAt time.Time `json:"gaveBack,omitzero"`
 	// Hold is the hold-down in force, KnownAt when some service's waiting was last known.
@@ -104,6 +107,8 @@ type State struct {
 	KnownAt time.Time     `json:"known,omitzero"`
 	// CauseKnownAt is when the waiting for which the last step was taken was last known, or its service was not there.
 	CauseKnownAt time.Time `json:"causeKnown,omitzero"`
+	// ComparedAt is when the services' waiting was last compared.
+	ComparedAt time.Time `json:"compared,omitzero"`
 }
 
 // step is one reduction of batch's resources, and its cause.
@@ -153,6 +158,7 @@ func (st *State) Advise(t *tick.Tick, a *tick.Advice, s Settings, m class.Machin
 		st = &State{}
 	}
 	st.sanitize(t.Time)
+	st.observePause(t)
 	v := newView(t.Sample)
 	worst := st.compare(t, a, &v, s, m)
 	switch {
@@ -193,7 +199,7 @@ func (st *State) switchOff(t *tick.Tick, a *tick.Advice) *State {
 func (st *State) sanitize(now time.Time) {
 	for _, at := range []*time.Time{
 		&st.OverSince, &st.CalmSince, &st.LowUseSince, &st.NeededAt, &st.ExhaustedSince, &st.LoadFellSince, &st.ChangedAt, &st.RevertedAt,
-		&st.KnownAt, &st.CauseKnownAt,
+		&st.KnownAt, &st.CauseKnownAt, &st.ComparedAt,
 	} {
 		if at.After(now) {
 			*at = now
@@ -223,6 +229,19 @@ func (st *State) sanitize(now time.Time) {
 func (st *State) endSpans() {
 	st.OverSince, st.OverTicks, st.MeanPermille = time.Time{}, 0, 0
 	st.CalmSince, st.ExhaustedSince, st.LoadFellSince = time.Time{}, time.Time{}, time.Time{}
+}
+
+// observePause ends what is counted from the first of some consecutive ticks after a time without any, of which nothing is known. The steps
+// stay as if one had just been taken.
+func (st *State) observePause(t *tick.Tick) {
+	if !st.ComparedAt.IsZero() && t.Time.Sub(st.ComparedAt) > max(maxPause, 3*t.Sample.Interval()) {
+		st.endSpans()
+		st.LowUseSince, st.ChangedAt = time.Time{}, t.Time
+		if !st.KnownAt.IsZero() {
+			st.KnownAt = t.Time
+		}
+	}
+	st.ComparedAt = t.Time
 }
 
 // keepWhileUnknown keeps the steps for [unknownAfter] while no service's waiting is known, and then reverts them one by one.

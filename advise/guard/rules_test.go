@@ -348,3 +348,49 @@ func TestServicesUse(t *testing.T) {
 		}
 	}
 }
+
+// TestPauseWithoutTicks: what was counted from the first of some consecutive ticks does not go on after some time without a tick.
+func TestPauseWithoutTicks(t *testing.T) {
+	batch := job("job", 6000)
+	pause := func(r *fixture) { r.now = r.now.Add(5 * time.Minute) }
+	prepare := func(steps bool) *fixture {
+		r := &fixture{}
+		r.times(60, web(0, 1000), job("job", 0))
+		if steps {
+			r.times(8, web(300, 1000), batch)
+			if r.kinds() != kindQuota {
+				t.Fatalf("steps %q; want one of quota", r.kinds())
+			}
+		}
+		return r
+	}
+
+	r := prepare(false)
+	r.times(2, web(300, 1000), batch)
+	pause(r)
+	if r.times(5, web(300, 1000), batch); r.kinds() != "" {
+		t.Errorf("steps %q, 4 s after the pause", r.kinds())
+	}
+	if r.times(1, web(300, 1000), batch); r.kinds() != kindQuota {
+		t.Errorf("steps %q, 5 s after the pause; want one", r.kinds())
+	}
+
+	for what, first := range map[string]tick.Pod{"calm": web(0, 1000), "unknown": web(-1, 1000), "too long": web(300, 1000)} {
+		r = prepare(true)
+		r.times(5, web(0, 1000), batch)
+		pause(r)
+		r.tick(first, batch)
+		if r.times(20, web(0, 1000), batch); r.kinds() != kindQuota {
+			t.Errorf("steps %q, 20 s after a pause whose first tick is %s; want one", r.kinds(), what)
+		}
+	}
+
+	r = prepare(false)
+	r.times(10, web(300, 1000), batch)
+	r.times(1, web(0, 1000), job("job", 0))
+	before := r.observations()
+	pause(r)
+	if r.times(10, web(300, 1000), job("job", 0)); r.observations() != before {
+		t.Errorf("%v waitings were learned within 10 s after the pause", r.observations()-before)
+	}
+}
