@@ -25,6 +25,9 @@ type demand struct {
 type sums struct {
 	services, exclusive, batch, batchRSS, workingSets float64
 	isUseKnown, isBatchKnown, areSetsKnown            bool
+	// measuredUses and measuredSets are how many services' pods have a value: the sum of none is unknown, because what runs outside of pods
+	// are services too.
+	measuredUses, measuredSets int
 }
 
 func (n *node) observeDemand(t *tick.Tick, s Settings) demand {
@@ -68,6 +71,7 @@ func (s *sums) add(p *tick.Pod, use, workingSet *float64, exclusive float64) {
 	case use == nil || *use < 0:
 		s.isUseKnown = false
 	default:
+		s.measuredUses++
 		exclusive = min(exclusive, *use)
 		s.exclusive = policy.Bounded(s.exclusive + exclusive)
 		s.services = policy.Bounded(s.services + *use - exclusive)
@@ -75,6 +79,7 @@ func (s *sums) add(p *tick.Pod, use, workingSet *float64, exclusive float64) {
 	if workingSet == nil || *workingSet < 0 {
 		s.areSetsKnown = s.areSetsKnown && p.Missing == tick.MissingCgroup
 	} else {
+		s.measuredSets++
 		s.workingSets = policy.Bounded(s.workingSets + *workingSet)
 	}
 }
@@ -99,7 +104,7 @@ func (d *demand) cpu(t *tick.Tick, totals sums, reserved float64, outside *polic
 	case machine != nil: // it includes the pods' use
 		d.inUse = max(policy.Bounded(*machine)-totals.batch-totals.exclusive, totals.services)
 		d.milliCPU = max(d.inUse, totals.services+reserved)
-	case totals.isUseKnown && len(sample.Pods) > 0:
+	case totals.isUseKnown && totals.measuredUses > 0:
 		d.inUse, d.milliCPU = totals.services, totals.services+reserved
 	default:
 		d.milliCPU = math.NaN()
@@ -115,7 +120,7 @@ func (d *demand) memory(sample *tick.Sample, totals sums) {
 	switch m := sample.Memory; {
 	case m != nil && m.TotalBytes != nil && m.AvailableBytes != nil: // available includes the page cache that the kernel can drop
 		d.bytes = max(policy.Amount(m.TotalBytes)-policy.Amount(m.AvailableBytes)-totals.batchRSS, 0)
-	case totals.areSetsKnown && len(sample.Pods) > 0:
+	case totals.areSetsKnown && totals.measuredSets > 0:
 		d.bytes = totals.workingSets
 	default:
 		d.bytes = math.NaN()

@@ -92,7 +92,11 @@ func TestDemand(t *testing.T) {
 		{"a negative use is none", func(s *tick.Sample) { s.Pods[0].UsageMilliCPU, s.CPU = new(-1.0), nil }, unknown, 30e9, 0},
 		{"a service that has not started", func(s *tick.Sample) {
 			s.Pods[0].UsageMilliCPU, s.Pods[0].Missing, s.CPU = nil, tick.MissingCgroup, nil
-		}, 0, 30e9, 0},
+			s.Pods = append(s.Pods, podOf("api", tick.QoSShared, 1000))
+		}, 1000, 30e9, 1000},
+		{"no other has, and the machine's use is unknown", func(s *tick.Sample) {
+			s.Pods[0].UsageMilliCPU, s.Pods[0].Missing, s.CPU = nil, tick.MissingCgroup, nil
+		}, unknown, 30e9, 0},
 
 		{"the machine's use is unknown", func(s *tick.Sample) { s.CPU, s.Allocatable = nil, &tick.Resources{MilliCPU: new(14000.0)} }, 6000, 30e9, 4000},
 		{"the machine's is negative", func(s *tick.Sample) { s.CPU.UsageMilliCPU = new(-1.0) }, 4000, 30e9, 4000},
@@ -100,6 +104,9 @@ func TestDemand(t *testing.T) {
 			s.CPU.UsageMilliCPU, s.Pods[0].UsageMilliCPU = new(0.0), nil
 		}, 0, 30e9, 0},
 		{"the machine's is unknown, and a service uses nothing", func(s *tick.Sample) { s.CPU, s.Pods[0].UsageMilliCPU = nil, new(0.0) }, 0, 30e9, 0},
+		{"the machine's is unknown, and there is batch alone", func(s *tick.Sample) {
+			s.CPU, s.Memory, s.Pods = nil, nil, []tick.Pod{podOf("job", tick.QoSReclaimed, 3000)}
+		}, unknown, unknown, 0},
 		{"neither is there a pod", func(s *tick.Sample) { s.CPU, s.Pods = nil, nil }, unknown, 40e9, 0},
 		{"nor is memory known", func(s *tick.Sample) { s.CPU, s.Pods, s.Memory = nil, nil, nil }, unknown, unknown, 0},
 
@@ -145,7 +152,11 @@ func TestDemand(t *testing.T) {
 		{"a pod without any figure of memory", func(s *tick.Sample) { s.Pods[0].Memory, s.Memory = nil, nil }, 4000, unknown, 4000},
 		{"unless it has not started", func(s *tick.Sample) {
 			s.Pods[0].Memory, s.Pods[0].Missing, s.Memory = nil, tick.MissingCgroup, nil
-		}, 4000, 0, 4000},
+			s.Pods = append(s.Pods, podOf("api", tick.QoSShared, 0))
+		}, 4000, 12e9, 4000},
+		{"and no other has", func(s *tick.Sample) {
+			s.Pods[0].Memory, s.Pods[0].Missing, s.Memory = nil, tick.MissingCgroup, nil
+		}, 4000, unknown, 4000},
 	} {
 		s := machine(4000)
 		tt.change(s)
