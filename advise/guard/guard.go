@@ -312,7 +312,7 @@ func (st *State) decide(now time.Time, a *tick.Advice, v *view, worst *waiting, 
 		return
 	case isOver && isLowUse:
 		a.Reasons = append(a.Reasons, fmt.Sprintf("guard: %s, but batch uses almost nothing: batch is not the cause", worst))
-	case isOver && !v.batchKnown:
+	case isOver && !v.batchKnown && !v.usesMuch: // batch may not be the cause
 		a.Reasons = append(a.Reasons, fmt.Sprintf("guard: %s; batch's use is unknown: no step", worst))
 		return
 	case isOver:

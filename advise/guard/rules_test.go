@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"fmt"
 	"maps"
 	"math"
 	"strconv"
@@ -392,5 +393,21 @@ func TestPauseWithoutTicks(t *testing.T) {
 	pause(r)
 	if r.times(10, web(300, 1000), job("job", 0)); r.observations() != before {
 		t.Errorf("%v waitings were learned within 10 s after the pause", r.observations()-before)
+	}
+}
+
+// TestShortJobsBesideALongOne: a job of which a first reading knows no use starts in every tick. What is known of batch's use is more than
+// almost nothing, so that the guard takes its steps; where it is not, batch may not be the cause.
+func TestShortJobsBesideALongOne(t *testing.T) {
+	for long, want := range map[float64]string{6000: kindQuota, 100: ""} {
+		r := &fixture{}
+		r.times(60, web(0, 1000), job("long", 0))
+		var a *tick.Advice
+		for i := range 8 {
+			a = r.tick(web(300, 1000), job("long", long), job(fmt.Sprintf("short%d", i), -1))
+		}
+		if r.kinds() != want {
+			t.Errorf("batch of %.0fm and a new job: steps %q; want %q: %q", long, r.kinds(), want, a.Reasons)
+		}
 	}
 }

@@ -18,6 +18,8 @@ type view struct {
 	// batchUse is the known part of batch's use, in milli-CPU; batchKnown reports whether every pod's use is known.
 	batchUse   float64
 	batchKnown bool
+	// usesMuch reports whether the known part alone is more than almost nothing.
+	usesMuch bool
 	// services is their number, serviceUse their use, negative if that of one is unknown.
 	services   int
 	serviceUse float64

@@ -102,7 +102,8 @@ func waitingsOf(p *tick.Pod) (list [3]float64) {
 // relative to its target, if it is too long for a step to be reverted.
 func (st *State) compare(t *tick.Tick, a *tick.Advice, v *view, s Settings, m class.Machine) (worst *waiting) {
 	now := t.Time
-	isLowUse := v.batchKnown && v.batchUse <= max(lowUsePart*float64(m.MilliCPU), lowUseMilliCPU) && !v.usesDisks()
+	v.usesMuch = v.batchUse > max(lowUsePart*float64(m.MilliCPU), lowUseMilliCPU) || v.usesDisks()
+	isLowUse := v.batchKnown && !v.usesMuch
 	switch {
 	case !isLowUse:
 		st.LowUseSince = time.Time{}
