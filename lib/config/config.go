@@ -12,6 +12,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -113,6 +114,8 @@ func DecodeKeys(path string, data []byte, into map[string]any) (map[string]int, 
 			errs = append(errs, fmt.Errorf("%s:%d: key %s is not known%s", path, lines[key], key, choice.Suggestion(key, known)))
 		} else if value.ShortTag() == "!!null" {
 			delete(lines, key)
+		} else if err := checkWhole(&value, pointer); err != nil {
+			errs = append(errs, withPath(path, err))
 		} else if err := value.Decode(pointer); errors.As(err, new(*yaml.TypeError)) {
 			errs = append(errs, withPath(path, err))
 		} else if err != nil { // from the type itself, which does not know its line
@@ -120,6 +123,22 @@ func DecodeKeys(path string, data []byte, into map[string]any) (map[string]int, 
 		}
 	}
 	return lines, errors.Join(errs...)
+}
+
+// checkWhole rejects a fraction where a whole number belongs. The library would truncate it: a limit of half a pod would be none at all.
+func checkWhole(value *yaml.Node, pointer any) error {
+	if _, isWhole := pointer.(*int); !isWhole || value.ShortTag() != "!!float" {
+		return nil
+	}
+	var number float64
+	if value.Decode(&number) != nil || number == math.Trunc(number) {
+		return nil // the library's own error says what is wrong, if anything is
+	}
+	text := value.Value
+	if value.Alias != nil {
+		text = value.Alias.Value
+	}
+	return &yaml.TypeError{Errors: []string{fmt.Sprintf("line %d: cannot unmarshal !!float `%s` into int", value.Line, text)}}
 }
 
 // Lines returns the line numbers of the top-level keys, from 1, for errors about their values.

@@ -86,6 +86,8 @@ func TestDecodeKeys(t *testing.T) {
 		"count: 1\ncount: 2":            `x.yaml:2: mapping key "count" already defined at line 1`,
 		"\ncount: 1\nmore: 2\nother: 3": "x.yaml:3: key more is not known\nx.yaml:4: key other is not known",
 		"hold: 1s\ncount: x":            "x.yaml:2: want a whole number, not `x`",
+		"hold: 1s\ncount: 2.5":          "x.yaml:2: want a whole number, not `2.5`",
+		"count: 1e-7":                   "x.yaml:1: want a whole number, not `1e-7`",
 		"count: 1\nhold: [1s]":          "x.yaml:2: want a time span such as 30s or 5m, not a list",
 		"on: 5":                         "x.yaml:1: want true or false, not `5`",
 		"ratio: {a: 1}":                 "x.yaml:1: want a number, not keys with values",
@@ -96,6 +98,9 @@ func TestDecodeKeys(t *testing.T) {
 		if _, err := DecodeKeys("x.yaml", []byte(text), into); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("DecodeKeys(%.40q): %v; want %q", text, err, want)
 		}
+	}
+	if _, err := DecodeKeys("x.yaml", []byte("count: 1e3"), into); err != nil || count != 1000 {
+		t.Errorf("a whole number with an exponent: %d, %v; want 1000", count, err)
 	}
 	if _, err := DecodeKeys("x.yaml", nil, into); err != nil {
 		t.Errorf("an empty file: %v", err)
