@@ -38,7 +38,7 @@ var policies = []policyKind{
 		"Sample.Annotations", "Sample.Resctrl", "Sample.IO", "Sample.Disks",
 		"NodeCPU.StealMilliCPU", "NodeCPU.Load1", "NodeCPU.Load5", "NodeCPU.Load15",
 		"Pod.Priority", "Pod.KoordinatorPriority", "Pod.Labels", "Pod.OwnerKind", "Pod.Static", "Pod.Errors",
-		"Container.ID", "Container.Name", "Container.NUMAMemory",
+		"Container.ID", "Container.Name",
 		"Memory.CacheBytes",
 	}, func(l *loaded) decider { return katalystDecider{katalyst.New(l.ForKatalyst(l.sources))} }},
 	{koordinator.Policy, []string{

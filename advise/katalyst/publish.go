@@ -157,7 +157,6 @@ func splitMemory(in inputs, c tick.Reclaimed, owned cpus.Set) (nodes []tick.Recl
 		usable[numa.ID] = policy.Amount(numa.Memory.FreeBytes)
 	}
 	addReclaimedUse(in.sample, owned, usable)
-	sum := uint64(0)
 	for _, node := range in.shape.Source.NUMANodes { // nodes without CPUs
 		if bytes, isKnown := usable[node.ID]; isKnown && bytes >= 1 && !slices.Contains(in.shape.NUMA, node.ID) {
 			nodes = append(nodes, tick.ReclaimedNUMA{ID: node.ID, MilliCPU: new(int64(0))})
@@ -169,13 +168,13 @@ func splitMemory(in inputs, c tick.Reclaimed, owned cpus.Set) (nodes []tick.Recl
 		if !isKnown {
 			return nodes, fmt.Sprintf("memory is not divided over the NUMA nodes: the free memory of node %d is unknown", nodes[i].ID)
 		}
-		weights[i] = uint64(bytes)
-		sum += weights[i]
 		if limit, isKnown := total[nodes[i].ID]; isKnown {
+			bytes = min(bytes, limit)
 			limits = append(limits, int64(limit))
 		}
+		weights[i] = uint64(bytes)
 	}
-	if sum == 0 {
+	if slices.Max(append(weights, 0)) == 0 {
 		return nodes, ""
 	}
 	parts := policy.Split(*c.MemoryBytes, weights)
@@ -192,7 +191,7 @@ func splitMemory(in inputs, c tick.Reclaimed, owned cpus.Set) (nodes []tick.Recl
 func addReclaimedUse(s *tick.Sample, owned cpus.Set, bytes map[int]float64) {
 	for i := range s.Pods {
 		p := &s.Pods[i]
-		if p.QoS != tick.QoSReclaimed {
+		if p.QoS != tick.QoSReclaimed || p.Ended() {
 			continue
 		}
 		for j := range p.Containers {

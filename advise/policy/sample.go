@@ -129,22 +129,35 @@ func SameTopology(a, b *tick.Topology) bool {
 
 // Split divides a total in proportion to weights, of which at least one is not 0, without losing any.
 func Split(total int64, weights []uint64) []int64 {
-	sum := uint64(0)
-	for _, w := range weights {
-		sum += w
-	}
+	sum, shift := sumOf(weights)
 	parts, rest := make([]int64, len(weights)), total
 	for i, w := range weights {
-		high, low := bits.Mul64(uint64(total), w)
+		high, low := bits.Mul64(uint64(total), w>>shift)
 		part, _ := bits.Div64(high, low, sum) // w is at most sum, so this is at most total
 		parts[i] = int64(part)
 		rest -= parts[i]
 	}
 	for i := range parts { // the rest is less than one for each positive weight
-		if rest > 0 && weights[i] > 0 {
+		if rest > 0 && weights[i]>>shift > 0 {
 			parts[i]++
 			rest--
 		}
 	}
 	return parts
+}
+
+// sumOf returns the sum of the weights without their lowest bits, of which as many are left out as it takes for the sum not to overflow.
+func sumOf(weights []uint64) (sum uint64, shift int) {
+	for ; ; shift++ {
+		overflow := uint64(0)
+		sum = 0
+		for _, w := range weights {
+			var carry uint64
+			sum, carry = bits.Add64(sum, w>>shift, 0)
+			overflow |= carry
+		}
+		if overflow == 0 {
+			return sum, shift
+		}
+	}
 }

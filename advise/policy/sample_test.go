@@ -2,6 +2,7 @@ package policy
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -151,6 +152,9 @@ func TestSplit(t *testing.T) {
 		{10, []uint64{0, 3, 0}, []int64{0, 10, 0}},
 		{0, []uint64{1, 2}, []int64{0, 0}},
 		{1<<53 + 1, []uint64{1 << 53, 1 << 53}, []int64{1<<52 + 1, 1 << 52}},
+		// The weights' sum overflows.
+		{1000, append(slices.Repeat([]uint64{1 << 53}, 2048), 1), append(slices.Repeat([]int64{1}, 1000), make([]int64, 1049)...)},
+		{9, []uint64{math.MaxUint64, math.MaxUint64, 1}, []int64{5, 4, 0}},
 	} {
 		if diff := cmp.Diff(tt.want, Split(tt.total, tt.weights)); diff != "" {
 			t.Errorf("%d by %v (-want +got):\n%s", tt.total, tt.weights, diff)
