@@ -46,7 +46,12 @@ func (e *engine) decode(n *node, in stage.Incoming) decoded {
 		e.reported.Unsupported(e.session.Log, slo.Unsupported)
 	}
 	e.dropReplaced(n)
-	x.changes = e.Observe(&n.Record, in, pick.PodsOf(in.Sample))
+	pods := pick.PodsOf(in.Sample)
+	if in.Sample != nil && len(pods.ByUID) < len(in.Sample.Pods) {
+		in.Sample.Pods = eachOnce(in.Sample.Pods)
+		pods = pick.PodsOf(in.Sample)
+	}
+	x.changes = e.Observe(&n.Record, in, pods)
 	if in.Sample == nil {
 		x.whyNotMeasured = "the tick has no sample: nothing was measured"
 		return x
@@ -56,6 +61,17 @@ func (e *engine) decode(n *node, in stage.Incoming) decoded {
 	n.Strategies.Log(e.session.Log.With("node", n.Record.Node()))
 	x.refused = append(slices.Clip(x.refused), errs...)
 	return x
+}
+
+// eachOnce returns the pods without those of which an earlier one has the UID: a stage that lists a pod twice must not have pods evicted for
+// twice what it requests and uses. Those without a UID are never evicted, and all stay.
+func eachOnce(pods []tick.Pod) []tick.Pod {
+	seen := make(map[string]bool, len(pods))
+	return slices.DeleteFunc(pods, func(p tick.Pod) bool {
+		isListed := p.UID != "" && seen[p.UID]
+		seen[p.UID] = true
+		return isListed
+	})
 }
 
 // decision contains the rules' findings, and the victims chosen for them.

@@ -79,3 +79,21 @@ func TestServiceWaitsInATickWithoutRates(t *testing.T) {
 	}
 	p.close()
 }
+
+// A pod that is listed twice counts once: no pod is evicted for twice what it requests.
+func TestPodThatIsListedTwiceCountsOnce(t *testing.T) {
+	p := startEvict(t, "--rules", "reclaimed-resource-pressure-eviction-plugin", "--reclaimed-tolerance", "0s")
+	a := tick.Pod{UID: "a", Name: "a", QoS: tick.QoSReclaimed, Requests: &tick.Resources{ReclaimedMilliCPU: new(3000.0)}}
+	unnamed := a
+	unnamed.UID = ""
+	for i, pods := range [][]tick.Pod{{a, a}, {a, unnamed, unnamed, a}} {
+		e := p.put(&tick.Tick{
+			V: 1, Node: "n", Time: noon.Add(time.Duration(i) * time.Second), Sample: &tick.Sample{Pods: pods},
+			Advice: &tick.Advice{Policy: "katalyst", Reclaimed: &tick.Reclaimed{MilliCPU: new(int64(1000))}},
+		})
+		if got, want := e.Pressures[0].Value, []float64{3000, 9000}[i]; got != want {
+			t.Errorf("pods listed %d times request %v, want %v", len(pods), got, want)
+		}
+	}
+	p.close()
+}
