@@ -79,8 +79,8 @@ koordinator.sh/batch-cpu, and those of memory. Labels and annotations are passed
 kubernetes.io/ too) up to 4 KiB each and 16 KiB a pod in all, as JSON. Annotations that protect a pod from eviction are passed on first
 (koordinator.sh/eviction-policy, polder/evict and those of --keep-annotation), with an empty value where theirs is too long, and then those
 that advise and evict read, so that no other label or annotation can displace them. Those of all pods of a tick, and the pods' errors,
-have 4 MiB together: beyond it the pods with the most of them lose first those that no tool decides by, then those that advise and evict read,
-but not those that protect them; these pods' errors report that.
+have 4 MiB together: beyond it the pods with the most of them lose first those that no tool decides by, then those that advise and evict
+read, but not those that protect them; these pods' errors report that.
 
 SETTINGS FROM THE CLUSTER
 sample.config is what Katalyst's configuration objects put in force for the node: of AdminQoSConfigurations and

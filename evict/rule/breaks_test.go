@@ -155,7 +155,8 @@ func TestPartsHaveTheirRulesTimes(t *testing.T) {
 		want  Finding
 	}{
 		{
-			memoryPressure, []string{partFree, partKswapd, "numa0", partPSI},
+			memoryPressure,
+			[]string{partFree, partKswapd, "numa0", partPSI},
 			Finding{Tolerance: 41 * time.Second, Cooldown: 42 * time.Second, GracePeriodSeconds: new(int64(43))},
 		},
 		{cpuPressure, []string{tick.PoolShare}, Finding{Cooldown: 44 * time.Second, GracePeriodSeconds: new(int64(45))}},

@@ -75,11 +75,15 @@ func TestSystemClassNeedsItsNamespace(t *testing.T) {
 		problem       string
 	}{
 		{
-			"annotated", Pod{Annotations: map[string]string{KatalystLevel: "system_cores"}}, tick.QoSShared, tick.QoSFromKatalyst,
+			"annotated",
+			Pod{Annotations: map[string]string{KatalystLevel: "system_cores"}},
+			tick.QoSShared, tick.QoSFromKatalyst,
 			"annotation " + KatalystLevel + " is system_cores in a namespace that is not the system's",
 		},
 		{
-			"labeled", Pod{Labels: map[string]string{KoordinatorClass: "SYSTEM"}}, tick.QoSShared, tick.QoSFromKoordinator,
+			"labeled",
+			Pod{Labels: map[string]string{KoordinatorClass: "SYSTEM"}},
+			tick.QoSShared, tick.QoSFromKoordinator,
 			"label " + KoordinatorClass + " is SYSTEM in a namespace that is not the system's",
 		},
 		{"another class", Pod{Labels: map[string]string{KoordinatorClass: "BE"}}, tick.QoSReclaimed, tick.QoSFromKoordinator, ""},
