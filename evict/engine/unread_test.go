@@ -97,34 +97,3 @@ func TestPodThatIsListedTwiceCountsOnce(t *testing.T) {
 	}
 	p.close()
 }
-
-// Where a pod exceeds the threshold by itself and cannot be evicted, the others are evicted only for what they request themselves.
-func TestOthersAreNotEvictedForAnIndispensablePod(t *testing.T) {
-	p := startEvict(t, "--rules", "reclaimed-resource-pressure-eviction-plugin", "--reclaimed-tolerance", "0s", "--per-rule", "9")
-	pod := func(name string, milliCPU float64) tick.Pod {
-		return tick.Pod{UID: name, Name: name, QoS: tick.QoSReclaimed, Requests: &tick.Resources{ReclaimedMilliCPU: &milliCPU}}
-	}
-	greedy := pod("greedy", 1e6)
-	greedy.Static = true
-	for i, tt := range []struct{ pods, want []string }{
-		{[]string{"a"}, nil},
-		{[]string{"a", "b"}, []string{"a"}}, // 6000m are over the threshold of 5000m
-	} {
-		sample := &tick.Sample{Pods: []tick.Pod{greedy}}
-		for _, name := range tt.pods {
-			sample.Pods = append(sample.Pods, pod(name, 3000))
-		}
-		e := p.put(&tick.Tick{
-			V: 1, Node: "n", Time: noon.Add(time.Duration(i) * time.Second), Sample: sample,
-			Advice: &tick.Advice{Policy: "katalyst", Reclaimed: &tick.Reclaimed{MilliCPU: new(int64(1000))}},
-		})
-		var got []string
-		for _, x := range e.Evictions {
-			got = append(got, x.Name)
-		}
-		if !slices.Equal(got, tt.want) {
-			t.Errorf("beside %q: evicted %q, want %q", tt.pods, got, tt.want)
-		}
-	}
-	p.close()
-}

@@ -238,9 +238,7 @@ func (r *round) chooseHard(v *Verdict) {
 type need struct {
 	finding  *rule.Finding
 	released float64
-	// kept is the part of the value of the indispensable pods that cannot be evicted now: by a budget that their tenant has made, or a limit.
-	kept    float64
-	limited map[string]bool
+	limited  map[string]bool
 }
 
 // newNeed counts the evictions in progress and the pods chosen before; the latter are joined, as long as they are needed.
@@ -255,11 +253,6 @@ func newNeed(r *round, v *Verdict) *need {
 		default: // its end counts, also where it is excluded for this finding, as in a cooldown
 			x.Why = cmp.Or(x.Why, "chosen for another finding")
 			n.released += max(x.Releases, 0)
-		}
-	}
-	for i := range v.Candidates {
-		if x := &v.Candidates[i]; x.IsIndispensable && x.Why != "" && !r.isChosen(pass, x.Pod.UID) && !r.state.releases(x.Pod, r.now) {
-			n.kept += x.Releases
 		}
 	}
 	for _, x := range f.Others {
@@ -294,11 +287,7 @@ func (r *round) isChosen(pass *passVictims, uid string) bool {
 
 // isUncoveredBy reports whether this candidate's end is still needed.
 func (n *need) isUncoveredBy(x *Choice) bool {
-	threshold := cmp.Or(x.Threshold, n.finding.Threshold)
-	if !x.IsIndispensable {
-		threshold += n.kept
-	}
-	return uncoveredNeed(n.finding, threshold, n.released) > 0
+	return uncoveredNeed(n.finding, cmp.Or(x.Threshold, n.finding.Threshold), n.released) > 0
 }
 
 // tryChoose chooses a candidate that nothing excludes, if it is needed and within the limits. It returns the reason in both cases.
@@ -315,9 +304,6 @@ func (r *round) tryChoose(n *need, x *Choice) (bool, string) {
 		if !n.limited[limit] && !f.DryRun {
 			n.limited[limit] = true
 			r.result.ReachedLimits = append(r.result.ReachedLimits, ReachedLimit{f.Rule, limit})
-		}
-		if x.IsIndispensable {
-			n.kept += x.Releases
 		}
 		return false, "over the limit: --" + limit
 	}

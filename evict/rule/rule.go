@@ -96,8 +96,6 @@ type Candidate struct {
 	Rank []float64
 	// Releases is how much of the finding's value ends with the pod.
 	Releases float64
-	// IsIndispensable means that the pod exceeds the threshold by itself: while it stays, no other pod is evicted for its part of the value.
-	IsIndispensable bool
 	// Threshold replaces the finding's for this pod, which is evicted only while the value exceeds it; 0 means the finding's.
 	Threshold float64
 	// GracePeriodSeconds is the pod's if it differs from the finding's, and Message is about the pod alone.
