@@ -18,11 +18,11 @@ import (
 var reclaimedPressure = &Rule{
 	Name: "reclaimed-resource-pressure-eviction-plugin",
 	Doc: `reclaimed pods request far more than the offer
-The condition is met, and hard, if the sum of the active reclaimed pods' requests (milli-CPU, or bytes) is over reclaimed-threshold times
-the offer for reclaimed-tolerance. CPU and memory can have a threshold each, and a lower soft one, for which one pod
-at a time is evicted when no hard finding needs a victim. Terminating pods, pods that opt out of eviction, and those of critical priority
-do not count: no other pod is evicted for what they request. An offer of 0 counts as withdrawn, unless reclaimed-zero-offer-enabled is on: nothing is
-measured against it, because withdrawing an offer does not ask running pods to end. A pod that requests more than the
+The condition is met, and hard, if the sum of the active reclaimed pods' requests (milli-CPU, or bytes) is over reclaimed-threshold
+times the offer for reclaimed-tolerance. CPU and memory can have a threshold each, and a lower soft one, for which one pod at a time is
+evicted when no hard finding needs a victim. Terminating pods, pods that opt out of eviction, and those of critical priority do not
+count: no other pod is evicted for what they request. An offer of 0 counts as withdrawn, unless reclaimed-zero-offer-enabled is on:
+nothing is measured against it, because withdrawing an offer does not ask running pods to end. A pod that requests more than the
 threshold by itself is first, because without its end that of all others would not be enough. Then comes the pod with the lowest number
 in its annotation katalyst.kubewharf.io/pod_evict_score (default 0; where no opt-out is allowed, --opt-out "", a number over 0 counts as
 0), then the pod with the lowest priority (pods without a priority before all others), then the pod with the largest request.
