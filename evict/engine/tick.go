@@ -63,8 +63,8 @@ func (e *engine) decode(n *node, in stage.Incoming) decoded {
 	return x
 }
 
-// eachOnce returns the pods without those of which an earlier one has the UID: a stage that lists a pod twice must not have pods evicted for
-// twice what it requests and uses. Those without a UID are never evicted, and all stay.
+// eachOnce returns the pods without those of which an earlier one has the UID: a stage that lists a pod twice must not have pods evicted
+// for twice what it requests and uses. Those without a UID are never evicted, and all stay.
 func eachOnce(pods []tick.Pod) []tick.Pod {
 	seen := make(map[string]bool, len(pods))
 	return slices.DeleteFunc(pods, func(p tick.Pod) bool {
