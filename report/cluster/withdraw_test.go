@@ -43,8 +43,10 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 	case r.URL.Query().Has("sendInitialEvents"):
 		answer(http.StatusUnprocessableEntity, `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Invalid", "code": 422}`)
-	case r.URL.Query().Has("watch"):
+	case r.URL.Query().Has("watch"): // the other requests do not wait for its end
+		a.mu.Unlock()
 		<-r.Context().Done()
+		a.mu.Lock()
 	case path == "/apis":
 		answer(http.StatusOK, `{"kind": "APIGroupList", "apiVersion": "v1", "groups": []}`)
 	case path == "/api/v1/nodes":
