@@ -20,12 +20,12 @@ var reclaimedPressure = &Rule{
 	Doc: `reclaimed pods request far more than the offer
 The condition is met, and hard, if the sum of the active reclaimed pods' requests (milli-CPU, or bytes) is over reclaimed-threshold
 times the offer for reclaimed-tolerance. CPU and memory can have a threshold each, and a lower soft one, for which one pod at a time is
-evicted when no hard finding needs a victim. Terminating pods, pods that opt out of eviction, and those of critical priority do not
-count: no other pod is evicted for what they request. An offer of 0 counts as withdrawn, unless reclaimed-zero-offer-enabled is on:
-nothing is measured against it, because withdrawing an offer does not ask running pods to end. A pod that requests more than the
-threshold by itself is first, because without its end that of all others would not be enough. Then comes the pod with the lowest number
-in its annotation katalyst.kubewharf.io/pod_evict_score (default 0; where no opt-out is allowed, --opt-out "", a number over 0 counts as
-0), then the pod with the lowest priority (pods without a priority before all others), then the pod with the largest request.
+evicted when no hard finding needs a victim. Pods that opt out of eviction, and those of critical priority, do not count: no other pod
+is evicted for what they request. An offer of 0 counts as withdrawn, unless reclaimed-zero-offer-enabled is on: nothing is measured
+against it, because withdrawing an offer does not ask running pods to end. A pod that requests more than the threshold by itself is
+first, because without its end that of all others would not be enough. Then comes the pod with the lowest number in its annotation
+katalyst.kubewharf.io/pod_evict_score (default 0; where no opt-out is allowed, --opt-out "", a number over 0 counts as 0), then the pod
+with the lowest priority (pods without a priority before all others), then the pod with the largest request.
 
 On each NUMA node the rule compares the requests of the reclaimed pods that are bound to it with that node's part of the
 offer. A pod is bound if its annotation katalyst.kubewharf.io/numa_bind_result has one node, or if it requests numa_binding in
@@ -145,12 +145,9 @@ func (r resource) offer(s *Settings, offer *int64, requested float64) (offered f
 	return offered, ""
 }
 
-// isExempt reports whether a pod is never evicted because it has an opt-out, is critical, or terminates already. No other pod is evicted
-// for what it requests: anybody can write the first two, delete a pod with a grace period of years, and request any amount by naming the
-// node itself.
-func (s *Settings) isExempt(p *tick.Pod) bool {
-	return OptedOut(p, s.OptOut) != "" || IsCritical(p) || IsTerminating(p)
-}
+// isExempt reports whether a pod is never evicted because it has an opt-out or is critical. No other pod is evicted for what it requests:
+// anybody can write either, and request any amount by naming the node itself.
+func (s *Settings) isExempt(p *tick.Pod) bool { return OptedOut(p, s.OptOut) != "" || IsCritical(p) }
 
 // requests adds up the pods' requests; withoutRequest are the names of pods that request nothing. What an exempt pod requests does not
 // count, and its end would release nothing.

@@ -332,26 +332,22 @@ func TestAnIndispensableVictimIsFirst(t *testing.T) {
 	}
 }
 
-// No pod is evicted for what another requests that cannot be evicted, because its tenant opted out, named a critical priority,
-// or deleted it with a grace period that never ends.
+// No pod is evicted for what another requests that cannot be evicted, because its tenant opted out or named a critical priority.
 func TestRequestsOfExemptPodsDoNotCount(t *testing.T) {
 	for name, tt := range map[string]struct {
 		annotations map[string]string
 		priority    int64
 		optOut      []string
 		value       float64
-
-		isTerminating bool
 	}{
-		"it opted out":                     {map[string]string{tick.AnnotationEvict: "false"}, 0, Defaults().OptOut, 5000, false},
-		"it opted out in vain":             {map[string]string{tick.AnnotationEvict: "false"}, 0, nil, 1_005_000, false},
-		"it is critical":                   {nil, 2_000_000_000, Defaults().OptOut, 5000, false},
-		"its priority is almost critical":  {nil, 1_999_999_999, Defaults().OptOut, 1_005_000, false},
-		"its priority is above all others": {nil, 2_000_001_000, nil, 5000, false},
-		"its owner has deleted it":         {nil, 0, nil, 5000, true},
+		"it opted out":                     {map[string]string{tick.AnnotationEvict: "false"}, 0, Defaults().OptOut, 5000},
+		"it opted out in vain":             {map[string]string{tick.AnnotationEvict: "false"}, 0, nil, 1_005_000},
+		"it is critical":                   {nil, 2_000_000_000, Defaults().OptOut, 5000},
+		"its priority is almost critical":  {nil, 1_999_999_999, Defaults().OptOut, 1_005_000},
+		"its priority is above all others": {nil, 2_000_001_000, nil, 5000},
 	} {
 		greedy := reclaimedPod("greedy", 1e6)
-		greedy.Annotations, greedy.Priority, greedy.Terminating = tt.annotations, &tt.priority, tt.isTerminating
+		greedy.Annotations, greedy.Priority = tt.annotations, &tt.priority
 		s := Defaults()
 		s.OptOut = tt.optOut
 		f := reclaimedPressure.New().Measure(&s, tickAt(0, reclaimedPod("a", 2000), greedy, reclaimedPod("b", 3000))).Findings[0]

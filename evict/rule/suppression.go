@@ -14,8 +14,7 @@ import (
 
 // measureSuppression finds the reclaimed pods that get far less CPU than they requested.
 func (w *cpuWindow) measureSuppression(m *Measure, s *Settings, t *tick.Tick) {
-	// A pod may terminate for as long as its owner likes: no other pod is evicted for what it requests.
-	pods := slices.DeleteFunc(podsOfClass(t, tick.QoSReclaimed), IsTerminating)
+	pods := podsOfClass(t, tick.QoSReclaimed)
 	sum, candidates, withoutRequest := requests(pods, resource{request: reclaimedMilliCPU}, nil, noneExempt)
 	if len(withoutRequest) > 0 {
 		m.Errors = append(m.Errors, fmt.Sprintf("%s: %d of %d reclaimed pods request no reclaimed CPU and count as 0: %s", ScopeSuppression,
@@ -79,7 +78,7 @@ func (w *cpuWindow) measureSuppression(m *Measure, s *Settings, t *tick.Tick) {
 	m.Findings = append(m.Findings, f)
 }
 
-// noneExempt counts the requests of all pods that do not terminate: each is measured with those of the pods that request less.
+// noneExempt counts the requests of all pods: each is measured with those of the pods that request less.
 func noneExempt(*tick.Pod) bool { return false }
 
 // wholeCores returns whole cores, rounded up; less than a thousandth of a milli-CPU is rounding noise.

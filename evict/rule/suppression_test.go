@@ -40,8 +40,6 @@ func TestSuppression(t *testing.T) {
 	high.Priority = new(int64(1))
 	ended := tolerant("ended", 90_000, "")
 	ended.Phase = "Succeeded"
-	deleted := tolerant("deleted", 18_000, "")
-	deleted.Terminating = true
 	for _, tt := range []struct {
 		name    string
 		pods    func(int) []tick.Pod
@@ -59,7 +57,6 @@ func TestSuppression(t *testing.T) {
 		{"as many as are needed", always(tolerant("a", 12_000, "1"), tolerant("b", 8000, "1"), tolerant("c", 4000, "1")), 310, 6, []string{"a", "b"}},
 		{"the lowest priority among equals", always(high, low), 310, 5, nil},
 		{"the lowest priority among equals, over", always(high, low, tolerant("x", 1000, "")), 310, 5.25, []string{"low"}},
-		{"no other is evicted for one that its owner has deleted", always(deleted, tolerant("a", 8000, "4")), 900, 2, nil},
 		{"a tolerant pod does not protect the next one", always(tolerant("patient", 10_000, "5"), tolerant("touchy", 6000, "3")), 310, 4, []string{"touchy"}},
 		{"ended", always(ended, tolerant("a", 1000, "")), 310, 0.25, nil},
 		{"a pause", func(at int) []tick.Pod {
