@@ -146,15 +146,14 @@ func splitMemory(in inputs, c tick.Reclaimed, owned cpus.Set) (nodes []tick.Recl
 		if numa.Memory == nil || numa.Memory.FreeBytes == nil {
 			continue
 		}
-		usable[numa.ID] = 0
-		if numa.Memory.TotalBytes != nil {
-			total[numa.ID] = policy.Amount(numa.Memory.TotalBytes)
-		}
 		if owned.Contains(numa.ID) {
-			total[numa.ID] = 0
+			usable[numa.ID], total[numa.ID] = 0, 0
 			continue
 		}
 		usable[numa.ID] = policy.Amount(numa.Memory.FreeBytes)
+		if numa.Memory.TotalBytes != nil {
+			total[numa.ID] = policy.Amount(numa.Memory.TotalBytes)
+		}
 	}
 	addReclaimedUse(in.sample, owned, usable)
 	for _, node := range in.shape.Source.NUMANodes { // nodes without CPUs

@@ -292,23 +292,30 @@ func TestRatios(t *testing.T) {
 
 // A node's own rate of its uplink replaces that of the ConfigMap, and an invalid one does not.
 func TestBandwidthOfNode(t *testing.T) {
-	config := data(KeySystem, `{"clusterStrategy":{"totalNetworkBandwidth":"10G"},"nodeStrategies":[{"nodeSelector":{"matchLabels":{"nic":"25"}},"totalNetworkBandwidth":"25G"}]}`)
+	config := data(KeySystem, `{"clusterStrategy":{"totalNetworkBandwidth":"10G"},
+		"nodeStrategies":[{"nodeSelector":{"matchLabels":{"nic":"25"}},"totalNetworkBandwidth":"25G"}]}`)
+	const invalid = "annotation node.koordinator.sh/network-bandwidth: "
 	for _, c := range []struct {
 		annotation, cluster, entry, none, problem string
 	}{
 		{"99M", `"99M"`, `"99M"`, `"99M"`, ""},
 		{"1000000000", `"1000000000"`, `"1000000000"`, `"1000000000"`, ""},
-		{"-", `"10G"`, `"25G"`, "", `annotation node.koordinator.sh/network-bandwidth: "-": want bits per second, such as 50M, and at most 1P: it is left out`},
-		{"", `"10G"`, `"25G"`, "", `annotation node.koordinator.sh/network-bandwidth: "": want bits per second`},
+		{"-", `"10G"`, `"25G"`, "", invalid + `"-": want bits per second, such as 50M, and at most 1P: it is left out`},
+		{"", `"10G"`, `"25G"`, "", invalid + `"": want bits per second`},
 	} {
 		annotations := map[string]string{AnnotationBandwidth: c.annotation}
 		for _, on := range []struct {
 			name         string
 			data, labels map[string]string
 			want         string
-		}{{"the cluster's", config, nil, c.cluster}, {"an entry", config, map[string]string{"nic": "25"}, c.entry}, {"nothing", nil, nil, c.none}} {
+		}{
+			{"the cluster's", config, nil, c.cluster},
+			{"an entry", config, map[string]string{"nic": "25"}, c.entry},
+			{"nothing", nil, nil, c.none},
+		} {
 			s, problems := resolved(t, on.data, on.labels, annotations)
-			if got := at(t, s, "system.totalNetworkBandwidth"); got != on.want || (c.problem == "") != (problems == "") || !strings.Contains(problems, c.problem) {
+			got := at(t, s, "system.totalNetworkBandwidth")
+			if got != on.want || (c.problem == "") != (problems == "") || !strings.Contains(problems, c.problem) {
 				t.Errorf("annotation %q over %s: %s, problems %q; want %s and %q", c.annotation, on.name, got, problems, on.want, c.problem)
 			}
 		}

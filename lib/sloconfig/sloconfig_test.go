@@ -127,7 +127,8 @@ func TestEmptyPolicies(t *testing.T) {
 			}
 		}
 	}
-	s, problems := resolved(t, data(KeyColocation, `{"cpuCalculatePolicy":"maxUsageRequest"}`), nil, map[string]string{AnnotationColocation: `{"cpuCalculatePolicy":""}`})
+	annotations := map[string]string{AnnotationColocation: `{"cpuCalculatePolicy":""}`}
+	s, problems := resolved(t, data(KeyColocation, `{"cpuCalculatePolicy":"maxUsageRequest"}`), nil, annotations)
 	if *s.Colocation.CPUCalculatePolicy != CalculateUsage || problems != "" {
 		t.Errorf("in the annotation: %s, problems %q", *s.Colocation.CPUCalculatePolicy, problems)
 	}

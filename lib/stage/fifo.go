@@ -106,7 +106,8 @@ func openOutput(path string, std io.Writer) (*stream, error) {
 }
 
 // OpenText opens --output for a tool that writes its own text there in place of ticks, by the same rules: a FIFO is created if its name
-// says so, and the output must not be the input. Closing standard output does nothing.
+// says so, and the output must not be the input. Other than for ticks, which go on, it waits for the FIFO's reader: a text is written once,
+// and would be lost. Closing standard output does nothing.
 func (s *Session) OpenText() (io.WriteCloser, error) {
 	if s.Output == "-" || s.Output == "" {
 		return standardOutput{s.Out}, nil
@@ -114,11 +115,19 @@ func (s *Session) OpenText() (io.WriteCloser, error) {
 	if err := s.checkOutput(s.inputInfo()); err != nil {
 		return nil, err
 	}
-	out, err := openOutput(s.Output, nil)
+	path, isFIFO, err := makeFIFO(s.Output)
 	if err != nil {
-		return nil, OpenError(err)
+		return nil, OpenError(fmt.Errorf("open --output: %w", err))
 	}
-	return out.File, nil // a text needs no newline before it
+	flags := os.O_WRONLY | os.O_CREATE | os.O_TRUNC
+	if isFIFO { // one that vanished must not become a file
+		flags = os.O_WRONLY
+	}
+	out, err := os.OpenFile(path, flags, 0o644)
+	if err != nil {
+		return nil, OpenError(fmt.Errorf("open --output: %w", err))
+	}
+	return out, nil
 }
 
 type standardOutput struct{ io.Writer }
@@ -188,23 +197,36 @@ func (n *newlineFirst) Write(p []byte) (int, error) {
 // open opens path with flags, or read-write if it is a FIFO: then the end of a neighbour closes neither end of it, and
 // the data in the kernel's buffer survives every restart.
 func open(path string, flags int) (*os.File, bool, error) {
+	path, isFIFO, err := makeFIFO(path)
+	if err != nil {
+		return nil, false, err
+	}
+	if isFIFO {
+		f, err := openFIFO(path)
+		return f, true, err
+	}
+	f, err := os.OpenFile(path, flags, 0o644)
+	return f, false, err
+}
+
+// makeFIFO creates a FIFO if the path is named like one and there is none. It returns the path without its prefix, and whether it is a
+// FIFO.
+func makeFIFO(path string) (plain string, isFIFO bool, err error) {
 	path, named := strings.CutPrefix(path, "fifo:")
 	if named || strings.HasSuffix(path, ".fifo") {
 		if err := unix.Mkfifo(path, 0o660); err != nil && !errors.Is(err, fs.ErrExist) {
-			return nil, false, fmt.Errorf("make FIFO %s: %w (does its directory exist?)", path, err)
+			return path, false, fmt.Errorf("make FIFO %s: %w (does its directory exist?)", path, err)
 		}
 		named = true
 	}
 	info, err := os.Stat(path)
 	switch {
 	case err == nil && info.Mode()&fs.ModeNamedPipe != 0:
-		f, err := openFIFO(path)
-		return f, true, err
+		return path, true, nil
 	case named && err == nil:
-		return nil, false, fmt.Errorf("%s is not a FIFO (%s): remove it, or name another", path, info.Mode().Type())
+		return path, false, fmt.Errorf("%s is not a FIFO (%s): remove it, or name another", path, info.Mode().Type())
 	}
-	f, err := os.OpenFile(path, flags, 0o644)
-	return f, false, err
+	return path, false, nil // opening it says what is wrong, if anything is
 }
 
 func openFIFO(path string) (*os.File, error) {

@@ -40,7 +40,8 @@ var floorFiles = map[int][]struct {
 
 // floor is the part of one CPU that bare loops use, in percent, once a second over the containers, beside the running programs: over the
 // files that collect reads, over all of them in each second, and over the schedstat of so many threads by name, which collect reads on
-// version 1. The loops do not use what they read. The last is the time to touch a page of memory that was touched a second before, of 1,024.
+// version 1. The loops do not use what they read. page is how long it takes to touch a page of memory that was touched a second before, the
+// mean of 1,024.
 func floor(b *testing.B, above *group.Group, count int) (paced, all, threads float64, page time.Duration) {
 	b.Helper()
 	const rounds, perRound = 10, 256 // the threads that collect reads in a round

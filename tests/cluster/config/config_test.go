@@ -98,8 +98,10 @@ func TestAdminQoSConfiguration(t *testing.T) {
 	if out, err := l.TryKubectl(fmt.Sprintf(admin, "0"), "apply", "--server-side", "-f", "-"); err == nil {
 		t.Errorf("the API server accepts a threshold of 0: %s", out)
 	}
-	l.Kubectl("patch", "aqc", "-n", "default", "all", "--type=merge", "-p", `{"spec":{"config":{"evictionConfig":{"memoryPressureEvictionConfig":{"numaFreeBelowWatermarkTimesThreshold":2000000}}}}}`)
-	l.valid("admin-qos", "False", "InvalidTargetConfig", "default/all: config.evictionConfig.memoryPressureEvictionConfig.numaFreeBelowWatermarkTimesThreshold: 2000000: want a whole number from 1", `["default/all"]`)
+	l.Kubectl("patch", "aqc", "-n", "default", "all", "--type=merge", "-p",
+		`{"spec":{"config":{"evictionConfig":{"memoryPressureEvictionConfig":{"numaFreeBelowWatermarkTimesThreshold":2000000}}}}}`)
+	const tooLarge = "default/all: config.evictionConfig.memoryPressureEvictionConfig.numaFreeBelowWatermarkTimesThreshold: 2000000: "
+	l.valid("admin-qos", "False", "InvalidTargetConfig", tooLarge+"want a whole number from 1", `["default/all"]`)
 	l.stays("8 met=false")
 	// An object of a kind that no tool reads, and one that contradicts the first.
 	l.Apply(strings.NewReplacer("eviction-configuration", "auth", "evictionconfigurations", "authconfigurations").Replace(reclaimed[:strings.Index(reclaimed, "---")]))
